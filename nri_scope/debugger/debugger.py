@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.filter import Filter, parse
+from nri_scope.nri.lifecycle import CREATE, STOP, UPDATE, VALIDATE
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.recording.event_times import within
@@ -399,10 +400,10 @@ def count_of(text: str) -> int:
 
 
 _REPLY_EXAMPLES = {
-    "CreateContainer": "adjust:\n  env:\n    DEBUG: '1'\n  annotations:\n    example.com/by: hand",
-    "UpdateContainer": "update:\n- container_id: ID\n  linux:\n    resources: {cpu: {shares: 512}}",
-    "StopContainer": "update:\n- container_id: ID\n  linux:\n    resources: {cpu: {shares: 512}}",
-    "ValidateContainerAdjustment": "reject: true\nreason: not allowed",
+    CREATE: "adjust:\n  env:\n    DEBUG: '1'\n  annotations:\n    example.com/by: hand",
+    UPDATE: "update:\n- container_id: ID\n  linux:\n    resources: {cpu: {shares: 512}}",
+    STOP: "update:\n- container_id: ID\n  linux:\n    resources: {cpu: {shares: 512}}",
+    VALIDATE: "reject: true\nreason: not allowed",
 }
 
 

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from nri_scope.events import PASSIVE_ROLES, Role, Session
+from nri_scope.events import Role
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
-from nri_scope.recording.stats import ResponseTimes, Slowest
+from nri_scope.recording.stats import Times, Timing
+from nri_scope.recording.timeline import can_show_times
 
 from .attribution.chain import Chain
 from .attribution.owner import Owner
@@ -27,21 +26,6 @@ _NO_NAMES, _UNORDERED = Chain(), Chain(is_ordered=False)
 def chain_without_names(station: ConnectionPart) -> Chain:
     """Return the chain of a connection's runtime, for spans with ranges of indices."""
     return _NO_NAMES if is_ordered(station) else _UNORDERED
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Statistics of event times in a plugin, or between two connections."""
-
-    count: int
-    took: ResponseTimes
-    """Percentiles; between two connections they include some tens of µs of the runtime itself."""
-    deadline_ns: int
-    """Shortest deadline of one plugin for one event; 0 if the runtime sent none."""
-    over_half: int
-    """Number of events that took more than half of their deadline, including ``over``."""
-    over: int
-    """Number of events that took longer than one plugin's deadline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,34 +62,6 @@ class TimeIn(Timing):
         }
 
 
-@dataclass(slots=True)
-class Times:
-    """Collector of event times. Uses 8 bytes for each."""
-
-    took: array[int] = field(default_factory=lambda: array("q"))
-    slowest: Slowest = field(default_factory=Slowest)
-    """Filled by the caller."""
-    _deadline_ns: int = 0
-    over_half: int = 0
-    _over: int = 0
-
-    def add(self, ns: int, deadline_ns: int) -> bool:
-        """Add a duration and its deadline (0: none), in ns; return if it is one of the longest."""
-        self.took.append(ns)
-        if deadline_ns > 0:
-            if deadline_ns < self._deadline_ns or not self._deadline_ns:
-                self._deadline_ns = deadline_ns
-            self.over_half += 2 * ns > deadline_ns
-            self._over += ns > deadline_ns
-        return ns > self.slowest.least_ns
-
-    def figures(self) -> tuple[int, ResponseTimes, int, int, int]:
-        """Return the fields of a `Timing`. Needs at least one time."""
-        took = ResponseTimes.of(self.took)
-        assert took is not None
-        return len(self.took), took, self._deadline_ns, self.over_half, self._over
-
-
 class Latency:
     """Collector of the times of rounds. Uses 8 bytes for each span."""
 
@@ -139,11 +95,12 @@ class Latency:
         """Return the statistics in call order."""
         return tuple(
             TimeIn(
-                *times.figures(),
+                *(timing.count, timing.took, timing.deadline_ns, timing.over_half, timing.over),
                 *(owner, key[0], key[1]),
                 next((event for _, event in times.slowest.result()), 0),
             )
             for key, (owner, times) in sorted(self._times.items(), key=_call_order)
+            if (timing := Timing.of(times)) is not None
         )
 
 
@@ -159,7 +116,7 @@ def latency(recording: Recording) -> tuple[TimeIn, ...]:
     Raises RecordingError.
     """
     sessions = recording.sessions()
-    if not _has_chain(sessions):
+    if not can_show_times(sessions):
         return ()
     rounds, found = Rounds.of(sessions), Latency()
     for event in recording.events():
@@ -170,16 +127,3 @@ def latency(recording: Recording) -> tuple[TimeIn, ...]:
     if last is not None:
         found.feed(last)
     return found.result()
-
-
-def _has_chain(sessions: Iterable[Session]) -> bool:
-    """Return whether the sessions can show a plugin's time; one passive session cannot."""
-    newest_end: float = 0
-    for session in sorted(sessions, key=lambda session: session.started_ns):
-        if not session.is_connection:
-            continue
-        if session.role not in PASSIVE_ROLES or session.started_ns < newest_end:
-            return True
-        ended = float("inf") if session.ended_ns is None else session.ended_ns
-        newest_end = max(newest_end, ended)
-    return False

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from nri_scope.events import HAPPENED, Event, Problem, Session, Status
+from nri_scope.nri.lifecycle import CREATE, VALIDATE
 from nri_scope.nri.plain import Plain
 from nri_scope.recording import lookup
 from nri_scope.recording.display import duration
@@ -24,7 +25,7 @@ from nri_scope.recording.timeline import sessions_overlap
 
 from .attribution.attributed_changes import Span
 from .attribution.owner import plugin
-from .attribution.rounds import ASIDE, CREATE, VALIDATE, ConnectionPart, Round, Rounds
+from .attribution.rounds import ASIDE, ConnectionPart, Round, Rounds
 from .attribution.spans import spans
 from .latency import chain_without_names
 

@@ -15,6 +15,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import Outcome
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Session
+from nri_scope.nri.lifecycle import CREATE, UPDATE
 from nri_scope.recording import lookup
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
@@ -25,7 +26,7 @@ from .attribution.differ import Differ
 from .attribution.history import History
 from .attribution.presence import INTRODUCTION, SET_UP
 from .attribution.round_selection import Choice
-from .attribution.rounds import ASIDE, CREATE, UPDATE
+from .attribution.rounds import ASIDE
 
 _NEAR = 500
 """Number of consecutive events that usually include one of each connection."""

@@ -11,8 +11,6 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from .changes import owned_fields
 
-VALIDATE = "ValidateContainerAdjustment"
-
 
 def consulted_plugins(request: bytes) -> list[tuple[str, str]] | None:
     """Return index and name of the plugins of a creation, from its validation's request.

@@ -13,6 +13,7 @@ from enum import Enum
 from functools import lru_cache
 
 from nri_scope._gen.nri.api_pb2 import ContainerAdjustment
+from nri_scope.nri.lifecycle import POST_START, START
 from nri_scope.nri.merging import Creation, IsuladCreation, IsuladStopping, Stopping
 from nri_scope.nri.versions import V0_12, NriVersion, runtime_title, sort_key
 from nri_scope.specs.json_spec import Spec
@@ -119,7 +120,7 @@ class RuntimeRules:
     """First NRI version with the container's rlimits in events after a creation; None: always, or
     unknown. containerd 2.3 sends them (``commonContainerToNRI``), 1.7.24 and 2.1.9 do not (tested).
     """
-    start_event: str = "StartContainer"
+    start_event: str = START
     """First event that shows a started container. iSulad sends StartContainer also if the start
     failed.
     """
@@ -175,14 +176,14 @@ _RULES = {
         written=isulad_spec.written,
         sorts_mounts=False,
         reported_paths=("/linux/devices/",),
-        start_event="PostStartContainer",
+        start_event=POST_START,
     ),
 }
 
 
 def shows_start(event: str, runtime_name: str) -> bool:
     """Return whether an event of a runtime shows that its container was started."""
-    return event in ("PostStartContainer", runtime_rules_of(runtime_name).start_event)
+    return event in (POST_START, runtime_rules_of(runtime_name).start_event)
 
 
 @lru_cache(maxsize=64)

@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
+from nri_scope.nri.lifecycle import CREATE, STOP, UPDATE, VALIDATE
 
 from .adjustment import Adjustment
 from .update import Eviction, Update
@@ -76,10 +77,10 @@ ReplyOf = Callable[[str, object], Message]
 """Builds a reply of the value that a handler, named first, returned; raises `UsageError`."""
 
 REPLIES: dict[str, ReplyOf] = {
-    "CreateContainer": create_reply,
-    "UpdateContainer": update_reply,
-    "StopContainer": stop_reply,
-    "ValidateContainerAdjustment": validate_reply,
+    CREATE: create_reply,
+    UPDATE: update_reply,
+    STOP: stop_reply,
+    VALIDATE: validate_reply,
 }
 """Builders of replies by event; the replies of other events are empty."""
 

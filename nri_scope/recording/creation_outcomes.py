@@ -17,7 +17,18 @@ from typing import NamedTuple
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import CreationFate, Outcome
 from nri_scope.events import CONTAINER_STATUS, Event, Role, Session
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.lifecycle import (
+    CONTAINER_ENDS,
+    CREATE,
+    POD_ENDS,
+    POSTS,
+    PROOFS,
+    REMOVE,
+    START,
+    STOP,
+    UPDATE,
+    VALIDATE,
+)
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
@@ -27,25 +38,8 @@ from .rows import Row, RowError, number_of, optional_numbers_of
 from .schema_check import has_outcomes
 from .sqlite_errors import recording_errors
 
-_POST_CREATE = NriEvent.PostCreateContainer
-_PROOFS = (
-    "PostCreateContainer",
-    "StartContainer",
-    "PostStartContainer",
-    "UpdateContainer",
-    "PostUpdateContainer",
-)
-"""Events that prove that a container was created."""
-_CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
-OPERATION_EVENTS = (_CREATE, _VALIDATE, "UpdateContainer")
+OPERATION_EVENTS = (CREATE, VALIDATE, UPDATE)
 """Events of creations and updates, which have an outcome."""
-_POSTS = {
-    "UpdateContainer": NriEvent.PostUpdateContainer,
-    "StartContainer": NriEvent.PostStartContainer,
-}
-"""Events after which another one follows, if the operation succeeded."""
-_ENDS = ("StopContainer", "RemoveContainer")
-_POD_ENDS = ("StopPodSandbox", "RemovePodSandbox")
 _ROWS_MAX = 400
 """Maximum number of examined events of one container, a multiple of those of 16 connections."""
 _FEW = 24
@@ -65,7 +59,7 @@ _ATTEMPTS_MAX = 500
 
 
 _FATES = {one.value: one for one in CreationFate}
-_NAMES = frozenset({"", _CREATE, *_POSTS, CONTAINER_STATUS, *_ENDS, *_POD_ENDS})
+_NAMES = frozenset({"", CREATE, *POSTS, CONTAINER_STATUS, *CONTAINER_ENDS, *POD_ENDS})
 """Names of events that may show a failure; others in an untrusted file are ignored."""
 CREATED = Outcome(CreationFate.CREATED)
 UNKNOWN = Outcome(CreationFate.UNKNOWN)
@@ -109,9 +103,9 @@ class Creations:
 
     def outcome(self, event: Event) -> Outcome:
         """Return the outcome of the operation to which ``event`` belongs, from all connections."""
-        if event.event in _POSTS:
+        if event.event in (START, UPDATE):
             return self._stored_outcome(event) or self._outcome_by_post(event)
-        if event.event == _CREATE and self._is_proven_next(event):
+        if event.event == CREATE and self._is_proven_next(event):
             return CREATED
         asked: list[_Row] = []
         later: list[_Row] = []
@@ -122,7 +116,7 @@ class Creations:
             )
             self._many += len(rows) if most > _FEW else 0
             asked, later = _attempt(rows, event, self._index)
-            if any(row.name in _PROOFS for row in later):
+            if any(row.name in PROOFS for row in later):
                 return CREATED
             if (answer := self._answered(asked, later)) is not None:
                 return answer
@@ -163,7 +157,7 @@ class Creations:
         session = self._session(asked.session)
         if session is None or session.role == Role.REPLAY:
             return UNKNOWN
-        post = _POSTS[asked.name]
+        post = POSTS[asked.name]
         if session.mask and not session.mask & post.bit:
             return UNKNOWN
         end: _Row | None = None
@@ -178,9 +172,9 @@ class Creations:
             # Two updates may run at once; their Post events then follow both.
             if not running:
                 return CREATED
-            if row.name in (asked.name, "RemoveContainer", _CREATE):
+            if row.name in (asked.name, REMOVE, CREATE):
                 end = end or row
-            if row.name in ("RemoveContainer", _CREATE):
+            if row.name in (REMOVE, CREATE):
                 break
         if end is None and len(rows) < _ROWS_MAX:
             end = self._pod_end(asked)
@@ -202,7 +196,7 @@ class Creations:
             f"{self._of_container(event)} AND o.id > ? ORDER BY o.id LIMIT 1",
             (event.id,),
         )
-        return any(row.name in _PROOFS for row in rows)
+        return any(row.name in PROOFS for row in rows)
 
     def _answered(self, asked: Sequence[_Row], later: Sequence[_Row]) -> Outcome | None:
         """Return the outcome by the CRI's answers; None if it was not asked in time.
@@ -210,7 +204,7 @@ class Creations:
         The answer about a container that was removed before the question shows nothing.
         """
         for row in later:
-            if row.name == "RemoveContainer":
+            if row.name == REMOVE:
                 break
             if row.name == CONTAINER_STATUS:
                 (chain, _, _), (answer, _, reply) = self._recording.exchanges(
@@ -240,8 +234,8 @@ class Creations:
         if session is None or session.role == Role.REPLAY:
             return UNKNOWN
         mine = (row for row in later if row.session == asked.session)
-        end = next((row for row in mine if row.name in (*_ENDS, _CREATE)), None)
-        if session.mask and not session.mask & _POST_CREATE.bit:
+        end = next((row for row in mine if row.name in (*CONTAINER_ENDS, CREATE)), None)
+        if session.mask and not session.mask & POSTS[CREATE].bit:
             return self._by_state(end, session)
         if end is None and len(later) >= _ROWS_MAX // 2:
             return UNKNOWN
@@ -260,7 +254,7 @@ class Creations:
 
         After a failed creation, containerd sends the container without state and process.
         """
-        if end is None or end.name != "StopContainer":
+        if end is None or end.name != STOP:
             return UNKNOWN
         if not runtime_rules_of(session.runtime_name).clears_uncreated_state:
             return UNKNOWN
@@ -282,7 +276,7 @@ class Creations:
             return None
         if key not in self._pods:
             self._pods[key] = self._rows(
-                f"o.pod = ? AND o.container IS NULL AND n.text IN {_POD_ENDS} ORDER BY o.id", (key,)
+                f"o.pod = ? AND o.container IS NULL AND n.text IN {POD_ENDS} ORDER BY o.id", (key,)
             )
         return _first_after(self._pods[key], asked)
 
@@ -294,7 +288,7 @@ class Creations:
         if (key, event.container) not in self._attempts:
             self._attempts[key, event.container] = self._rows(
                 "o.container IN (SELECT key FROM container WHERE pod = ? AND name = ?) "
-                f"AND n.text = '{_CREATE}' ORDER BY o.id",
+                f"AND n.text = '{CREATE}' ORDER BY o.id",
                 (key, event.container),
             )
         return _first_after(self._attempts[key, event.container], asked)
@@ -420,15 +414,15 @@ def _attempt(
     newest = ""
     for row in rows:
         index = index_of(row.session)
-        if row.name == _CREATE and (row.session in asked or later or index < newest):
+        if row.name == CREATE and (row.session in asked or later or index < newest):
             if is_mine:
                 later.append(row)
                 break
             asked, later = {}, []
         is_mine = is_mine or row.id == event.id
-        if row.name == _CREATE:
+        if row.name == CREATE:
             asked[row.session], newest = row, index
-        elif asked and row.name != _VALIDATE:
+        elif asked and row.name != VALIDATE:
             later.append(row)
     return (list(asked.values()), later) if is_mine else ([], [])
 

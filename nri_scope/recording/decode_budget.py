@@ -19,13 +19,14 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope.nri.element_limits import UNCUT_BYTES, short_elements
+from nri_scope.nri.lifecycle import CREATE, UPDATE, VALIDATE
 
 PER_BYTE = 2.2
 """Budget units for each byte of a file."""
 LEAST_BYTES = 10_000_000
 """Size whose budget smaller files receive, too."""
 _EVENT = 50
-_EVENTS = {"CreateContainer": 200, "UpdateContainer": 200, "ValidateContainerAdjustment": 200}
+_EVENTS = {CREATE: 200, UPDATE: 200, VALIDATE: 200}
 """Units for an event, regardless of its content. An element of a message is one unit."""
 _REPEAT_DIVISOR = 3
 """Divisor of the units of a message that was decoded before."""

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nri_scope.events import CLOSED_BY_RUNTIME, RUNTIME_CLOSED, Event, Session
+from nri_scope.nri.lifecycle import UNSOLICITED, UPDATE
 from nri_scope.nri.versions import runtime_title
 from nri_scope.wire.status import Code
 
@@ -49,8 +50,8 @@ def closed_after(session: Session, event: Event) -> int | None:
 
     None if it did not, or if iSulad survives such an event.
     """
-    deadly = event.event == "UpdateContainer" or (
-        event.event == "UpdateContainers" and event.status_code == Code.UNAVAILABLE
+    deadly = event.event == UPDATE or (
+        event.event == UNSOLICITED and event.status_code == Code.UNAVAILABLE
     )
     if (
         not deadly

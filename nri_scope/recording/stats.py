@@ -8,7 +8,7 @@ from array import array
 from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -80,6 +80,73 @@ class Slowest:
     def result(self) -> list[tuple[int, int]]:
         """Return times and events, the longest first."""
         return [(ns, -event) for ns, event in self._found]
+
+
+@dataclass(slots=True)
+class Times:
+    """Collector of times and their deadlines.
+
+    Uses 4 bytes for each time; if one exceeds 4 s, 8 bytes.
+    """
+
+    took: array[int] = field(default_factory=lambda: array("I"))
+    """The times, in ns."""
+    slowest: Slowest = field(default_factory=Slowest)
+    """Filled by the caller."""
+    deadline_ns: int = 0
+    """Shortest deadline; 0 if there was none."""
+    over_half: int = 0
+    """Number of times of more than half of the deadline."""
+    over: int = 0
+    """Number of times that are longer than the deadline."""
+
+    def add(self, ns: int, deadline_ns: int) -> bool:
+        """Add a duration and its deadline (0: none), in ns; return if it is one of the longest."""
+        try:
+            self.took.append(ns)
+        except OverflowError:
+            self.took = array("q", self.took)
+            self.took.append(ns)
+        if deadline_ns > 0:
+            if deadline_ns < self.deadline_ns or not self.deadline_ns:
+                self.deadline_ns = deadline_ns
+            self.over_half += 2 * ns > deadline_ns
+            self.over += ns > deadline_ns
+        return ns > self.slowest.least_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Statistics of event times in a plugin, or between two connections."""
+
+    count: int
+    took: ResponseTimes
+    """Percentiles; between two connections they include some tens of µs of the runtime itself."""
+    deadline_ns: int
+    """Shortest deadline of one plugin for one event; 0 if the runtime sent none."""
+    over_half: int
+    """Number of events that took more than half of their deadline, including ``over``."""
+    over: int
+    """Number of events that took longer than one plugin's deadline."""
+
+    @classmethod
+    def of(cls, *times: Times) -> Timing | None:
+        """Return the statistics of all times; None if there are none."""
+        took = ResponseTimes.of(*(one.took for one in times))
+        if took is None:
+            return None
+        return Timing(
+            sum(len(one.took) for one in times),
+            took,
+            min((one.deadline_ns for one in times if one.deadline_ns), default=0),
+            sum(one.over_half for one in times),
+            sum(one.over for one in times),
+        )
+
+    @property
+    def used(self) -> float | None:
+        """The longest time as a share of the deadline; None without a deadline."""
+        return self.took.max / self.deadline_ns if self.deadline_ns else None
 
 
 class TimeRange(NamedTuple):

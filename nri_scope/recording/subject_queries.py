@@ -176,26 +176,32 @@ def points_between(
     recording: Recording,
     subject: tuple[int, int],
     times: tuple[int, int],
-    numbers: tuple[int, int],
     where: Filter | None,
     most: int,
+    columns: int = 0,
 ) -> list[EventPoint]:
     """Return the first ``most`` matching events of a container, or of a pod without its containers.
 
     ``subject``: keys of pod and container, 0 for none; ``times``: range in ns, without its end;
-    ``numbers``: range of event ids, both included. Raises RecordingError.
+    ``columns``: number of equal parts of the range of which to return only the first event each.
+    Raises RecordingError.
     """
     text, values = sql_of(where)
     about, key = _alone(subject)
+    chosen = (
+        f"events WHERE id IN (SELECT id FROM event WHERE {about} AND at_ns >= ? AND at_ns < ?) "
+        f"AND ({text})"
+    )
+    values = [key, *times, *values]
+    if columns:
+        # In floating point: the product may exceed 64 bits.
+        column = "CAST((at_ns - ?) * 1.0 * ? / ? AS INTEGER)"
+        chosen = f"events WHERE id IN (SELECT min(id) FROM {chosen} GROUP BY {column})"
+        values += [times[0], columns, times[1] - times[0]]
     rows = query_rows(
         recording,
         "SELECT at_ns, id, event, problem, (SELECT own_by IS NOT NULL FROM changes AS c "
-        "WHERE c.id = events.id) FROM events WHERE id IN "
-        f"(SELECT id FROM event WHERE {about} AND id BETWEEN ? AND ? "
-        f"AND at_ns >= ? AND at_ns < ? ORDER BY id) AND ({text}) ORDER BY id LIMIT ?",
-        key,
-        *numbers,
-        *times,
+        f"WHERE c.id = events.id) FROM {chosen} ORDER BY id LIMIT ?",
         *values,
         most,
     )

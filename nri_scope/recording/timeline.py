@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope.entries import Began, Ended, Item, time_of
-from nri_scope.events import Event, Gap, Note, Printed, Session
+from nri_scope.events import PASSIVE_ROLES, Event, Gap, Note, Printed, Session
 
 _END = float("inf")
 
@@ -128,3 +128,10 @@ def sessions_overlap(sessions: Iterable[Session]) -> bool:
             # It is open, unless its recorder was killed.
             latest = _END
     return False
+
+
+def can_show_times(sessions: Iterable[Session]) -> bool:
+    """Return whether the sessions can show a plugin's time; one passive session cannot."""
+    chain = [session for session in sessions if session.is_connection]
+    has_plugin = any(session.role not in PASSIVE_ROLES for session in chain)
+    return has_plugin or sessions_overlap(chain)

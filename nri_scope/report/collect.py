@@ -13,20 +13,30 @@ from dataclasses import dataclass, field, fields
 
 from nri_scope import __version__
 from nri_scope.differ.attribution.attributed_changes import ChangeStep, NameOf, RoundDiff, Span
-from nri_scope.differ.attribution.rounds import CONTAINER_STATUS, CREATE
-from nri_scope.differ.latency import Times, Timing
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.legend import Legend
 from nri_scope.differ.render.values import clipped, clipped_pair, place, sides
-from nri_scope.events import PASSIVE_ROLES, REDACTED, Container, Event, Gap, Pod, Role, Session
+from nri_scope.events import (
+    CONTAINER_STATUS,
+    PASSIVE_ROLES,
+    REDACTED,
+    Container,
+    Event,
+    Gap,
+    Pod,
+    Role,
+    Session,
+)
 from nri_scope.nri import invocation
 from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.lifecycle import CREATE
 from nri_scope.recording import lookup
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.display import runtime
 from nri_scope.recording.plugin_calls import by_plugin, measured_times
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.redacted import is_redacted
+from nri_scope.recording.stats import Times, Timing
 from nri_scope.recording.summary import time_range
 from nri_scope.specs import label
 
@@ -248,7 +258,7 @@ class Links:
             passive and (known is None or known.passive),
             False,
             self._events[session.plugin],
-            None if times is None else Timing(*times.figures()),
+            None if times is None else Timing.of(times),
             session.role != Role.V01,
         )
 
@@ -264,7 +274,7 @@ class Links:
             return
         who = ", ".join(unseen) or "unobserved plugins, if any"
         title = f"between {after} and {before}"
-        yield Link(title, "", f"{who}, and the runtime", False, True, 0, Timing(*times.figures()))
+        yield Link(title, "", f"{who}, and the runtime", False, True, 0, Timing.of(times))
 
 
 def _is_between(span: Span) -> bool:

@@ -11,21 +11,30 @@ from typing import cast
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.round_selection import Choice
-from nri_scope.differ.attribution.rounds import (
+from nri_scope.differ.attribution.rounds import ConnectionPart
+from nri_scope.differ.recording_differ import differ_of
+from nri_scope.differ.render.values import clipped
+from nri_scope.entries import CreationFate, Outcome
+from nri_scope.events import (
     CONTAINER_STATUS,
+    PASSIVE_ROLES,
+    Container,
+    Event,
+    Gap,
+    Pod,
+    Role,
+    Session,
+)
+from nri_scope.filter import parse
+from nri_scope.nri.lifecycle import (
     CREATE,
+    POST_UPDATE,
     START,
     SYNCHRONIZE,
     UNSOLICITED,
     UPDATE,
     VALIDATE,
-    ConnectionPart,
 )
-from nri_scope.differ.recording_differ import differ_of
-from nri_scope.differ.render.values import clipped
-from nri_scope.entries import CreationFate, Outcome
-from nri_scope.events import PASSIVE_ROLES, Container, Event, Gap, Pod, Role, Session
-from nri_scope.filter import parse
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci.runtime_rules import shows_start
 from nri_scope.recording import lookup
@@ -43,8 +52,7 @@ from .finding import Finding
 from .limits import GAPS_MAX, NAME_MAX, SESSIONS_MAX, TRACKED_MAX, WORDS_MAX
 from .report_data import Diagnosed
 
-_POST = "PostUpdateContainer"
-_EVENTS = parse(f"event:{UPDATE} OR event:{_POST}")
+_EVENTS = parse(f"event:{UPDATE} OR event:{POST_UPDATE}")
 _CREATIONS = parse(f"event:{CREATE}")
 
 
@@ -132,7 +140,7 @@ def diagnose(
 
     ``on_round`` is called for each round; see `collect` for the others. Raises RecordingError.
     """
-    if on_round is None and (finder := _passive_finder(recording, subject)) is not None:
+    if on_round is None and (finder := _single_finder(recording, subject)) is not None:
         with suppress(_ChangesNeeded):
             finder.read(on_progress)
             finder.conclude()
@@ -147,22 +155,20 @@ class _ChangesNeeded(Exception):
     """A finding names changes that only messages which were not read show."""
 
 
-def _passive_finder(recording: Recording, subject: lookup.Found | None) -> Finder | None:
-    """Return a collector that does not read all messages; None if those of all are needed.
+def _single_finder(recording: Recording, subject: lookup.Found | None) -> Finder | None:
+    """Return a collector that reads the messages of some updated containers only.
 
-    Passive connections make no requests. So the changes of these containers matter: updated ones,
-    as plugins may have requested a part of an update and later events show what became of it; and,
-    if several connections observed a creation, those with a request whose outcome is open. The
-    collector raises _ChangesNeeded for an event that shows that all messages are needed.
+    None if it needs those of all. Passive connections make no requests, but plugins may have
+    requested a part of an update, and later events show what became of it. The collector raises
+    _ChangesNeeded for an event that shows that all messages are needed.
     """
     sessions = recording.sessions()
-    if not all(session.role in PASSIVE_ROLES for session in sessions):
+    is_passive = all(session.role in PASSIVE_ROLES for session in sessions)
+    if not is_passive or sessions_overlap(sessions):
         return None
     updated = lookup.containers_with(recording, UPDATE, TRACKED_MAX)
     if updated is None:
         return None
-    if sessions_overlap(sessions):
-        return _PassiveFinder(recording, subject, updated)
     return _SingleFinder(recording, subject, without_plain_updates(recording, updated))
 
 
@@ -376,43 +382,7 @@ class Finder:
         return lookup.things_at_start(self._recording, session)
 
 
-class _PassiveFinder(Finder):
-    """Collector of the findings of passive connections, which reads only some messages."""
-
-    def __init__(
-        self, recording: Recording, subject: lookup.Found | None, updated: frozenset[str]
-    ) -> None:
-        super().__init__(recording, subject)
-        self._updated = updated
-        self._begun: Latest[str, bool] = Latest()
-        """Containers whose creation was the newest of their events."""
-
-    def _needs(self, event: Event) -> bool:
-        if event.event == VALIDATE or (
-            event.event == UPDATE and event.container_id not in self._updated
-        ):
-            # It contains the plugins' requests; or the recording has grown.
-            raise _ChangesNeeded
-        if event.event == CREATE:
-            self._begun[event.container_id] = True
-        if event.event in (SYNCHRONIZE, CREATE) or event.container_id in self._updated:
-            return True
-        # Messages are read ahead, so whether this creation has open requests is not known yet.
-        return self._begun.pop(event.container_id, False)
-
-    def _rounds(self, event: Event, request: bytes, reply: bytes) -> Sequence[RoundDiff]:
-        history = self._differ.histories.get(event.container_id)
-        if history is not None and history.open and not request:
-            request = self._recording.request(event.id)
-        return super()._rounds(event, request, reply)
-
-    def _round(self, diff: RoundDiff) -> None:
-        if (diff.failure or diff.doubt) and diff.name not in (CREATE, UPDATE):
-            raise _ChangesNeeded
-        super()._round(diff)
-
-
-class _SingleFinder(_PassiveFinder):
+class _SingleFinder(Finder):
     """Collector of the findings of passive connections of which only one existed at a time.
 
     No other connection shows what plugins changed, so only failed creations and updated containers
@@ -422,7 +392,8 @@ class _SingleFinder(_PassiveFinder):
     def __init__(
         self, recording: Recording, subject: lookup.Found | None, updated: frozenset[str]
     ) -> None:
-        super().__init__(recording, subject, updated)
+        super().__init__(recording, subject)
+        self._updated = updated
         self._creations = Creations(recording)
 
     def _needs(self, event: Event) -> bool:
@@ -446,6 +417,11 @@ class _SingleFinder(_PassiveFinder):
             # No other connection can add to the round.
             return [*super()._rounds(event, request, reply), *self._differ.flush()]
         return super()._rounds(event, request, reply) if self._needs(event) else ()
+
+    def _round(self, diff: RoundDiff) -> None:
+        if (diff.failure or diff.doubt) and diff.name not in (CREATE, UPDATE):
+            raise _ChangesNeeded
+        super()._round(diff)
 
 
 def keeps_removed(recording: Recording, sessions: Sequence[Session]) -> bool:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -23,9 +24,16 @@ from nri_scope.recording.display import deadline, duration, many
 from nri_scope.recording.records import rfc3339
 from nri_scope.text.escape import safe
 
-from . import svg_paths, wording
+from . import wording
 from .limits import WORDS_MAX
-from .report_data import Facts, Mark
+from .report_data import Facts, Lane, Mark, Timeline
+
+_HEIGHT = 40
+"""Height of the bars of event counts, in units of the viewBox."""
+_LEAST_NS = 10_000
+"""Start of the scale of times: 10 µs."""
+_BAR = 100
+"""Length of that scale, in units of the viewBox."""
 
 
 def html(facts: Facts) -> Iterator[str]:
@@ -63,7 +71,7 @@ def _environment() -> Environment:
         "clock": lambda ns: rfc3339(ns)[11:23],
     }
     environment.globals |= {
-        "drawing": svg_paths,
+        **{one.__name__: one for one in (bars, dots, log_place, spans, ticks)},
         "glyphs": GLYPHS,
         "Mark": Mark,
         "many": many,
@@ -90,3 +98,41 @@ def _ticked(text: str) -> Markup:
 
 def _sha256(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+# -- drawings: SVG paths of numbers, without text from a recording -------------------------------
+
+
+def bars(counts: Sequence[int], most: int) -> str:
+    """Return a path of columns with heights proportional to the counts; `most` has full height."""
+    parts: list[str] = []
+    for place, count in enumerate(counts):
+        if count:
+            # The minimum height makes every count visible.
+            height = max(2.0, _HEIGHT * count / max(1, most))
+            parts.append(f"M{place} {_HEIGHT}v{-height:.1f}h1V{_HEIGHT}z")
+    return "".join(parts)
+
+
+def dots(lane: Lane, kind: Mark) -> str:
+    """Return a path of zero-length lines, which round caps turn into dots of constant size."""
+    return "".join(f"M{place} 10h0" for place, mark, _ in lane.marks if mark is kind)
+
+
+def spans(found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return starts and widths, of at least one column."""
+    return [(begin, max(1, end - begin)) for begin, end in found]
+
+
+def log_place(ns: int, deadline_ns: int) -> float:
+    """Return a time's place on a logarithmic scale from 10 µs to the deadline, at most `_BAR`."""
+    if ns <= _LEAST_NS or deadline_ns <= _LEAST_NS:
+        return 0.0
+    place = _BAR * math.log(ns / _LEAST_NS) / math.log(deadline_ns / _LEAST_NS)
+    return round(min(place, float(_BAR)), 1)
+
+
+def ticks(timeline: Timeline, count: int = 5) -> list[int]:
+    """Return evenly spaced times from the first to the last, in ns."""
+    span = timeline.last_ns - timeline.first_ns
+    return [timeline.first_ns + span * number // (count - 1) for number in range(count)]

@@ -9,32 +9,31 @@ from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import NameOf
 from nri_scope.events import Event, Gap, Session
-from nri_scope.oci.runtime_rules import shows_start
+from nri_scope.nri.lifecycle import Stage
+from nri_scope.recording.lifetimes import Lifetime
 
 from .limits import COLUMNS, LANES_KEPT, LANES_MAX, PLUGINS_MAX, TRACKED_MAX
 from .report_data import Lane, Mark, Presence, Timeline
 
-_BEGINS = ("CreateContainer", "RunPodSandbox")
-_ENDS = ("RemoveContainer", "RemovePodSandbox")
-_STOPS = ("StopContainer", "StopPodSandbox")
 _WEIGHT = {Mark.CALM: 0, Mark.CHANGED: 2, Mark.SLOW: 3, Mark.FAILED: 3}
 
 
 @dataclass(slots=True)
-class _Lifetime:
-    id: str
-    pod: str
-    is_pod: bool
-    number: int
-    """Id of its first event, by which lanes are sorted."""
-    begin: int
-    born: bool
-    last: int
-    end: int | None = None
-    ran: int | None = None
-    stopped: int | None = None
+class _Candidate:
+    """A lifetime that may be drawn."""
+
+    lifetime: Lifetime
     weight: int = 0
     marks: dict[int, tuple[Mark, str]] = field(default_factory=dict)
+
+    @property
+    def pod(self) -> str:
+        return self.lifetime.first.pod_id
+
+    @property
+    def number(self) -> int:
+        """Id of its first event, by which lanes are sorted."""
+        return self.lifetime.first.id
 
 
 class Lanes:
@@ -42,7 +41,7 @@ class Lanes:
 
     def __init__(self, first_ns: int, last_ns: int) -> None:
         self.first_ns, self.last_ns = first_ns, max(last_ns, first_ns + 1)
-        self._lifetimes: dict[str, _Lifetime] = {}
+        self._candidates: dict[str, _Candidate] = {}
         self._calm: OrderedDict[str, None] = OrderedDict()
         """Lifetimes without changes or problems, in the order in which they are dropped."""
         self._gone: set[str] = set()
@@ -60,141 +59,127 @@ class Lanes:
 
     def see(self, event: Event) -> None:
         """Process an event."""
-        place = self.column(event.at_ns)
-        self._counts[place] += 1
-        thing = event.container_id or event.pod_id
-        if not thing or thing in self._gone:
+        self._counts[self.column(event.at_ns)] += 1
+        subject = event.container_id or event.pod_id
+        if not subject or subject in self._gone:
             return
-        lifetime = self._lifetimes.get(thing) or self._begin(thing, event, place)
-        if lifetime is None:
+        candidate = self._candidates.get(subject) or self._begin(subject, event)
+        if candidate is None:
             return
-        lifetime.last = place
-        starts = event.event == "RunPodSandbox" or shows_start(event.event, event.runtime)
-        if starts and lifetime.ran is None:
-            lifetime.ran = place
-        elif event.event in _STOPS:
-            lifetime.stopped = place
-        elif event.event in _ENDS:
-            lifetime.end = place
-            if thing in self._calm:
-                self._calm.move_to_end(thing, last=False)
+        candidate.lifetime.see(event)
+        if candidate.lifetime.stage is Stage.REMOVED and subject in self._calm:
+            self._calm.move_to_end(subject, last=False)
 
-    def mark(self, thing: str, at_ns: int, kind: Mark, words: str) -> None:
+    def mark(self, subject: str, at_ns: int, kind: Mark, words: str) -> None:
         """Mark a round's outcome on the lane of its pod or container."""
         place = self.column(at_ns)
         if kind in (Mark.SLOW, Mark.FAILED):
             self._bad[place] += 1
-        lifetime = self._lifetimes.get(thing)
-        if lifetime is None:
+        candidate = self._candidates.get(subject)
+        if candidate is None:
             return
-        known = lifetime.marks.get(place)
+        known = candidate.marks.get(place)
         if known is None or _WEIGHT[known[0]] <= _WEIGHT[kind]:
-            lifetime.marks[place] = kind, words
+            candidate.marks[place] = kind, words
         if _WEIGHT[kind]:
-            lifetime.weight += _WEIGHT[kind]
+            candidate.weight += _WEIGHT[kind]
             # The pod is drawn with the container.
-            for each in (lifetime.id, lifetime.pod):
+            for each in (subject, candidate.pod):
                 self._calm.pop(each, None)
 
     def timeline(
         self, sessions: Iterable[Session], gaps: Iterable[Gap], name_of: NameOf
     ) -> Timeline:
         """Return the timeline, with the busiest `LANES_MAX` lanes, the earliest first."""
-        chosen = sorted(self._lifetimes.values(), key=lambda one: (-one.weight, one.number))
+        chosen = sorted(self._candidates.values(), key=lambda one: (-one.weight, one.number))
         chosen = self._with_their_pods(chosen)
-        drawn = {one.id for one in chosen}
+        drawn = {one.lifetime.id for one in chosen}
         return Timeline(
             self.first_ns,
             self.last_ns,
             COLUMNS,
             tuple(self._counts),
             tuple(self._bad),
-            self._unobserved(gaps),
+            _merged(self._columns(gap.from_ns, gap.to_ns) for gap in gaps),
             self._presences(sessions),
-            tuple(_lane(one, name_of, drawn) for one in chosen),
+            tuple(self._lane(one, name_of, drawn) for one in chosen),
         )
 
-    def _unobserved(self, gaps: Iterable[Gap]) -> tuple[tuple[int, int], ...]:
-        """Return first and last columns of gaps, merged where they touch to limit their number."""
-        furthest = [-1] * COLUMNS
-        for gap in gaps:
-            ends = self.column(gap.from_ns), self.column(gap.to_ns)
-            furthest[min(ends)] = max(furthest[min(ends)], *ends)
-        spans: list[tuple[int, int]] = []
-        for begin, end in enumerate(furthest):
-            if end < 0:
-                continue
-            if spans and begin <= spans[-1][1]:
-                spans[-1] = spans[-1][0], max(spans[-1][1], end)
-            else:
-                spans.append((begin, end))
-        return tuple(spans)
+    def _lane(self, one: _Candidate, name_of: NameOf, drawn: Container[str]) -> Lane:
+        lifetime = one.lifetime
+        reached = {stage: self.column(at_ns) for stage, at_ns in lifetime.reached.items()}
+        begin = self.column(lifetime.first.at_ns) if lifetime.has_start else 0
+        end = COLUMNS - 1
+        if Stage.REMOVED in reached:
+            end = max(reached[Stage.REMOVED], self.column(lifetime.last_ns))
+        runs = None
+        if Stage.STARTED in reached:
+            ran = reached[Stage.STARTED]
+            until = reached.get(Stage.STOPPED, reached.get(Stage.REMOVED, COLUMNS - 1))
+            runs = ran if lifetime.has_start else 0, max(ran, until)
+        return Lane(
+            name_of(lifetime.id),
+            lifetime.is_pod,
+            not lifetime.is_pod and one.pod in drawn,
+            begin,
+            end,
+            runs,
+            tuple((place, kind, words) for place, (kind, words) in sorted(one.marks.items())),
+        )
 
-    def _begin(self, thing: str, event: Event, place: int) -> _Lifetime | None:
+    def _columns(self, from_ns: int, to_ns: int) -> tuple[int, int]:
+        ends = self.column(from_ns), self.column(to_ns)
+        return min(ends), max(ends)
+
+    def _begin(self, subject: str, event: Event) -> _Candidate | None:
         """Add a lifetime; return None if it is dropped at the limit."""
         self.seen += 1
-        if len(self._lifetimes) >= LANES_KEPT:
-            out = self._calm.popitem(last=False)[0] if self._calm else thing
-            self._lifetimes.pop(out, None)
+        if len(self._candidates) >= LANES_KEPT:
+            out = self._calm.popitem(last=False)[0] if self._calm else subject
+            self._candidates.pop(out, None)
             if len(self._gone) < TRACKED_MAX:
                 self._gone.add(out)
-            if out == thing:
+            if out == subject:
                 return None
-        born = event.event in _BEGINS
-        lifetime = _Lifetime(
-            thing, event.pod_id, not event.container_id, event.id, place, born, place
-        )
-        self._lifetimes[thing] = lifetime
-        self._calm[thing] = None
-        return lifetime
+        self._calm[subject] = None
+        candidate = self._candidates[subject] = _Candidate(Lifetime(event, not event.container_id))
+        return candidate
 
-    def _with_their_pods(self, chosen: list[_Lifetime]) -> list[_Lifetime]:
+    def _with_their_pods(self, chosen: list[_Candidate]) -> list[_Candidate]:
         """Return the first `LANES_MAX` of the chosen lifetimes, each container after its pod."""
-        kept: dict[str, _Lifetime] = {}
+        kept: dict[str, _Candidate] = {}
         for one in chosen:
-            group = (
-                [one]
-                if one.is_pod or one.pod not in self._lifetimes
-                else [self._lifetimes[one.pod], one]
-            )
-            new = [each for each in group if each.id not in kept]
-            if len(kept) + len(new) > LANES_MAX:
-                continue
-            kept.update((each.id, each) for each in new)
-        numbers = {one.id: one.number for one in kept.values()}
+            pod = self._candidates.get(one.pod, one)
+            group = {each.lifetime.id: each for each in (pod, one)}
+            if len(kept | group) <= LANES_MAX:
+                kept |= group
+        numbers = {key: one.number for key, one in kept.items()}
         return sorted(
             kept.values(),
-            key=lambda one: (numbers.get(one.pod, one.number), one.pod, not one.is_pod, one.number),
+            key=lambda one: (
+                *(numbers.get(one.pod, one.number), one.pod),
+                *(not one.lifetime.is_pod, one.number),
+            ),
         )
 
     def _presences(self, sessions: Iterable[Session]) -> tuple[Presence, ...]:
-        found: dict[str, list[tuple[int, int]]] = {}
+        found: dict[str, set[tuple[int, int]]] = {}
         for one in sorted(sessions, key=lambda one: (one.plugin_index, one.id)):
             if not one.is_connection or (one.plugin not in found and len(found) >= PLUGINS_MAX):
                 continue
             end = self.last_ns if one.ended_ns is None else one.ended_ns
             if end < self.first_ns or one.started_ns > self.last_ns:
                 continue
-            span = self.column(one.started_ns), self.column(end)
-            known = found.setdefault(one.plugin, [])
-            if known and span[0] <= known[-1][1]:
-                known[-1] = known[-1][0], max(span[1], known[-1][1])
-            else:
-                known.append(span)
-        return tuple(Presence(title, tuple(spans)) for title, spans in found.items())
+            found.setdefault(one.plugin, set()).add(self._columns(one.started_ns, end))
+        return tuple(Presence(title, _merged(spans)) for title, spans in found.items())
 
 
-def _lane(lifetime: _Lifetime, name_of: NameOf, drawn: Container[str]) -> Lane:
-    runs = None
-    if lifetime.ran is not None:
-        until = lifetime.stopped if lifetime.stopped is not None else lifetime.end
-        runs = lifetime.ran, max(lifetime.ran, COLUMNS - 1 if until is None else until)
-    return Lane(
-        name_of(lifetime.id),
-        lifetime.is_pod,
-        not lifetime.is_pod and lifetime.pod in drawn,
-        lifetime.begin if lifetime.born else 0,
-        COLUMNS - 1 if lifetime.end is None else max(lifetime.end, lifetime.last),
-        runs if lifetime.born or runs is None else (0, runs[1]),
-        tuple((place, kind, words) for place, (kind, words) in sorted(lifetime.marks.items())),
-    )
+def _merged(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return first and last columns of spans, merged where they touch to limit their number."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(set(spans)):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
+        else:
+            found.append((begin, end))
+    return tuple(found)

@@ -20,25 +20,17 @@ from nri_scope.entries import CreationFate
 from nri_scope.events import Event, Gap, Role, Session, plugin_title
 from nri_scope.filter import parse
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.validation import VALIDATE, consulted_plugins, owned_paths
+from nri_scope.nri.lifecycle import CREATE, POST_CREATE, REMOVE, START, STOP, SYNCHRONIZE, VALIDATE
+from nri_scope.nri.validation import consulted_plugins, owned_paths
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.display import clock, moment
 from nri_scope.recording.reader import Recording
 
 from .limits import TRACKED_MAX
 
-_NEEDED = (
-    "CreateContainer",
-    "PostCreateContainer",
-    "StartContainer",
-    "StopContainer",
-    "RemoveContainer",
-    "Synchronize",
-    VALIDATE,
-)
+_NEEDED = (CREATE, POST_CREATE, START, STOP, REMOVE, SYNCHRONIZE, VALIDATE)
 WHERE = " OR ".join(f"event:{name}" for name in _NEEDED)
 """Filter of the events that `creations` needs."""
-_CREATE, _SYNCHRONIZE = "CreateContainer", "Synchronize"
 _EVENTS = parse(WHERE)
 _NEAR = 1_000
 """Maximum distance, in event ids, of a creation and its validation."""
@@ -128,9 +120,9 @@ class _Creations:
 
     def all(self) -> Iterator[Creation]:
         for event in self._recording.events(where=_EVENTS):
-            if event.event == _SYNCHRONIZE:
+            if event.event == SYNCHRONIZE:
                 yield from self._found(event)
-            elif event.event == _CREATE:
+            elif event.event == CREATE:
                 known = self._open.get(event.container_id)
                 if known is None or event.id - known.event.id > _NEAR:
                     yield from self._end(event.container_id)

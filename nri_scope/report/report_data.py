@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from nri_scope.differ.latency import Timing
 from nri_scope.events import Gap, Note, Session
 from nri_scope.recording.plugin_calls import MeasuredTimes
+from nri_scope.recording.stats import Timing
 
 from .finding import Finding
 

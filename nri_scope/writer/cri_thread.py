@@ -24,6 +24,17 @@ from nri_scope.cri import CriClient
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Event, Role, SessionStart
 from nri_scope.nri.changes import targets_of
 from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.lifecycle import (
+    CREATE,
+    POST_CREATE,
+    POST_START,
+    POST_UPDATE,
+    REMOVE,
+    START,
+    UNSOLICITED,
+    UPDATE,
+    VALIDATE,
+)
 from nri_scope.nri.methods import DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.nri.request_subject import decode_reply, decode_request
 from nri_scope.recorder.sink import Sink
@@ -38,12 +49,9 @@ WAITING_MAX = 2_000
 _RETRY_SECONDS = (1.0, 5.0)
 """Times after the creation of a container at which it is queried again if it does not run yet."""
 _DEADLINE_MAX = 60.0
-_VALIDATE = "ValidateContainerAdjustment"
-_UNSOLICITED = "UpdateContainers"
-_CREATE, _CREATED = "CreateContainer", "PostCreateContainer"
-_UNDER_WAY = frozenset({_CREATE, "StartContainer", "UpdateContainer"})
+_UNDER_WAY = frozenset({CREATE, START, UPDATE})
 """Events before the runtime does what they announce."""
-_DONE = frozenset({_CREATED, "PostStartContainer", "PostUpdateContainer"})
+_DONE = frozenset({POST_CREATE, POST_START, POST_UPDATE})
 """Events after the runtime has done it."""
 _EMPTY_REPLY_MAX = 2
 """Maximum bytes of a reply without updates: nothing, or an empty message in it."""
@@ -65,7 +73,7 @@ class Subject(NamedTuple):
         """Return the subject of a recorded event."""
         deadline = call.timeout_ns / 1e9 or DEFAULT_REQUEST_TIMEOUT_MS / 1e3
         targets: frozenset[str] = frozenset()
-        if event.event in (_VALIDATE, _UNSOLICITED) or len(call.reply) > _EMPTY_REPLY_MAX:
+        if event.event in (VALIDATE, UNSOLICITED) or len(call.reply) > _EMPTY_REPLY_MAX:
             request = decode_request(call.method, call.request, call.service).message
             reply = decode_reply(call.method, call.reply)
             targets = frozenset(targets_of(call.method, request, reply) - {event.container_id, ""})
@@ -100,11 +108,11 @@ class CriQueue:
         ``now``: the monotonic time, in seconds.
         """
         name, container = seen.event, seen.container
-        if name == _UNSOLICITED:
+        if name == UNSOLICITED:
             return set(seen.targets)
         asked: set[str] = set()
         if name in NriEvent.__members__:
-            found = (_CREATE if name == _VALIDATE else name), container or seen.pod
+            found = (CREATE if name == VALIDATE else name), container or seen.pod
             if found != self._round:
                 asked.update(self._others)
                 self._others.clear()
@@ -115,16 +123,16 @@ class CriQueue:
             asked.add(container)
         waiting = [(self._others, one, seen.deadline) for one in seen.targets]
         if name in _UNDER_WAY:
-            least = CREATION_SECONDS if name == _CREATE else 0.0
+            least = CREATION_SECONDS if name == CREATE else 0.0
             waiting.append((self._own, container, max(seen.deadline, least)))
         for queue, one, seconds in waiting:
             if len(queue) < WAITING_MAX:
                 queue[one] = now + seconds
             else:
                 asked.add(one)
-        if name == _CREATED and len(self._starting) < WAITING_MAX:
+        if name == POST_CREATE and len(self._starting) < WAITING_MAX:
             self._starting[container] = now, 0
-        elif name != _CREATE:
+        elif name != CREATE:
             self._starting.pop(container, None)
         return asked - {""}
 
@@ -345,7 +353,7 @@ class CriThread:
             seen = self._events.popleft()
             for container in queue.feed(seen, now):
                 poller.want(container)
-            if seen.event == "RemoveContainer":
+            if seen.event == REMOVE:
                 poller.forget(seen.container)
         for container in queue.due(now):
             poller.want(container)

@@ -9,6 +9,7 @@ from typing import cast
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
+from nri_scope.nri.lifecycle import CONTAINER_ENDS, CREATE, STOP, UPDATE
 from nri_scope.nri.request_subject import name_of_container, name_of_pod
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.specs import Spec
@@ -21,7 +22,7 @@ from .findings import Shown
 from .history import History
 from .later_changes import Drift
 from .owner import UNKNOWN, Owner
-from .rounds import CREATE, STOP, UNDOING, UPDATE, Round
+from .rounds import Round
 
 NO_SUCH = "the container does not exist; runtimes drop updates of unknown containers"
 NOT_TOLD = "no event shows the container; runtimes drop updates of unknown containers"
@@ -194,7 +195,7 @@ class Containers:
             # Another connection may show the container before the same update.
             return nothing
         history = self.histories.get(container)
-        if history is not None and event.event in UNDOING:
+        if history is not None and event.event in CONTAINER_ENDS:
             # For a failed creation, containerd sends the container's state before the chain.
             unsure = not history.created and shown.never_ran
             if history.failure or unsure:
@@ -211,10 +212,10 @@ class Containers:
         self._shown[container] = mark
         if history is None:
             known = self.know(shown.container)
-            if event.event in UNDOING and shown.never_ran:
+            if event.event in CONTAINER_ENDS and shown.never_ran:
                 known.created = False
             return nothing
-        if event.event not in UNDOING:
+        if event.event not in CONTAINER_ENDS:
             history.created = True
         if not (history.shown or history.created_event):
             _complete(history, oci.spec_of(shown.container))

@@ -8,18 +8,13 @@ from collections.abc import Callable, Iterable
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import Outcome
 from nri_scope.events import Event, Gap, Session
+from nri_scope.nri.lifecycle import CREATE, VALIDATE
 
 from .attributed_changes import RoundDiff
 from .containers import Containers
 from .history import History
 from .round_evaluation import Evaluation
-from .rounds import (
-    ASIDE,
-    CREATE,
-    VALIDATE,
-    Round,
-    Rounds,
-)
+from .rounds import ASIDE, Round, Rounds
 
 _CHANGE_COST = 80
 """Budget units per change, which uses about 1 kB. Recordings of real runtimes contain some 5,000

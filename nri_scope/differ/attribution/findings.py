@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event, Role
+from nri_scope.nri.lifecycle import CREATE, VALIDATE
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import UNKNOWN, container_of
 from nri_scope.nri.versions import NriVersion
@@ -30,7 +31,7 @@ from .attributed_changes import (
     refused,
 )
 from .owner import Owner, one_of, plugin
-from .rounds import CREATE, GONE, VALIDATE, ConnectionPart
+from .rounds import GONE, ConnectionPart
 from .validator_owners import Owned
 
 

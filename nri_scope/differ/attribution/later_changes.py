@@ -11,6 +11,7 @@ from typing import TypeAlias
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
+from nri_scope.nri.lifecycle import POST_CREATE
 from nri_scope.specs import ABSENT, Absent, Change, Json, Spec
 from nri_scope.specs.lists import key_of, member_of
 
@@ -377,7 +378,7 @@ def _by(
         # The runtime sets the swap limit to the memory limit.
         follows = change.after is not None and specs.value_at(now, _LIMIT) == change.after
         return (tail, "") if follows else (ANY_OWNER, NOT_SEEN)
-    if event.event == "PostCreateContainer":
+    if event.event == POST_CREATE:
         # Until then, runtimes drop updates of the container, as it does not exist.
         return tail, ""
     # Between two events of one container, plugins can request updates in replies to other events

@@ -12,13 +12,13 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from nri_scope.events import Event, Gap, Session
+from nri_scope.events import CONTAINER_STATUS, Event, Gap, Session
+from nri_scope.nri.lifecycle import SYNCHRONIZE, UNSOLICITED
 
-ASIDE = frozenset({"UpdateContainers", "ContainerStatus", "Shutdown"})
+ASIDE = frozenset({UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
 """Exchanges between the runtime and one connection that can happen at any time."""
 INTRODUCTION = frozenset({"RegisterPlugin", "Configure"})
-_SYNCHRONIZE = "Synchronize"
-SET_UP = INTRODUCTION | {_SYNCHRONIZE}
+SET_UP = INTRODUCTION | {SYNCHRONIZE}
 """Exchanges before a connection joins the chain. They can happen while other plugins handle an
 event; the new plugin then receives events from the next chain on (containerd/nri,
 pkg/adaptation)."""
@@ -73,7 +73,7 @@ class Presence:
             heard = self._heard[event.session] = _Heard(event, event.method in SET_UP)
             self._over.discard(event.session)
         heard.newest, heard.over = event, 0
-        if event.method == _SYNCHRONIZE and not heard.asked:
+        if event.method == SYNCHRONIZE and not heard.asked:
             heard.joined = event.id
         elif event.method not in INTRODUCTION:
             heard.joined = heard.joined or event.id

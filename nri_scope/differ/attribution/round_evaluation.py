@@ -9,8 +9,20 @@ from typing import cast
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import CreationFate, Outcome
-from nri_scope.events import Event
+from nri_scope.events import CONTAINER_STATUS, Event
 from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.lifecycle import (
+    CONTAINER_ENDS,
+    CREATE,
+    POD_ENDS,
+    REMOVE,
+    START,
+    STOP,
+    SYNCHRONIZE,
+    UNSOLICITED,
+    UPDATE,
+    VALIDATE,
+)
 from nri_scope.recording.creation_outcomes import UNKNOWN
 from nri_scope.recording.display import duration
 
@@ -32,24 +44,7 @@ from .findings import (
     version_of,
 )
 from .history import History
-from .rounds import (
-    CONTAINER_STATUS,
-    CONTINUED,
-    CREATE,
-    ENDED,
-    SEEMS,
-    START,
-    STOP,
-    SYNCHRONIZE,
-    UNDOING,
-    UNSOLICITED,
-    UPDATE,
-    VALIDATE,
-    ConnectionPart,
-    Round,
-    Rounds,
-    is_ordered,
-)
+from .rounds import CONTINUED, ENDED, SEEMS, ConnectionPart, Round, Rounds, is_ordered
 from .spans import spans
 from .validator_owners import Owned
 
@@ -214,9 +209,9 @@ class Evaluation:
 
     def _decide(self, one: Round, found: Findings) -> None:
         """Decide the outcome of an undecided creation when its container or pod ends."""
-        if one.name in UNDOING:
+        if one.name in CONTAINER_ENDS:
             candidates = [one.first.container_id]
-        elif one.name in ("StopPodSandbox", "RemovePodSandbox"):
+        elif one.name in POD_ENDS:
             pod = one.first.pod_id
             candidates = [key for key, each in self._undecided.items() if each.first.pod_id == pod]
         else:
@@ -287,7 +282,7 @@ class Evaluation:
         if not is_ordered(one.stations[0]):
             for failing in one.failing:
                 found.note(f"{error_text(failing)}; {CONTINUED}")
-        if name == "RemoveContainer":
+        if name == REMOVE:
             self.containers.removed(first.container_id)
             if not self.keep:
                 self.removed.append(first.container_id)

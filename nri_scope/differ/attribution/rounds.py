@@ -17,22 +17,12 @@ from typing import NamedTuple
 
 from nri_scope.events import NO_ID, PASSIVE_ROLES, RUNTIME_CLOSED, Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.validation import VALIDATE as VALIDATE
+from nri_scope.nri.lifecycle import CREATE, POST_CREATE, STARTS, UPDATE, VALIDATE
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.wire.status import Code
 
 from .presence import ASIDE as _AT_ANY_TIME
 from .presence import SET_UP, Presence, began_before, outlived
-
-CREATE = "CreateContainer"
-UPDATE = "UpdateContainer"
-START = "StartContainer"
-STOP = "StopContainer"
-SYNCHRONIZE = "Synchronize"
-UNSOLICITED = "UpdateContainers"
-CONTAINER_STATUS = "ContainerStatus"
-UNDOING = frozenset({STOP, "RemoveContainer"})
-"""Events that containerd also sends while it undoes a creation."""
 
 _BITS = {event.name: event.bit for event in NriEvent}
 SEEMS = "the chain seems to have ended"
@@ -49,7 +39,7 @@ MISSED_MAX = 100
 ASIDE = SET_UP | _AT_ANY_TIME
 """Exchanges between the runtime and one connection, outside any chain. They can also happen during
 a round."""
-_CREATED = frozenset({"PostCreateContainer", "StartContainer", "PostStartContainer"})
+_CREATED = STARTS | {POST_CREATE}
 CONTINUED = "the runtime disconnected it, and continued"
 """What iSulad does after an error of a plugin."""
 GONE = (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE)

@@ -6,11 +6,12 @@ from __future__ import annotations
 from itertools import pairwise
 
 from nri_scope.events import Role
+from nri_scope.nri.lifecycle import SYNCHRONIZE, VALIDATE
 
 from .attributed_changes import Span
 from .chain import Chain
 from .owner import plugin
-from .rounds import ASIDE, SYNCHRONIZE, VALIDATE, Round
+from .rounds import ASIDE, Round
 
 
 def spans(one: Round, chain: Chain) -> tuple[Span, ...]:

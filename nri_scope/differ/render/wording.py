@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
+from nri_scope.nri.lifecycle import UNSOLICITED
 from nri_scope.recording.display import OUTCOME_SIGNS, deadline, duration, share_of_deadline
 from nri_scope.specs import Json, label
 
@@ -178,7 +179,7 @@ def _request_object(step: ChangeStep, of: str) -> str:
 _WITHOUT_CHAIN = ("ContainerStatus",)
 """Rounds that are not sent to plugins."""
 _TITLES = {
-    "UpdateContainers": "UpdateContainers, unsolicited",
+    UNSOLICITED: "UpdateContainers, unsolicited",
     "ContainerStatus": "ContainerStatus, reported over CRI",
 }
 

@@ -21,20 +21,22 @@ from nri_scope.differ.attribution.findings import BY_POLICY, RETURNED, UNVALIDAT
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.attribution.round_evaluation import NOT_KNOWN
-from nri_scope.differ.attribution.rounds import (
-    CONTAINER_STATUS,
-    CREATE,
-    ENDED,
-    SEEMS,
-    START,
-    UNSOLICITED,
-    UPDATE,
-)
+from nri_scope.differ.attribution.rounds import ENDED, SEEMS
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
 from nri_scope.entries import NO_STATE
-from nri_scope.events import Event, Role
+from nri_scope.events import CONTAINER_STATUS, Event, Role
 from nri_scope.nri import invocation
+from nri_scope.nri.lifecycle import (
+    CREATE,
+    POST_CREATE,
+    POST_UPDATE,
+    RUN_POD,
+    START,
+    UNSOLICITED,
+    UPDATE,
+    UPDATE_POD,
+)
 from nri_scope.oci.isulad_spec import REFUSALS
 from nri_scope.specs import Json, label, split
 from nri_scope.wire.status import Code
@@ -208,9 +210,7 @@ def _occurs(term: str, error: str) -> bool:
 
 _CONFLICT = re.compile(r'plugins "([^"]*)" and "([^"]*)" (both tried to set .*)')
 """The runtime's error message, in all versions (containerd/nri, pkg/adaptation)."""
-_FATAL = frozenset(
-    {"RunPodSandbox", "UpdatePodSandbox", "CreateContainer", "StartContainer", "UpdateContainer"}
-)
+_FATAL = frozenset({RUN_POD, UPDATE_POD, CREATE, START, UPDATE})
 """Events whose CRI call fails if a plugin returns an error. Runtimes only log errors of others."""
 _CONFLICT_ADVICE = (
     "Let only one of the two plugins set that field. To replace the value of an earlier plugin, a "
@@ -242,9 +242,7 @@ _ENDED_ADVICE = (
 )
 _OWN_CALL_ADVICE = "The plugin got the error as the answer to its call; its own log may contain it."
 _ENDS_CHAIN = "The chain ended: later plugins did not receive the event."
-_POSTS = {CREATE: "PostCreateContainer", UPDATE: "PostUpdateContainer"}
-"""Events that follow exactly if the operation succeeded."""
-_WITHOUT_POST = (NO_STATE, *(f"{post} did not follow" for post in _POSTS.values()))
+_WITHOUT_POST = (NO_STATE, *(f"{post} did not follow" for post in (POST_CREATE, POST_UPDATE)))
 _EVENT_ID = re.compile(r" \(event \d+\)")
 _LATE_NS = 250_000_000
 """Minimum time without further events after which a creation is reported. Runtimes take some tens
@@ -285,7 +283,7 @@ class Refused(Detector):
         if key not in self._found and len(self._found) >= CASES_MAX:
             return
         found = self._found.setdefault(key, _Refused(name, words, requests, bool(diff.doubt)))
-        about = self._scene.name_of(diff.container) if diff.container else ""
+        about = self._scene.name_of(diff.container)
         found.shown.add(*diff.events, container=about)
 
     def findings(self) -> Iterator[Finding]:
@@ -362,8 +360,8 @@ def _finding(one: _Refused, name_of: NameOf) -> Finding:
             "The runtime answered the plugin's own call with an error.",
             _OWN_CALL_ADVICE,
         )
-    elif one.name in _POSTS and (one.doubt or one.words.startswith(_WITHOUT_POST)):
-        title = f"{one.name} was not followed by {_POSTS[one.name]}"
+    elif one.name in (CREATE, UPDATE) and (one.doubt or one.words.startswith(_WITHOUT_POST)):
+        title = f"{one.name} was not followed by Post{one.name}"
         detail = (
             f"{one.words[0].upper()}{one.words[1:]}. No connection observed an error: an "
             "unobserved plugin, the runtime or the OCI runtime rejected "
@@ -399,7 +397,7 @@ class FailedCalls(Detector):
             return
         about = event.container_id or event.pod_id
         shown = self._found.setdefault(key, Shown())
-        shown.add(event.id, container=self._scene.name_of(about) if about else "")
+        shown.add(event.id, container=self._scene.name_of(about))
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin, state and error."""

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
-from nri_scope.differ.attribution.rounds import CREATE, SYNCHRONIZE, VALIDATE
 from nri_scope.differ.render import wording
 from nri_scope.events import Event
 from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
+from nri_scope.nri.lifecycle import CREATE, SYNCHRONIZE, VALIDATE
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.nri.versions import runtime_title
 from nri_scope.recording.display import deadline, duration
@@ -119,7 +119,7 @@ class Times(Detector):
             (title, request), _Slow(title, ours, policy_of(session), request, runtime)
         )
         subject = event.container_id or event.pod_id
-        name = self._scene.name_of(subject) if subject else ""
+        name = self._scene.name_of(subject)
         slow.add(event.id, event.event, event.took_ns, event.timeout_ns, name, late=late)
         if misses_deadline(event):
             self._late[event.id] = self._late_in[event.session] = slow

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.findings import RETURNED
 from nri_scope.differ.attribution.owner import Owner
-from nri_scope.differ.attribution.rounds import CREATE, SYNCHRONIZE
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import (
     CLOSED_BY_RUNTIME,
@@ -25,6 +24,7 @@ from nri_scope.events import (
     Session,
 )
 from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.lifecycle import CREATE, SYNCHRONIZE, UNSOLICITED, UPDATE
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.oci.runtime_rules import runtime_rules_of
@@ -38,14 +38,14 @@ from ..limits import CASES_MAX, TRACKED_MAX, WORDS_MAX
 from .recording_facts import Detector, RecordingFacts, policy_of
 
 _KINDS = {
-    "UpdateContainer": (
+    UPDATE: (
         "iSulad ended at an UpdateContainerResources request of the CRI",
         "without PostUpdateContainer",
         UPDATE_EVENT_CRASH,
         "Do not update resources of containers on this runtime (`crictl update`, in-place resizes "
         "by the kubelet, its CPU manager). No plugin can prevent the crash.",
     ),
-    "UpdateContainers": (
+    UNSOLICITED: (
         "iSulad ended at an UpdateContainers request of a plugin",
         "without an answer",
         "iSulad 2.1 crashes on any such request, also on one with an eviction only",
@@ -87,7 +87,7 @@ class Crashes(_LastEvents):
             for number in sorted(found):
                 about = events[number].container_id
                 if found[number] == name and self._scene.wanted(events[number]):
-                    shown.add(number, container=self._scene.name_of(about) if about else "")
+                    shown.add(number, container=self._scene.name_of(about))
             if shown.count:
                 detail = (
                     "These are the last events of their connections, which the runtime then "
@@ -178,7 +178,7 @@ class Vanished(Detector):
                     gone.synchronized_ns = event.at_ns
                 if self._scene.wanted(event):
                     about = "" if event.container_id else event.pod_id
-                    gone.shown.add(event.id, container=self._scene.name_of(about) if about else "")
+                    gone.shown.add(event.id, container=self._scene.name_of(about))
         else:
             self._reconnected(event.plugin)
 
@@ -288,7 +288,7 @@ class Vanished(Detector):
             number = diff.events[diff.seen_by.index(span.before)]
             gone = _Gone(who, why, Level.WARNING, number, probable=span.owner)
             about = "" if diff.failure else diff.container or diff.pod
-            gone.shown.add(number, container=self._scene.name_of(about) if about else "")
+            gone.shown.add(number, container=self._scene.name_of(about))
             self._closed_cases.append(gone)
 
     def _check_sessions(self, diff: RoundDiff) -> None:

@@ -7,28 +7,30 @@ and CreateContainer (containerd#13698).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator
 from enum import Enum
 
-from nri_scope.differ.attribution.rounds import CREATE
 from nri_scope.events import Event
 from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.lifecycle import (
+    CONTAINER_ORDER,
+    CREATE,
+    FIRST,
+    POD_ORDER,
+    POST_CREATE,
+    PROOFS,
+    REMOVE,
+    REMOVE_POD,
+    RUN_POD,
+    STARTS,
+    STOP,
+    STOP_POD,
+    SYNCHRONIZE,
+)
 
 from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Detector, Latest, RecordingFacts, Sequence
 
-_RANKS = {
-    "CreateContainer": 1,
-    "PostCreateContainer": 2,
-    "StartContainer": 3,
-    "PostStartContainer": 4,
-    "StopContainer": 5,
-    "RemoveContainer": 6,
-}
-_CREATED, _STARTED, _STOPPED = 2, 3, 5
-_POD_RANKS = {"RunPodSandbox": 1, "StopPodSandbox": 2, "RemovePodSandbox": 3}
-_POD_STOPPED, _POD_REMOVED = 2, 3
 _START_BITS = NriEvent.StartContainer.bit | NriEvent.PostStartContainer.bit
 _STOP_BIT = NriEvent.StopContainer.bit
 _PAIRS_MAX = 4
@@ -74,13 +76,6 @@ class Rule(Enum):
     )
 
 
-@dataclass(slots=True)
-class _Lifecycle:
-    rank: int = 0
-    started: bool = False
-    stopped: bool = False
-
-
 class Order(Detector):
     """Detector of unexpected orders, by connection, as a plugin sees only its own events."""
 
@@ -88,8 +83,8 @@ class Order(Detector):
         """``sequence`` has seen each event before this detector."""
         super().__init__(scene)
         self._sequence = sequence
-        self._containers: Latest[tuple[int, str], _Lifecycle] = Latest()
-        self._pods: Latest[tuple[int, str], int] = Latest()
+        self._events: Latest[tuple[int, str], set[str]] = Latest()
+        """Names of the events about each pod and container, by connection."""
         self._shown: dict[Rule, Shown] = {}
         self._pairs: dict[str, None] = {}
 
@@ -98,10 +93,10 @@ class Order(Detector):
         session = self._scene.sessions.get(event.session)
         if session is None or not session.is_connection:
             return
-        if event.event in _POD_RANKS and event.pod_id:
-            self._pod(event)
-        elif event.event in _RANKS and event.container_id:
-            self._container(event, session.mask)
+        subjects = (event.pod_id, POD_ORDER), (event.container_id, CONTAINER_ORDER)
+        for subject, order in subjects:
+            if subject and event.event in order:
+                self._check(event, subject, order, session.mask)
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each rule."""
@@ -123,51 +118,44 @@ class Order(Detector):
                 advice,
             )
 
-    def _pod(self, event: Event) -> None:
-        key, rank = (event.session, event.pod_id), _POD_RANKS[event.event]
-        before = self._pods.get(key) or 0
-        if rank == before:
+    def _check(self, event: Event, subject: str, order: tuple[str, ...], mask: int) -> None:
+        key, name = (event.session, subject), event.event
+        seen = self._events.get(key)
+        if seen is None:
+            seen = self._events[key] = set()
+        newest = _newest(seen, order)
+        if name == newest:
             self._note(Rule.REPEATED, event)
-        elif rank < before:
-            self._backwards(event, _POD_RANKS, before)
-        self._pods[key] = max(rank, before)
-
-    def _container(self, event: Event, mask: int) -> None:
-        key, rank = (event.session, event.container_id), _RANKS[event.event]
-        lifecycle = self._containers.get(key)
-        if lifecycle is None:
-            lifecycle = self._containers[key] = _Lifecycle()
-        if rank == lifecycle.rank:
-            self._note(Rule.REPEATED, event)
-        elif rank < lifecycle.rank:
-            self._backwards(event, _RANKS, lifecycle.rank)
-        else:
-            rule = self._broken_rule(event, lifecycle, mask)
+        elif newest and order.index(name) < order.index(newest):
+            self._backwards(event, newest)
+        elif subject == event.container_id:
+            rule = self._broken_rule(event, seen, newest, mask)
             if rule is not None:
                 self._note(rule, event)
-        lifecycle.rank = max(rank, lifecycle.rank)
-        lifecycle.started |= rank in (_STARTED, _STARTED + 1)
-        lifecycle.stopped |= rank == _STOPPED
+        seen.add(name)
 
-    def _broken_rule(self, event: Event, lifecycle: _Lifecycle, mask: int) -> Rule | None:
-        """Return the rule for an event that did not go backwards; None if its order is usual."""
-        pod = self._pods.get((event.session, event.pod_id)) or 0
-        if pod == _POD_REMOVED:
+    def _broken_rule(self, event: Event, seen: set[str], newest: str, mask: int) -> Rule | None:
+        """Return the rule for an event that did not go backwards; None if its order is usual.
+
+        ``seen``: the earlier events of the container.
+        """
+        pod = _newest(self._events.get((event.session, event.pod_id)) or (), POD_ORDER)
+        if pod == REMOVE_POD:
             return Rule.AFTER_POD
-        if event.event == "StopContainer":
-            if lifecycle.started and pod == _POD_STOPPED:
+        started = not STARTS.isdisjoint(seen)
+        if event.event == STOP:
+            if started and pod == STOP_POD:
                 return Rule.POD_FIRST
             # A container whose creation failed also gets StopContainer, which is another case.
-            never_ran = lifecycle.rank == _CREATED and _subscribed(mask, _START_BITS)
+            never_ran = newest == POST_CREATE and _subscribed(mask, _START_BITS)
             if never_ran and self._sequence.is_whole(event.session):
                 return Rule.NEVER_RAN
-        unstopped = event.event == "RemoveContainer" and lifecycle.started and not lifecycle.stopped
+        unstopped = event.event == REMOVE and started and STOP not in seen
         if unstopped and _subscribed(mask, _STOP_BIT) and self._sequence.is_whole(event.session):
             return Rule.UNSTOPPED
         return None
 
-    def _backwards(self, event: Event, ranks: Mapping[str, int], newest: int) -> None:
-        before = next(name for name, rank in ranks.items() if rank == newest)
+    def _backwards(self, event: Event, before: str) -> None:
         if self._scene.wanted(event):
             self._pairs[f"{event.event} arrived after {before}"] = None
         self._note(Rule.BACKWARDS, event)
@@ -179,28 +167,22 @@ class Order(Detector):
             self._shown.setdefault(rule, Shown()).add(event.id, container=name)
 
 
+def _newest(seen: Collection[str], order: tuple[str, ...]) -> str:
+    """Return the last one of ``seen`` events in the usual order; "" for none."""
+    return next((name for name in reversed(order) if name in seen), "")
+
+
 def _subscribed(mask: int, bits: int) -> bool:
     return mask == 0 or bool(mask & bits)
 
 
-_LIVING = frozenset(
-    {
-        "PostCreateContainer",
-        "StartContainer",
-        "PostStartContainer",
-        "UpdateContainer",
-        "PostUpdateContainer",
-    }
-)
-"""Events of successfully created containers only. A container whose creation an earlier plugin
-refused is stopped and removed, although later plugins never saw it; that is correct."""
 _UNKNOWN_ADVICE = (
     "Treat an unknown pod or container as a new one, whichever event shows it first, and read its "
     "data from that event. What the plugin does at the first event was not done: create it again. "
     "Avoid connecting plugins while pods are being started."
 )
 _CREATE_BIT, _RUN_BIT = NriEvent.CreateContainer.bit, NriEvent.RunPodSandbox.bit
-_FIRST = {"pod": "RunPodSandbox", "container": CREATE}
+_FIRST = {"pod": RUN_POD, "container": CREATE}
 
 
 class Missed(Detector):
@@ -217,17 +199,19 @@ class Missed(Detector):
 
     def see(self, event: Event) -> None:
         """Check the first event of a pod and of a container at each connection."""
-        if event.event == "Synchronize":
+        if event.event == SYNCHRONIZE:
             self._synchronized.add(event.session)
         # Docker has no events of pods: a pod has the id of its container.
         is_pod = event.pod_id not in ("", event.container_id)
-        if is_pod and event.event in ("RunPodSandbox", CREATE):
+        if is_pod and event.event in FIRST:
             is_missed = event.event == CREATE and event.session in self._synchronized
             self._first(event, event.pod_id, "pod", _RUN_BIT, is_missed=is_missed)
-        if event.event == "RemoveContainer":
+        if event.event == REMOVE:
             self._known.pop((event.session, event.container_id), None)
         elif event.container_id:
-            is_missed = event.event in _LIVING
+            # A container whose creation an earlier plugin refused is stopped and removed, although
+            # later plugins never saw it; that is correct.
+            is_missed = event.event in PROOFS
             self._first(event, event.container_id, "container", _CREATE_BIT, is_missed=is_missed)
 
     def findings(self) -> Iterator[Finding]:

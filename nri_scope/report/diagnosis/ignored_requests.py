@@ -23,12 +23,13 @@ from nri_scope.differ.attribution.containers import NO_SUCH
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.later_changes import ANOTHER, ANY_OWNER, NO_VALUE, UPDATABLE
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
-from nri_scope.differ.attribution.rounds import CREATE, UPDATE
 from nri_scope.differ.attribution.updates import NO_ID
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped, shown
 from nri_scope.events import Event
+from nri_scope.nri.lifecycle import CREATE, POST_UPDATE, UPDATE, Stage
 from nri_scope.oci import VOIDED
+from nri_scope.recording.lifetimes import container_stage
 from nri_scope.specs import Spec, label
 
 from ..finding import Finding, FindingKind, Level, Shown, Told, capital
@@ -74,7 +75,7 @@ class Dropped(Detector):
 
     def see(self, event: Event) -> None:
         """Store the PostUpdateContainer of a container."""
-        if event.event == "PostUpdateContainer":
+        if event.event == POST_UPDATE:
             self._posts[event.container_id] = event.id
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
@@ -155,7 +156,7 @@ class Dropped(Detector):
                 _ID_ADVICE if outcome.reason in (NO_ID, NO_SUCH) else advice,
             )
         events = {step.event, outcome.event} - {0}
-        container = self._scene.name_of(step.container) if step.container else ""
+        container = self._scene.name_of(step.container)
         case.shown.add(*sorted(events), container=container)
 
 
@@ -271,8 +272,6 @@ _CGROUP_ADVICE = (
     "Set `unified` only on nodes with cgroup v2 (`stat -fc %T /sys/fs/cgroup` prints cgroup2fs), "
     "and the settings of v1 (cpu, memory, pids) on other nodes; or move the node to cgroup v2."
 )
-_STARTS = ("StartContainer", "PostStartContainer")
-_BOTH = frozenset({*_STARTS, "StopContainer", "RemoveContainer"})
 
 
 class Unified(Detector):
@@ -281,18 +280,19 @@ class Unified(Detector):
     def __init__(self, scene: RecordingFacts, history_of: Callable[[str], History | None]) -> None:
         super().__init__(scene)
         self._history_of = history_of
-        self._waiting: Latest[tuple[int, str], tuple[int, str, str]] = Latest()
+        self._waiting: Latest[str, tuple[int, str, str]] = Latest()
         """Containers that are not started yet: event, owner of ``unified``, and name."""
-        self._started: Latest[tuple[int, str], bool] = Latest()
+        self._started: Latest[str, bool] = Latest()
         self._shown: dict[str, Shown] = {}
         self._is_v2 = False
 
     def see(self, event: Event) -> None:
         """Check whether a container is started, or ends without a start."""
-        if event.event not in _BOTH:
+        stage = container_stage(event.event, event.runtime)
+        if stage < Stage.STARTED:
             return
-        key = 0, event.container_id
-        if event.event in _STARTS:
+        key = event.container_id
+        if stage is Stage.STARTED:
             # Rounds arrive late: this event may precede the round of the container's creation.
             if key not in self._started:
                 self._started[key] = True
@@ -310,14 +310,14 @@ class Unified(Detector):
         if history is not None and _has_cgroup_namespace(history.spec):
             self._is_v2 = True
             return
-        if diff.failure or self._started.get((0, diff.container)):
+        if diff.failure or self._started.get(diff.container):
             return
         for step in diff.own:
             if step.change.path.startswith(_PATH) and step.change.kind != "removed":
                 if step.owner.who in (OwnerKind.RUNTIME, OwnerKind.REQUEST):
                     continue
                 name = self._scene.name_of(diff.container)
-                self._waiting[0, diff.container] = step.event, wording.owner(step.owner), name
+                self._waiting[diff.container] = step.event, wording.owner(step.owner), name
                 return
 
     def findings(self) -> Iterator[Finding]:

@@ -38,6 +38,7 @@ class RecordingFacts:
         """Test whether the report covers a container, by its id. Rounds about others may have side
         effects on one that it covers."""
         self.name_of = name_of
+        """Lookup of the name of a pod or container by its id; "" for the id ""."""
         self.existed = existed
         """Lookup of the ids of pods and containers in a session's Synchronize."""
         self.sessions: dict[int, Session] = {}

@@ -20,9 +20,11 @@ from typing import IO
 
 from nri_scope.events import CRI_SERVICE, Event, Gap, Session
 from nri_scope.nri import invocation
+from nri_scope.nri.lifecycle import Stage
 from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.cri_answers import is_container_status
+from nri_scope.recording.lifetimes import Lifetime, Lifetimes
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_errors import query_rows
@@ -30,7 +32,6 @@ from nri_scope.wire.status import Code
 from nri_scope.wire.trace_context import TraceContext, trace_context
 
 from .exported_part import KINDS, Excerpt, requests_of
-from .lifetimes import Lifetime, Lifetimes
 from .otlp_json import SCHEMA_URL, Lines, Span, SpanKind, Value, resource_text, span_id, trace_id
 
 _CODES = frozenset(Code)
@@ -69,7 +70,6 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     for event in excerpt.events():
         observed = taps.of(event.id)
         traces.event(event, trace_context(observed.metadata) if observed else None)
-        traces.flush_complete()
         count += 1
     for gap in excerpt.gaps():
         traces.gap(gap)
@@ -82,8 +82,7 @@ class _Traces:
     recording: Recording
     lines: Lines
     sessions: dict[int, Session]
-    pods: Lifetimes = field(default_factory=Lifetimes)
-    containers: Lifetimes = field(default_factory=Lifetimes)
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
     connections: dict[int, int] = field(default_factory=dict)
     """Time of the last reply of each session, in ns."""
     resources: dict[int, str] = field(default_factory=dict)
@@ -136,13 +135,8 @@ class _Traces:
                 link=link,
             ),
         )
-
-    def flush_complete(self) -> None:
-        """Write the spans of pods and containers whose lifetimes are complete."""
-        for lifetime in self.containers.pop_complete():
-            self._container(lifetime)
-        for lifetime in self.pods.pop_complete():
-            self._pod(lifetime)
+        for lifetime in self.lifetimes.pop_complete():
+            self._lifetime(lifetime)
 
     def gap(self, gap: Gap) -> None:
         attributes: dict[str, Value] = {"nri.gap.reason": gap.reason}
@@ -167,63 +161,41 @@ class _Traces:
         )
 
     def finish(self) -> None:
-        for lifetime in self.containers.remaining():
-            self._container(lifetime)
-        for lifetime in self.pods.remaining():
-            self._pod(lifetime)
+        for lifetime in self.lifetimes.remaining():
+            self._lifetime(lifetime)
         for number, last_ns in self.connections.items():
             self._session(number, last_ns)
         self.lines.flush()
 
-    def _container(self, lifetime: Lifetime) -> None:
-        event = lifetime.event
-        self._lifetime(
-            lifetime,
-            trace=_trace(event),
-            id=span_id("container", event.container_id),
-            parent=span_id("pod", event.pod_id) if event.pod_id else "",
-            name=f"container {event.container}",
-            attributes=_names(event),
-        )
-
-    def _pod(self, lifetime: Lifetime) -> None:
-        event = lifetime.event
-        self._lifetime(
-            lifetime,
-            trace=trace_id("pod", event.pod_id),
-            id=span_id("pod", event.pod_id),
-            name=f"pod {event.namespace}/{event.pod}",
-            attributes={
+    def _lifetime(self, lifetime: Lifetime) -> None:
+        if lifetime.is_resumed:
+            # Its span is already written.
+            return
+        event = lifetime.first
+        name, parent, attributes = f"container {event.container}", "", _names(event)
+        if lifetime.is_pod:
+            name = f"pod {event.namespace}/{event.pod}"
+            attributes = {
                 "k8s.namespace.name": event.namespace,
                 "k8s.pod.name": event.pod,
                 "k8s.pod.uid": _uid(self.recording, event.pod_id),
                 "nri.pod.id": event.pod_id,
-            },
-        )
-
-    def _lifetime(
-        self,
-        lifetime: Lifetime,
-        *,
-        trace: str,
-        id: str,
-        name: str,
-        attributes: dict[str, Value],
-        parent: str = "",
-    ) -> None:
+            }
+        elif event.pod_id:
+            parent = span_id("pod", event.pod_id)
         self.lines.put(
-            self._resource(lifetime.event.session),
+            self._resource(event.session),
             Span(
-                trace=trace,
-                id=id,
+                trace=_trace(event),
+                id=span_id("pod" if lifetime.is_pod else "container", lifetime.id),
                 parent=parent,
                 name=name,
-                start_ns=lifetime.event.at_ns,
-                end_ns=lifetime.end_ns,
+                start_ns=event.at_ns,
+                end_ns=lifetime.answered_ns,
                 attributes={
                     **attributes,
                     "nri.life.start_observed": lifetime.has_start,
-                    "nri.life.end_observed": lifetime.has_end,
+                    "nri.life.end_observed": lifetime.stage is Stage.REMOVED,
                 },
             ),
         )
@@ -253,13 +225,10 @@ class _Traces:
 
     def _place(self, event: Event) -> tuple[str, str]:
         """Return the ids of the trace and the parent span of an event."""
-        if event.pod_id:
-            self.pods.add(event.pod_id, event)
+        lifetimes = self.lifetimes.see(event)
         if event.container_id:
-            lifetime = self.containers.add(event.container_id, event)
             # A container whose first event has no pod has a trace of its own.
-            trace = _trace(lifetime.event if lifetime else event)
-            return trace, span_id("container", event.container_id)
+            return _trace(lifetimes[-1].first), span_id("container", event.container_id)
         if event.pod_id:
             return _trace(event), span_id("pod", event.pod_id)
         return self._connection(event.session)

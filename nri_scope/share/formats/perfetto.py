@@ -11,41 +11,36 @@ contain the plugin connections with their requests, the gaps, and the notes.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import IO
 
 from nri_scope.events import Event, Gap, Note, Session
-from nri_scope.oci.runtime_rules import shows_start
+from nri_scope.nri.lifecycle import Stage
+from nri_scope.recording.lifetimes import Lifetime, Lifetimes
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_text import HIGHEST
 
 from .exported_part import KINDS, Excerpt, requests_of
-from .lifetimes import SETTLE_EVENTS
 from .perfetto_packets import PacketKind, Packets, Value, track_id
 
 MAX_LANES = 32
 """Maximum number of lanes for overlapping slices of a track; further slices become instants."""
 
 _STATES = {
-    "RunPodSandbox": "running",
-    "StopPodSandbox": "stopped",
-    "RemovePodSandbox": "",
-    "CreateContainer": "created",
-    "PostCreateContainer": "created",
-    "StartContainer": "running",
-    "PostStartContainer": "running",
-    "StopContainer": "stopped",
-    "RemoveContainer": "",
+    Stage.LISTED: "state not observed",
+    Stage.CREATING: "created",
+    Stage.CREATED: "created",
+    Stage.STARTED: "running",
+    Stage.STOPPED: "stopped",
+    Stage.REMOVED: "",
 }
-"""State of a pod or container after each event; "": removed."""
-_UNOBSERVED = "state not observed"
+"""Displayed states; "": removed."""
 
 OWN_WORDS = (
     *_STATES.values(),
-    *(_UNOBSERVED, "state", "gap", "gaps", "not observed", "left out", "note", "notes", "pod"),
+    *("state", "gap", "gaps", "not observed", "left out", "note", "notes", "pod"),
     *("containers without a pod", "events", "requests", "plugin connections", "session "),
     *("connected", "connection", "runtime", "nri_version", "nri_version_inferred", "end_reason"),
     *("event", "subject", "reason", "lost", "plugin", "role", "session", "status"),
@@ -73,7 +68,6 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
         if trace is None:
             trace = _Trace(_begin_trace(stream, event.at_ns), sessions)
         trace.event(event)
-        trace.drop_removed()
         count += 1
     gaps, notes = excerpt.gaps(), excerpt.notes()
     if trace is None:
@@ -129,20 +123,15 @@ class _Lanes:
 
 @dataclass(slots=True)
 class _Subject:
-    """The state of a pod or container, and its events."""
+    """The drawn state of a pod or container, and its events."""
 
     track: int
     events: _Lanes
-    state: str | None = None
-    """None if nothing has been drawn yet, "" if removed."""
+    state: str = ""
     since_ns: int = 0
 
-    def update(self, packets: Packets, event: Event) -> None:
-        state = _STATES.get(event.event)
-        if state == "running" and event.container and not shows_start(event.event, event.runtime):
-            state = self.state
-        if state is None:
-            state = _UNOBSERVED if self.state is None else self.state
+    def update(self, packets: Packets, event: Event, stage: Stage) -> None:
+        state = _STATES[stage]
         if state == self.state:
             return
         # If the clock was set back, an end before the beginning would not close the slice.
@@ -158,14 +147,10 @@ class _Subject:
 class _Trace:
     packets: Packets
     sessions: dict[int, Session]
-    pods: dict[str, _Subject] = field(default_factory=dict)
-    containers: dict[str, _Subject] = field(default_factory=dict)
-    removed: deque[tuple[int, dict[str, _Subject], str]] = field(default_factory=deque)
-    """Removed pods and containers with the number of events at removal; dropped soon after."""
-    dropped: set[int] = field(default_factory=set)
-    """Tracks of dropped pods and containers."""
+    lifetimes: Lifetimes = field(default_factory=Lifetimes)
+    subjects: dict[int, _Subject] = field(default_factory=dict)
+    """Pods and containers whose lifetime is not complete, by track."""
     drawn_pods: int = 0
-    count: int = 0
     connections: dict[int, tuple[_Lanes, _Lanes]] = field(default_factory=dict)
     """Lanes of the requests and of the gaps, by session."""
     processes: dict[int, int] = field(default_factory=dict)
@@ -183,18 +168,13 @@ class _Trace:
             event.status,
             {"event": event.id, "subject": _subject_name(event)},
         )
-        subject = self._subject_of(event)
-        if subject is None:
+        lifetimes = self.lifetimes.see(event)
+        if not lifetimes:
             return
+        *_, subject = [self._subject(event, lifetime) for lifetime in lifetimes]
         # Requests to the CRI do not change a state.
         if session is None or session.is_connection:
-            state_before = subject.state
-            subject.update(self.packets, event)
-            if not subject.state and state_before:
-                of_container = bool(event.container_id)
-                subjects = self.containers if of_container else self.pods
-                key = event.container_id if of_container else event.pod_id
-                self.removed.append((self.count, subjects, key))
+            subject.update(self.packets, event, lifetimes[-1].stage)
         subject.events.draw(
             self.packets,
             event.at_ns,
@@ -204,17 +184,8 @@ class _Trace:
             _values(event),
             flow=subject.track if event.container_id else 0,
         )
-
-    def drop_removed(self) -> None:
-        """Drop pods and containers that were removed long ago. Must be called after each event."""
-        self.count += 1
-        while self.removed and self.removed[0][0] + SETTLE_EVENTS < self.count:
-            _, subjects, key = self.removed.popleft()
-            subject = subjects.get(key)
-            # The pod or container may have been created again, or removed twice.
-            if subject is not None and not subject.state:
-                self.dropped.add(subject.track)
-                del subjects[key]
+        for complete in self.lifetimes.pop_complete():
+            del self.subjects[_track_of(complete)]
 
     def gap(self, gap: Gap) -> None:
         values: dict[str, Value] = {"reason": gap.reason}
@@ -236,31 +207,25 @@ class _Trace:
         process = self._process(_NOTES, "notes")
         self.packets.event(PacketKind.INSTANT, process, note.at_ns, note.text, "note")
 
-    def _subject_of(self, event: Event) -> _Subject | None:
-        """Return the event's container, or its pod if there is no container."""
-        pod = self._pod(event) if event.pod_id else None
-        if not event.container_id:
-            return pod
-        subject = self.containers.get(event.container_id)
-        if subject is None:
-            track = track_id("container", event.container_id)
-            subject = self.containers[event.container_id] = self._new_subject(track)
-            if track not in self.dropped:
-                name = event.container or event.container_id
-                self.packets.track(track, self._group(event), name, rank=2)
-        return subject
-
-    def _pod(self, event: Event) -> _Subject:
-        subject = self.pods.get(event.pod_id)
-        if subject is None:
-            track = track_id("pod itself", event.pod_id)
-            subject = self.pods[event.pod_id] = self._new_subject(track)
-            if track not in self.dropped:
-                self.drawn_pods += 1
-                name = f"{event.namespace}/{event.pod}" if event.pod else event.pod_id
-                number = _NO_POD + self.drawn_pods
-                self.packets.process(self._group(event), number, name, rank=number)
-                self.packets.track(track, self._group(event), "pod", rank=1)
+    def _subject(self, event: Event, lifetime: Lifetime) -> _Subject:
+        """Return the event's container or pod; draw the track of a new one."""
+        track = _track_of(lifetime)
+        subject = self.subjects.get(track)
+        if subject is not None:
+            return subject
+        subject = self.subjects[track] = _Subject(track, _Lanes(track, "events"))
+        if lifetime.is_resumed:
+            # The first lane may still be in use: its last end was dropped.
+            subject.events.ends.append(HIGHEST)
+        elif lifetime.is_pod:
+            self.drawn_pods += 1
+            name = f"{event.namespace}/{event.pod}" if event.pod else event.pod_id
+            number = _NO_POD + self.drawn_pods
+            self.packets.process(self._group(event), number, name, rank=number)
+            self.packets.track(track, self._group(event), "pod", rank=1)
+        else:
+            name = event.container or event.container_id
+            self.packets.track(track, self._group(event), name, rank=2)
         return subject
 
     def _group(self, event: Event) -> int:
@@ -268,14 +233,6 @@ class _Trace:
         if event.pod_id:
             return track_id("pod", event.pod_id)
         return self._process(_NO_POD, "containers without a pod")
-
-    def _new_subject(self, track: int) -> _Subject:
-        events = _Lanes(track, "events")
-        if track not in self.dropped:
-            return _Subject(track, events)
-        # The first lane may still be in use: its last end was dropped.
-        events.ends.append(HIGHEST)
-        return _Subject(track, events, state="")
 
     def _connection(self, number: int) -> tuple[_Lanes, _Lanes]:
         found = self.connections.get(number)
@@ -314,6 +271,10 @@ class _Trace:
             found = self.processes[number] = track_id("process", number)
             self.packets.process(found, number, name, rank=number)
         return found
+
+
+def _track_of(lifetime: Lifetime) -> int:
+    return track_id("pod itself" if lifetime.is_pod else "container", lifetime.id)
 
 
 def _values(event: Event) -> dict[str, Value]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from nri_scope.oci.runtime_rules import shows_start
+from nri_scope.nri.lifecycle import Stage
 from nri_scope.recording.display import duration
 from nri_scope.recording.event_scan import EventScan, SubjectEvent, name_of
+from nri_scope.recording.lifetimes import FIRST_STAGES, container_stage, pod_stage
 from nri_scope.recording.reader import Recording
 
 from .outline import NO_POD
@@ -28,19 +28,6 @@ NEVER_ENDS = (1 << 63) - 1
 """End time of a life that has not ended."""
 
 
-class Stage(IntEnum):
-    """The stage of a pod or container."""
-
-    LISTED = 0
-    """Known to exist, from Synchronize or from an event of no stage."""
-    CREATING = 1
-    """CreateContainer was sent, but no later event confirms the creation."""
-    CREATED = 2
-    STARTED = 3
-    STOPPED = 4
-    REMOVED = 5
-
-
 STATES = {
     Stage.LISTED: "existed",
     Stage.CREATING: "creating",
@@ -50,28 +37,12 @@ STATES = {
     Stage.REMOVED: "removed",
 }
 """Displayed names of the stages."""
-STAGES: dict[str, tuple[Stage, bool]] = {
-    "RunPodSandbox": (Stage.STARTED, False),
-    "StopPodSandbox": (Stage.STOPPED, False),
-    "RemovePodSandbox": (Stage.REMOVED, False),
-    "CreateContainer": (Stage.CREATING, True),
-    "PostCreateContainer": (Stage.CREATED, True),
-    "StartContainer": (Stage.STARTED, True),
-    "PostStartContainer": (Stage.STARTED, True),
-    "StopContainer": (Stage.STOPPED, True),
-    "RemoveContainer": (Stage.REMOVED, True),
-}
-"""Stage reached by each event, and whether it is a container's stage."""
 
 
-def stage_of(recording: Recording, event: str) -> tuple[Stage | None, bool]:
-    """Return the stage that an event shows, if any, and whether it is a container's stage."""
-    stage, of_container = STAGES.get(event, (None, True))
-    if stage is Stage.STARTED and of_container:
-        runtimes = {session.runtime_name for session in recording.sessions()}
-        if not all(shows_start(event, runtime) for runtime in runtimes):
-            return None, True
-    return stage, of_container
+def stages_of(recording: Recording, event: str) -> tuple[Stage, Stage]:
+    """Return the stages of a pod and of a container that an event shows."""
+    runtimes = {session.runtime_name for session in recording.sessions()}
+    return pod_stage(event), container_stage(event, *runtimes)
 
 
 class Life(NamedTuple):
@@ -142,8 +113,9 @@ _COUNTS = ("events", "problems")
 class Lives:
     """Lives by key, in ascending order of keys, which is the order of first appearance."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_pods: bool) -> None:
         self.keys = array("q")
+        self._first_stage = FIRST_STAGES[of_pods]
         self.left_out_ns = 0
         """`Life.left_out_ns` of all lives."""
         self._columns = {name: array("I" if name in _COUNTS else "q") for name in Life._fields[:-1]}
@@ -206,7 +178,7 @@ class Lives:
         key: int,
         event: int,
         at_ns: int,
-        stage: Stage | None,
+        stage: Stage,
         *,
         ok: bool,
         is_answer: bool,
@@ -229,6 +201,11 @@ class Lives:
         events[slot] += 1
         if not ok:
             problems[slot] += 1
+        if stage is self._first_stage and self._columns["removed_ns"][slot]:
+            # Its id is used again: this is the newest life.
+            first_ns[slot] = at_ns
+            for column in self._reached.values():
+                column[slot] = 0
         if stage and not self._reached[stage][slot]:
             self._reached[stage][slot] = at_ns
 
@@ -277,15 +254,6 @@ def life_words(life: Life, until_ns: int) -> str:
 
 STEP = 5_000
 """Number of events per step, which takes about 10 ms."""
-_BLOCK = 512
-"""Number of events per block, for which only the time span is stored."""
-
-
-class EventSpan(NamedTuple):
-    """Inclusive range of event numbers; empty if ``first`` is larger than ``last``."""
-
-    first: int
-    last: int
 
 
 class Census:
@@ -302,19 +270,16 @@ class Census:
 
     def _begin(self) -> None:
         # Other threads may read the former objects to the end of a call.
-        self.pods = Lives()
-        self.containers = Lives()
+        self.pods = Lives(of_pods=True)
+        self.containers = Lives(of_pods=False)
         self.pod_of = array("q")
         """The pod of each of ``containers``, or `NO_POD`."""
         self.first_ns = 0
         """Time of the first event; 0 if there is none."""
         self.last_ns = 0
         self.scan = EventScan()
-        self._stages: dict[int, tuple[Stage | None, bool]] = {}
-        """Stages by the keys of event names."""
-        self._blocks: list[tuple[int, int, int]] = []
-        """First number, earliest and latest time of each block of events."""
-        self._in_block = 0
+        self._stages: dict[int, tuple[Stage, Stage]] = {}
+        """Stages of pods and containers by the keys of event names."""
 
     def step(self, recording: Recording) -> bool:
         """Read more events; return False if none is left. Raises RecordingError."""
@@ -337,7 +302,7 @@ class Census:
                 self.pods.set_listed(pod, object_key, at_ns)
         events = self.scan.subject_events(recording, STEP)
         for name in {event[2] for event in events} - self._stages.keys():
-            self._stages[name] = stage_of(recording, name_of(recording, name))
+            self._stages[name] = stages_of(recording, name_of(recording, name))
         for event in events:
             self._add(event)
         return len(events) == STEP
@@ -346,32 +311,13 @@ class Census:
         number, at_ns, name, pod, container, ok, is_answer = event
         self.first_ns = min(self.first_ns, at_ns) if self.first_ns else at_ns
         self.last_ns = max(self.last_ns, at_ns)
-        if not self._in_block:
-            self._blocks.append((number, at_ns, at_ns))
-        else:
-            first, earliest, latest = self._blocks[-1]
-            if not earliest <= at_ns <= latest:
-                self._blocks[-1] = (first, min(earliest, at_ns), max(latest, at_ns))
-        self._in_block = (self._in_block + 1) % _BLOCK
-        stage, of_container = self._stages[name]
+        of_pod, of_container = self._stages[name]
         if pod is not None:
-            of_pod = None if of_container else stage
             self.pods.count(pod, number, at_ns, of_pod, ok=ok, is_answer=is_answer)
         if container is not None:
-            reached = stage if of_container else None
-            self.containers.count(container, number, at_ns, reached, ok=ok, is_answer=is_answer)
-
-    # -- queries --------------------------------------------------------------------------
-
-    def between(self, from_ns: int, to_ns: int) -> EventSpan:
-        """Return a range that contains all events of an interval, and possibly others."""
-        first = last = 0
-        blocks = self._blocks
-        for index, (number, earliest, latest) in enumerate(blocks):
-            if earliest <= to_ns and latest >= from_ns:
-                first = first or number
-                last = blocks[index + 1][0] - 1 if index + 1 < len(blocks) else self.scan.newest
-        return EventSpan(first, last) if first else EventSpan(1, 0)
+            self.containers.count(
+                container, number, at_ns, of_container, ok=ok, is_answer=is_answer
+            )
 
 
 _CENSUSES: WeakKeyDictionary[Store, Census] = WeakKeyDictionary()

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from operator import itemgetter
 from typing import Any
 
 from nri_scope.events import Container, Event, Pod, Status
+from nri_scope.nri.lifecycle import Stage
 from nri_scope.recording.attribution_file import owners_by_key, owners_of
 from nri_scope.recording.display import SHORT_ID, clock, duration, moment, response_time
 from nri_scope.recording.reader import Recording
@@ -22,7 +22,8 @@ from nri_scope.recording.subject_queries import (
 
 from ..store.rows import changed_in_short
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid
-from .census import STATES, Census, Life, Stage, life_words
+from ..widgets.table_board import in_order
+from .census import STATES, Census, Life, life_words
 from .outline import NO_POD, Level, Node, NodeOrder
 
 _LISTED_STATES = {
@@ -173,8 +174,8 @@ def node_order(
         for key, life in zip(containers.keys, containers, strict=True)
     )
     return NodeOrder(
-        _by_value(pods.keys, of_pods, ascending=ascending),
-        _by_value(containers.keys, of_containers, ascending=ascending),
+        in_order(zip(pods.keys, of_pods, strict=True), ascending=ascending),
+        in_order(zip(containers.keys, of_containers, strict=True), ascending=ascending),
     )
 
 
@@ -192,17 +193,6 @@ def _sort_value(
         case 4:
             return life.problems
     return owners or None
-
-
-def _by_value(keys: Sequence[int], values: Iterable[Any], *, ascending: bool) -> list[int]:
-    known, others = list[tuple[Any, int]](), list[int]()
-    for key, value in zip(keys, values, strict=True):
-        if value is None:
-            others.append(key)
-        else:
-            known.append((value, key))
-    known.sort(key=itemgetter(0), reverse=not ascending)
-    return [*(key for _, key in known), *others]
 
 
 def life_of(census: Census, node: Node) -> Life:

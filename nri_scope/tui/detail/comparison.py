@@ -19,6 +19,7 @@ from nri_scope.differ.render.values import clipped_pair, sides
 from nri_scope.differ.render.wording import GLYPHS
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.events import Container, Event
+from nri_scope.nri.lifecycle import CREATE
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci import spec_of
 from nri_scope.recording import lookup, message_parts
@@ -44,7 +45,6 @@ _VALUE_MAX = 400
 _CHANGES_MAX = 5_000
 _STYLES = {"added": Style.GOOD, "removed": Style.BAD, "changed": Style.WARN, "moved": Style.NOTE}
 _NOWHERE = "—"
-_CREATE = "CreateContainer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def _compared_container(recording: Recording, event: Event) -> ComparedContainer
     newest = None if container is None else lookup.newest_message(recording, container)
     if newest is None:
         return ComparedContainer(event, event.id, container, None)
-    message = decode_request(_CREATE, message_parts.request(_CREATE, b"", None, newest.content))
+    message = decode_request(CREATE, message_parts.request(CREATE, b"", None, newest.content))
     spec = None if message.container is None else spec_of(message.container)
     return ComparedContainer(event, newest.event, container, spec)
 

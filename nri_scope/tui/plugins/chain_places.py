@@ -21,8 +21,8 @@ from nri_scope.events import PASSIVE_ROLES, Container, Event, Pod, Role, Session
 from nri_scope.filter import Filter
 from nri_scope.recording.event_scan import Call, EventScan
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import SLOWEST, ResponseTimes, Slowest
-from nri_scope.recording.timeline import sessions_overlap
+from nri_scope.recording.stats import SLOWEST, Times, Timing
+from nri_scope.recording.timeline import can_show_times
 
 if TYPE_CHECKING:
     # Imported late, because importing the differ takes long.
@@ -46,15 +46,9 @@ class SessionCounts:
     problems: int = 0
     """Number of calls with a status other than ok."""
     first_event: int = 0
-    deadline_ns: int = 0
-    """Shortest deadline of the requests; 0 if there was none."""
-    over_half: int = 0
-    """Number of replies that took more than half of their deadline."""
     changes: Counter[str] = field(default_factory=Counter)
     """Number of events that show a change, by plugin; 0 if all are other requests."""
-    times: array[int] = field(default_factory=lambda: array("I"))
-    """Times in ns, with 4 bytes each; if one exceeds 4 s, with 8 bytes."""
-    slowest: Slowest = field(default_factory=Slowest)
+    times: Times = field(default_factory=Times)
 
     def add(self, call: Call) -> None:
         """Count a call."""
@@ -67,17 +61,8 @@ class SessionCounts:
         if own or not took_ns:
             # A call by the plugin, whose time is the runtime's; or one that was not measured.
             return
-        try:
-            self.times.append(took_ns)
-        except OverflowError:
-            self.times = array("q", self.times)
-            self.times.append(took_ns)
-        if took_ns > self.slowest.least_ns:
-            self.slowest.add(took_ns, number)
-        if deadline_ns > 0:
-            if deadline_ns < self.deadline_ns or not self.deadline_ns:
-                self.deadline_ns = deadline_ns
-            self.over_half += 2 * took_ns > deadline_ns
+        if self.times.add(took_ns, deadline_ns):
+            self.times.slowest.add(took_ns, number)
 
 
 class TimeSample(NamedTuple):
@@ -112,7 +97,10 @@ class CallCounts:
     def step(self, recording: Recording) -> bool:
         """Read more events; return False if none is left. Raises RecordingError."""
         return self.count_step(recording) or (
-            self._has_chain() and self._assemble_rounds(recording)
+            # A filter may split rounds.
+            self.where is None
+            and can_show_times(self.sessions)
+            and self._assemble_rounds(recording)
         )
 
     def count_step(self, recording: Recording) -> bool:
@@ -158,18 +146,10 @@ class CallCounts:
             return TimeSample((), [])
         sessions = [session.id for session in self.sessions if session.plugin == plugin]
         counts = [self.counts[number] for number in sessions if number in self.counts]
-        slowest = (each for one in counts for each in one.slowest.result())
+        slowest = (each for one in counts for each in one.times.slowest.result())
         return TimeSample(
-            tuple(one.times for one in counts), nlargest(SLOWEST, slowest, key=itemgetter(0))
+            tuple(one.times.took for one in counts), nlargest(SLOWEST, slowest, key=itemgetter(0))
         )
-
-    def _has_chain(self) -> bool:
-        if self.where is not None:
-            return False
-        # Most recordings have a single passive connection, which shows no plugin's time.
-        chain = [session for session in self.sessions if session.is_connection]
-        has_plugin = any(session.role not in PASSIVE_ROLES for session in chain)
-        return has_plugin or sessions_overlap(chain)
 
     def _assemble_rounds(self, recording: Recording) -> bool:
         from nri_scope.differ.attribution.rounds import Rounds
@@ -245,10 +225,7 @@ class ChainPlace:
     """``NN-name``; between two connections, the possible indices."""
     calls: int | None
     """Number of calls; None if unknown."""
-    took: ResponseTimes | None
-    deadline_ns: int
-    """Shortest deadline; 0 if there was none."""
-    over_half: int
+    timing: Timing | None
     problems: int | None
     changes: int | None
     """Number of events in which it changed something; None if unknown."""
@@ -286,9 +263,7 @@ def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
     shown = {place.owner for _, place in found} | by_plugin.keys()
     for plugin, count in changes.items():
         if plugin not in shown:
-            place = ChainPlace(
-                ChainPlaceKind.OWNER, plugin, None, None, 0, 0, None, count, owner=plugin
-            )
+            place = ChainPlace(ChainPlaceKind.OWNER, plugin, None, None, None, count, owner=plugin)
             found.append(((plugin, 0, ""), place))
     chain = (place for _, place in sorted(found, key=lambda entry: entry[0]))
     counted = (place for place in chain if place.calls or place.kind is ChainPlaceKind.OWNER)
@@ -319,7 +294,6 @@ def _connection(
     kind = ChainPlaceKind.PASSIVE if is_passive else ChainPlaceKind.PLUGIN
     if roles == {Role.SCENARIO}:
         kind = ChainPlaceKind.SCENARIO
-    deadlines = [one.deadline_ns for one in counts if one.deadline_ns]
     own = sum(one.changes[plugin] for one in counts)
     newest = max(sessions, key=lambda session: session.id)
     return ChainPlace(
@@ -327,9 +301,7 @@ def _connection(
         plugin,
         sum(one.calls for one in counts),
         # A plugin's time is measured in the chain, as in `stats`.
-        time_in.took if time_in is not None else ResponseTimes.of(*(one.times for one in counts)),
-        time_in.deadline_ns if time_in is not None else min(deadlines, default=0),
-        time_in.over_half if time_in is not None else sum(one.over_half for one in counts),
+        time_in or Timing.of(*(one.times for one in counts)),
         sum(one.problems for one in counts),
         own or changes[plugin],
         owner="" if is_passive else plugin,
@@ -344,9 +316,7 @@ def _between(time: TimeIn, changes: Counter[str]) -> ChainPlace:
         ChainPlaceKind.BETWEEN,
         time.owner.place or str(time.owner),
         time.count,
-        time.took,
-        time.deadline_ns,
-        time.over_half,
+        time,
         None,
         changes.get(owner),
         ends=(time.after, time.before),

@@ -68,18 +68,19 @@ class PlaceSummary:
         ranges = distribution(sample.times)
         if ranges:
             yield ()
-            yield from _plot(ranges, place.deadline_ns, width)
+            yield from _plot(ranges, place.timing.deadline_ns if place.timing else 0, width)
         if place.owner:
             yield ()
             yield from self._changes(recording)
 
     def _counts(self, recording: Recording, measured_times: int) -> Iterator[StyledLine]:
-        place, took = self.place, self.place.took
+        place, timing = self.place, self.place.timing
         if place.calls is not None:
             problems = f", {place.problems:,} not ok" if place.problems is not None else ""
             yield fact("calls", f"{place.calls:,}{problems}")
-        if took is not None:
-            limit = f"; deadline {deadline(place.deadline_ns)}" if place.deadline_ns else ""
+        if timing is not None:
+            took, deadline_ns = timing.took, timing.deadline_ns
+            limit = f"; deadline {deadline(deadline_ns)}" if deadline_ns else ""
             times = f"p50 {duration(took.p50)}, p99 {duration(took.p99)}, max {duration(took.max)}"
             yield fact("times", f"{times} of {many(measured_times, 'event')}{limit}")
         else:
@@ -213,9 +214,11 @@ def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
     """Format a place as a line of `FIELDS`; unknown counts are ``?``."""
     is_dim = place.kind not in (ChainPlaceKind.PLUGIN, ChainPlaceKind.OWNER)
     style = Style.DIM if is_dim else Style.PLAIN
-    took = place.took
-    ms = deadline_ms(place.deadline_ns)
-    used = None if took is None or not place.deadline_ns else took.max / place.deadline_ns
+    timing = place.timing
+    took = timing.took if timing is not None else None
+    ms = deadline_ms(timing.deadline_ns) if timing is not None else None
+    used = timing.used if timing is not None else None
+    over_half = timing.over_half if timing is not None else 0
     return grid.line(
         (
             Span(
@@ -230,7 +233,7 @@ def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:
             ),
             Span(duration(ms * 1_000_000) if ms else "", Style.DIM),
             Span(_percent(used), _used_style(used)),
-            Span(_count(place.over_half) if used is not None else "", _warn_style(place.over_half)),
+            Span(_count(over_half) if used is not None else "", _warn_style(over_half)),
             Span(_count(place.problems), Style.BAD if place.problems else Style.PLAIN),
             Span(_count(place.changes), Style.NOTE if place.changes else Style.PLAIN),
         )
@@ -309,12 +312,14 @@ class PluginBoard(TableBoard[ChainPlace]):
 
     def sort_values(self, entry: ChainPlace) -> Sequence[Any]:
         """Return the value of each field."""
-        took = entry.took
-        times = (None,) * 3 if took is None else (took.p50, took.p99, took.max)
-        used = None if took is None or not entry.deadline_ns else took.max / entry.deadline_ns
+        timing = entry.timing
+        times: tuple[Any, ...] = (None,) * 5
+        if timing is not None:
+            took, deadline_ns = timing.took, timing.deadline_ns
+            times = took.p50, took.p99, took.max, deadline_ns or None, timing.used
         return (
-            *(entry.name, entry.kind, entry.calls, *times, entry.deadline_ns or None, used),
-            *(entry.over_half, entry.problems, entry.changes),
+            *(entry.name, entry.kind, entry.calls, *times),
+            *(timing.over_half if timing is not None else 0, entry.problems, entry.changes),
         )
 
     async def work(self) -> None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from nri_scope.events import Container, Event, Gap, Pod, Problem, Session, Status
+from nri_scope.nri.lifecycle import VALIDATE
 from nri_scope.recording import display
 from nri_scope.recording.records import deadline_ms
 from nri_scope.specs import label
@@ -187,7 +188,7 @@ def connection_row(event: Event, first_ns: int) -> Row:
     shown = replace(event, problem="") if _is_failed_later(event) else event
     row = replace(event_row(shown, first_ns), event=event)
     names = {"event": f"  {row.cell('plugin')}", "subject": "", "plugin": ""}
-    if event.event == "ValidateContainerAdjustment":
+    if event.event == VALIDATE:
         names["event"] += " validates"
     key = Key.of_connection(event.id)
     return replace(row, key=key, cells=_with(row, names))

@@ -16,8 +16,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nri_scope.events import Gap, Problem, Session
+from nri_scope.nri.lifecycle import Stage
 
-from ..containers.census import NEVER_ENDS, Life, Stage, phases
+from ..containers.census import NEVER_ENDS, Life, phases
 from ..text.styled_line import Span, Style, StyledLine
 from .time_window import TimeWindow
 
@@ -139,7 +140,7 @@ class LanePoint(NamedTuple):
     """Name of the event."""
 
 
-def kind_of(stage: Stage | None, problem: str, *, changed: bool) -> PointKind:
+def kind_of(stage: Stage, problem: str, *, changed: bool) -> PointKind:
     """Return the kind of an event; ``stage``: the stage it leads to, if any."""
     if problem:
         return PointKind.FAILED if problem == Problem.FAILED else PointKind.SLOW

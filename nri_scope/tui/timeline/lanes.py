@@ -18,10 +18,9 @@ from ..containers.census import (
     NEVER_ENDS,
     STATES,
     Census,
-    EventSpan,
     Life,
     life_words,
-    stage_of,
+    stages_of,
 )
 from ..containers.census_board import SubjectFilter
 from ..containers.outline import Node
@@ -55,50 +54,25 @@ class LanePoints:
 
 def read_points(
     recording: Recording,
-    census: Census,
     lanes: Sequence[Node],
     window: TimeWindow,
     width: int,
     where: Filter | None,
 ) -> dict[Node, LanePoints]:
     """Read the events of lanes in ``window``, ``width`` columns wide. Raises RecordingError."""
-    span = census.between(window.from_ns, window.to_ns - 1)
-    return {lane: _of_lane(recording, census, lane, window, span, width, where) for lane in lanes}
+    return {lane: _of_lane(recording, lane, window, width, where) for lane in lanes}
 
 
 def _of_lane(
-    recording: Recording,
-    census: Census,
-    lane: Node,
-    window: TimeWindow,
-    span: EventSpan,
-    width: int,
-    where: Filter | None,
+    recording: Recording, lane: Node, window: TimeWindow, width: int, where: Filter | None
 ) -> LanePoints:
-    found = _between(recording, lane, window, span, where, MAX_EVENTS + 1)
-    if len(found) <= MAX_EVENTS:
-        return LanePoints(tuple(sorted(found)))
-    first: list[LanePoint] = []
-    for column in range(width):
-        part = TimeWindow(window.start(column, width), window.start(column + 1, width))
-        part_span = census.between(part.from_ns, part.to_ns - 1)
-        first += _between(recording, lane, part, part_span, where, 1)
-    return LanePoints(tuple(sorted(first)), complete=False)
-
-
-def _between(
-    recording: Recording,
-    lane: Node,
-    window: TimeWindow,
-    span: EventSpan,
-    where: Filter | None,
-    most: int,
-) -> list[LanePoint]:
-    found = points_between(
-        recording, (lane.pod, lane.container), (window.from_ns, window.to_ns), span, where, most
-    )
-    stages = {name: stage_of(recording, name)[0] for name in {one.name for one in found}}
-    return [
+    what = (lane.pod, lane.container), (window.from_ns, window.to_ns), where
+    found = points_between(recording, *what, MAX_EVENTS + 1)
+    complete = len(found) <= MAX_EVENTS
+    if not complete:
+        found = points_between(recording, *what, width, width)
+    stages = {name: max(stages_of(recording, name)) for name in {one.name for one in found}}
+    points = (
         LanePoint(
             one.at_ns,
             one.event,
@@ -106,7 +80,8 @@ def _between(
             one.name,
         )
         for one in found
-    ]
+    )
+    return LanePoints(tuple(sorted(points)), complete)
 
 
 RULER = ("╎", Style.DIM)

@@ -203,7 +203,7 @@ class TimelineBoard(CensusBoard):
         for node, subject in names.items():
             self.subjects[node] = subject
         points = await self.store.run(
-            lambda recording: read_points(recording, census, old, window, width, where)
+            lambda recording: read_points(recording, old, window, width, where)
         )
         if window == self.window and width == self.width and where is self.chosen.where:
             # Keep only points of this window.

@@ -3,13 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, ClassVar, Generic, TypeVar
 
 from ..text.styled_line import StyledLine, TableField, TableGrid
 from .board import Board
 
 E = TypeVar("E")
+
+
+def in_order(valued: Iterable[tuple[E, Any]], *, ascending: bool) -> list[E]:
+    """Sort items by their values; those without one (None) come last, in their natural order."""
+    known, others = list[tuple[E, Any]](), list[E]()
+    for item, value in valued:
+        if value is None:
+            others.append(item)
+        else:
+            known.append((item, value))
+    known.sort(key=itemgetter(1), reverse=not ascending)
+    return [*(item for item, _ in known), *others]
 
 
 class SortableBoard(Board):
@@ -119,13 +132,9 @@ class TableBoard(SortableBoard, Generic[E]):
         """Return the entries in the chosen order; headings and unknown values come last."""
         if self.sorted_by is None:
             return found
-        known, others = list[tuple[Any, E]](), list[E]()
-        for entry in found:
-            values = self.sort_values(entry)
-            value = None if values is None else values[self.sorted_by]
-            if value is None:
-                others.append(entry)
-            else:
-                known.append((value, entry))
-        known.sort(key=lambda each: each[0], reverse=not self.ascending)
-        return (*(entry for _, entry in known), *others)
+        at = self.sorted_by
+        valued = (
+            (entry, None if (values := self.sort_values(entry)) is None else values[at])
+            for entry in found
+        )
+        return tuple(in_order(valued, ascending=self.ascending))

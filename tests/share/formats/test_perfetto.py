@@ -16,8 +16,9 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
 )
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.recording import lifetimes
 from nri_scope.recording.reader import Recording
-from nri_scope.share.formats import perfetto, perfetto_packets
+from nri_scope.share.formats import perfetto_packets
 from nri_scope.share.formats.perfetto import MAX_LANES
 from nri_scope.share.formats.perfetto_packets import PacketKind, Packets
 from tests.recording.traffic import NOW, a_container, a_pod, an_item, lifecycles, record
@@ -230,7 +231,7 @@ def test_late_events_continue_the_tracks_of_removed_containers(
     ]
     record(path, [*items, *late])
     usual = drawn_from(exported(path, "perfetto"))
-    monkeypatch.setattr(perfetto, "SETTLE_EVENTS", 3)
+    monkeypatch.setattr(lifetimes, "SETTLE_EVENTS", 3)
     drawn = drawn_from(exported(path, "perfetto"))
     assert drawn.on("shop/web-1/app-0/events") == usual.on("shop/web-1/app-0/events")
     of_first = [

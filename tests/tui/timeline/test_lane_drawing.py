@@ -11,7 +11,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nri_scope.events import Gap, Problem, Session
-from nri_scope.tui.containers.census import NEVER_ENDS, Life, Stage, life_words, phases
+from nri_scope.nri.lifecycle import Stage
+from nri_scope.tui.containers.census import NEVER_ENDS, Life, life_words, phases
 from nri_scope.tui.text.styled_line import Span, Style, text_of
 from nri_scope.tui.timeline.lane_drawing import (
     LINES,
@@ -235,7 +236,7 @@ def test_failed_event_is_a_problem_in_every_stage() -> None:
     assert kind_of(Stage.STARTED, Problem.SLOW, changed=True) is PointKind.SLOW
     assert kind_of(Stage.STARTED, "", changed=True) is PointKind.CHANGED
     assert kind_of(Stage.STARTED, "", changed=False) is PointKind.STARTED
-    assert kind_of(None, "", changed=False) is PointKind.OTHER
+    assert kind_of(Stage.LISTED, "", changed=False) is PointKind.OTHER
 
 
 def test_lanes_without_anything_in_the_window_are_omitted() -> None:

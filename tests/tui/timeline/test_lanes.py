@@ -38,7 +38,7 @@ def test_a_lane_has_the_events_of_its_window(path: Path) -> None:
     with Recording.open(path) as reading:
         census = census_of(reading)
         window = TimeWindow.around(census.first_ns, census.last_ns)
-        found = read_points(reading, census, [POD, APP], window, 80, None)
+        found = read_points(reading, [POD, APP], window, 80, None)
         assert [point.event for point in found[POD].points] == [3]
         assert [point.kind for point in found[APP].points] == [
             PointKind.CREATED,
@@ -51,7 +51,7 @@ def test_a_lane_has_the_events_of_its_window(path: Path) -> None:
             PointKind.REMOVED,
         ]
         window = TimeWindow(START_NS + 5 * SECOND, START_NS + 7 * SECOND)
-        some = read_points(reading, census, [APP], window, 80, None)[APP]
+        some = read_points(reading, [APP], window, 80, None)[APP]
         assert [point.event for point in some.points] == [6, 7] and some.complete
 
 
@@ -60,7 +60,7 @@ def test_lane_has_only_matching_events(path: Path) -> None:
         census = census_of(reading)
         window = TimeWindow.around(census.first_ns, census.last_ns)
         where = parse("event:UpdateContainer")
-        found = read_points(reading, census, [POD, APP], window, 80, where)
+        found = read_points(reading, [POD, APP], window, 80, where)
         assert [point.event for point in found[APP].points] == [8] and not found[POD].points
 
 
@@ -69,8 +69,7 @@ def test_lane_with_too_many_events_has_the_first_of_each_column(
 ) -> None:
     monkeypatch.setattr(points, "MAX_EVENTS", 3)
     with Recording.open(path) as reading:
-        census = census_of(reading)
         window = TimeWindow(START_NS + 3 * SECOND, START_NS + 11 * SECOND)
-        found = read_points(reading, census, [APP], window, 4, None)[APP]
+        found = read_points(reading, [APP], window, 4, None)[APP]
         assert [point.event for point in found.points] == [4, 6, 8, 10]
         assert not found.complete
