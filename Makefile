@@ -51,14 +51,21 @@ demo: $(STAMP) ## replay a recording of a real containerd to `record`
 # ------------------------------------------------------------------------ tests
 # One worker per core; TEST_WORKERS=0 runs the tests one after the other.
 TEST_WORKERS ?= auto
+# Few examples of each law, the same ones each time; NRI_SCOPE_EXAMPLES= tries as many as `make test-all`.
 .PHONY: test
-test: $(STAMP) ## unit tests, and tests against the Go reference if Go is installed
+test: export NRI_SCOPE_EXAMPLES ?= few
+test: $(STAMP) ## the tests that a change needs
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
+
+ALL_TESTS = -m "not runtime and not kubernetes"
+.PHONY: test-all
+test-all: $(STAMP) ## all tests that need no root, also against the Go reference if Go is installed
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(ALL_TESTS) $(PYTEST_ARGS)
 
 # Tests that depend most on the version of Python; .ci/run runs them on each version. Rooms above the
 # core and most tests of commands are excluded, and so are slow tests of limits, hostile files, other
 # users' files and old events.
-CORE_TESTS = tests/wire tests/nri tests/oci tests/specs tests/transport tests/plugin tests/filter tests/recording tests/recorder \
+CORE_TESTS = -m "not runtime and not interop" tests/wire tests/nri tests/oci tests/specs tests/transport tests/plugin tests/filter tests/recording tests/recorder \
 	tests/cli/test_smoke.py \
 	--ignore=tests/oci/test_generator.py --ignore=tests/recording/test_companions.py \
 	--ignore=tests/recorder/test_ring.py --ignore=tests/recording/test_decode_budget.py \
@@ -75,8 +82,8 @@ test-core: $(BIN)/python ## tests of protocol, plugin and recorder, and of each 
 
 # Two tests check that sqlite3 is not imported, but coverage itself imports it.
 .PHONY: coverage
-coverage: $(STAMP) ## line and branch coverage of the unit tests, including their subprocesses
-	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal --cov --cov-report=term:skip-covered --cov-report=html $(PYTEST_ARGS) \
+coverage: $(STAMP) ## line and branch coverage of all tests, including their subprocesses
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(ALL_TESTS) --cov --cov-report=term:skip-covered --cov-report=html $(PYTEST_ARGS) \
 		--deselect tests/writer/test_supervisor.py::test_a_responder_does_not_import_writer_modules \
 		--deselect tests/pytest_plugin/test_pytest_plugin.py::test_suite_without_replays_imports_nothing_heavy
 

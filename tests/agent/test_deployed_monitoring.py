@@ -47,6 +47,7 @@ def dashboard_queries() -> list[str]:
     return [target["expr"] for panel in found["panels"] for target in panel["targets"]]
 
 
+@pytest.mark.exhaustive
 def test_promtool_accepts_the_queries_of_the_dashboard(tmp_path: Path) -> None:
     queries = dashboard_queries()
     assert len(queries) > 10

@@ -113,6 +113,7 @@ def gaps(responses: list[v1.GetEventsResponse], reason: str) -> list[v1.Gap]:
     return [one.gap for one in responses if one.gap is not None and one.gap.reason == reason]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_random_interruptions_of_two_recorders(node: Node, seed: int) -> None:
     """Any number of interruptions causes no loss and no repetition, also in a rollout."""
@@ -165,6 +166,7 @@ async def test_random_interruptions_of_two_recorders(node: Node, seed: int) -> N
     assert {end.recording for end in ends} == {"a"}
 
 
+@pytest.mark.exhaustive
 async def test_a_ring_that_overran_while_a_client_was_away(node: Node) -> None:
     async with agent(node.folder, "--unredacted") as one, node.recorder("a", "--max-size", "1M"):
         for _ in range(5):
@@ -194,6 +196,7 @@ def lost(found: list[v1.GetEventsResponse]) -> int:
     return sum(number or 0 for number in numbers)
 
 
+@pytest.mark.exhaustive
 async def test_a_ring_that_overruns_a_slow_client(node: Node) -> None:
     async with agent(node.folder, "--unredacted") as one:
         async with node.recorder("a", "--max-size", "1M"):
@@ -345,6 +348,7 @@ async def test_damaged_and_hostile_files_do_not_stop_the_others(node: Node, tmp_
         assert by(metrics, "nri_scope_events_total", "event") == {}
 
 
+@pytest.mark.exhaustive
 async def test_the_time_between_two_recorders_is_a_gap_of_the_node(node: Node) -> None:
     async with agent(node.folder) as one, one.client() as stub:
 
@@ -371,6 +375,7 @@ async def test_the_health_of_the_service_is_known_by_its_name(node: Node) -> Non
         channel.close()
 
 
+@pytest.mark.exhaustive
 async def test_a_folder_that_disappears(node: Node) -> None:
     shutil.copy(RECORDINGS / "demo.nriscope.db", node.folder)
     async with agent(node.folder) as one:

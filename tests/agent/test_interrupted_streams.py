@@ -32,6 +32,7 @@ from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.share.redaction import Redactor, Rules
+from tests.amount import amount
 from tests.recording.traffic import a_start, an_item
 
 START = 1_700_000_000 * 10**9
@@ -233,7 +234,7 @@ def steps(changes: st.SearchStrategy[object]) -> st.SearchStrategy[list[object]]
     return st.lists(st.one_of(changes, READS, st.none()), max_size=14)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=amount(40, 40))
 @given(query=QUERIES, steps=steps(REPLACEMENTS))
 def test_each_event_is_sent_once_or_is_in_a_gap(
     tmp_path_factory: pytest.TempPathFactory, query: EventQuery, steps: list[object]
@@ -257,7 +258,7 @@ OVERRUNS: list[object] = [(Node.write, "a", 6), (Node.overrun, "a", 6)]
 TWICE = [[9, None, *OVERRUNS, responses, None, *OVERRUNS] for responses in (1, 2, 3)]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=amount(30, 30))
 @example(context=False, steps=TWICE[0])
 @example(context=True, steps=TWICE[1])
 @example(context=False, steps=TWICE[2])
@@ -450,7 +451,7 @@ def test_cursors_and_no_cursors() -> None:
 # -- several recordings ----------------------------------------------------------------------------
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=amount(30, 30))
 @given(
     writes=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), min_size=1, max_size=8),
     last=st.integers(1, 20),

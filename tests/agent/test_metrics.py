@@ -34,6 +34,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Runtime
 from tests.agent.agent_process import Agent, agent
 from tests.agent.prometheus import promtool
+from tests.amount import sampled
 from tests.cli.running import PATIENCE, running
 from tests.cli.test_diff_live import NEW, annotating, create
 from tests.recording.traffic import MEMORY, NOW, an_item, record
@@ -86,7 +87,7 @@ async def stats(path: Path) -> Any:
     return json.loads(out)
 
 
-@pytest.mark.parametrize("name", ["containerd-2.1", "demo", "containerd-1.7"])
+@pytest.mark.parametrize("name", sampled(["containerd-2.1", "demo", "containerd-1.7"]))
 async def test_metrics_equal_the_counts_of_stats(tmp_path: Path, name: str) -> None:
     source = PROJECT / f"recordings/{name}.nriscope.db"
     counted = await stats(source)
@@ -315,6 +316,7 @@ async def test_no_label_names_pods_or_containers(tmp_path: Path) -> None:
     assert not values & names
 
 
+@pytest.mark.exhaustive
 async def test_promtool_accepts_the_metrics(tmp_path: Path) -> None:
     shutil.copy(PROJECT / "recordings/demo.nriscope.db", tmp_path)
     async with agent(tmp_path, "--metrics-namespaces") as one:

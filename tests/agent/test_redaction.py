@@ -38,6 +38,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share.bundle import export
 from nri_scope.share.extract import Selection
 from nri_scope.share.redaction import Redactor, Rules
+from tests.amount import amount
 from tests.cli.running import PATIENCE
 from tests.recording.traffic import MEMORY, NOW, an_item, record
 
@@ -143,7 +144,7 @@ Creations = list[tuple[str, list[str], tuple[str, ...]]]
 
 
 @given(CREATIONS, CREATIONS, st.lists(st.integers(0, 4), max_size=4), st.sampled_from(("", *PODS)))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=amount(40, 40))
 def test_what_is_sent_is_what_an_export_would_contain(
     first: Creations, second: Creations, ends: list[int], pod: str
 ) -> None:

@@ -191,6 +191,7 @@ async def test_bad_http_is_refused(served: Agent) -> None:
 # -- many clients ---------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("port", ["port", "http"])
 async def test_many_idle_connections(served: Agent, port: str) -> None:
     await assert_healthy(served)
@@ -205,6 +206,7 @@ async def test_many_idle_connections(served: Agent, port: str) -> None:
         await assert_memory_bounded(served, before)
 
 
+@pytest.mark.exhaustive
 async def test_many_calls_without_a_request(served: Agent) -> None:
     await assert_healthy(served)
     before = memory(served)
@@ -221,6 +223,7 @@ async def test_many_calls_without_a_request(served: Agent) -> None:
         await client.close()
 
 
+@pytest.mark.exhaustive
 async def test_many_calls_that_never_read(served: Agent) -> None:
     await assert_healthy(served)
     before = memory(served)
@@ -251,6 +254,7 @@ async def assert_eventually_healthy(served: Agent) -> None:
     await assert_healthy(served)
 
 
+@pytest.mark.exhaustive
 async def test_pings_of_a_client_that_never_reads(served: Agent) -> None:
     await assert_healthy(served)
     before = memory(served)
@@ -301,6 +305,7 @@ async def assert_good_client(one: Agent, certificates: Certificates) -> None:
     channel.close()
 
 
+@pytest.mark.exhaustive
 async def test_many_connections_without_a_handshake(
     folder: Path, certificates: Certificates
 ) -> None:

@@ -25,6 +25,7 @@ from nri_scope.agent.recorder_status import RecorderStatus
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from tests.agent.test_interrupted_streams import METHODS, Node
+from tests.amount import amount
 from tests.recording.traffic import a_start, an_item
 
 NAMES = ("a", "b")
@@ -106,7 +107,7 @@ def steps_of(what: Sequence[str]) -> st.SearchStrategy[list[tuple[str, str]]]:
     return st.lists(st.tuples(st.sampled_from(what), st.sampled_from(NAMES)), max_size=25)
 
 
-@settings(max_examples=25)
+@settings(max_examples=amount(25, 25))
 @given(steps=steps_of(WRITING + REMOVING))
 def test_a_long_running_agent_tells_what_a_new_one_does(steps: list[tuple[str, str]]) -> None:
     with TemporaryDirectory() as folder:
@@ -122,7 +123,7 @@ def test_a_long_running_agent_tells_what_a_new_one_does(steps: list[tuple[str, s
             recorders.stop()
 
 
-@settings(max_examples=15)
+@settings(max_examples=amount(15, 15))
 @given(steps=steps_of(WRITING))
 def test_metrics_count_each_event_once(steps: list[tuple[str, str]]) -> None:
     with TemporaryDirectory() as folder:

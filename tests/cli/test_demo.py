@@ -157,6 +157,7 @@ def test_file_that_cannot_be_created_is_an_error(start: Start, tmp_path: Path) -
 
 
 # ^C in a terminal is sent to all of its processes, `kill` to one.
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("number", "to_group"),
     [(signal.SIGINT, True), (signal.SIGTERM, False)],

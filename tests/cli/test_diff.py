@@ -533,6 +533,7 @@ def test_contradictory_options_give_one_line(
     assert_rejected(Result(capsys, *arguments), words)
 
 
+@pytest.mark.exhaustive
 def test_a_closed_pipe_is_no_error_but_a_closed_stdout_is(path: Path) -> None:
     command = f"'{NRI_SCOPE}' diff '{path}' | head -n 1"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)

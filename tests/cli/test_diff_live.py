@@ -23,6 +23,7 @@ from nri_scope.nri.events import Event
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Profile, Runtime
+from tests.amount import sampled
 from tests.cli.live_process import PATIENCE, Live, live
 from tests.cri.fake_runtime import FakeRuntime, listening
 from tests.cri.peers import Relay, replying
@@ -99,7 +100,7 @@ def changes(out: str) -> list[tuple[str, str]]:
 # -- output -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("profile", [OLD, MIDDLE, NEW])
+@pytest.mark.parametrize("profile", sampled([OLD, MIDDLE, NEW]))
 async def test_changes_are_printed_while_they_happen(profile: Profile, tmp_path: Path) -> None:
     async with Runtime(profile) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -129,6 +130,7 @@ async def test_status_is_0_without_changes(tmp_path: Path) -> None:
     assert "CreateContainer" not in out
 
 
+@pytest.mark.exhaustive
 async def test_the_recording_can_be_kept_and_continued(tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
     async with Runtime(MIDDLE) as runtime:
@@ -154,6 +156,7 @@ async def test_the_recording_can_be_kept_and_continued(tmp_path: Path) -> None:
         assert len(recording.sessions()) == 5
 
 
+@pytest.mark.exhaustive
 async def test_where_limits_the_output_but_not_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
     async with Runtime(MIDDLE) as runtime:
@@ -177,6 +180,7 @@ async def test_where_limits_the_output_but_not_the_recording(tmp_path: Path) -> 
 # -- lifetime -----------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 async def test_the_probes_reconnect_to_a_restarted_runtime(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -217,6 +221,7 @@ async def test_a_lost_probe_widens_owners_until_it_reconnects(tmp_path: Path) ->
     assert "01–49" in owners
 
 
+@pytest.mark.exhaustive
 async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -233,6 +238,7 @@ async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
     assert ("/annotations/20-a", "01–49") in changes(out)
 
 
+@pytest.mark.exhaustive
 async def test_interrupt_while_waiting_leaves_no_files(tmp_path: Path) -> None:
     async with live("--socket", tmp_path / "s", "--wait", folder=tmp_path) as one:
         await one.wait_for_text("waiting for a runtime")
@@ -242,6 +248,7 @@ async def test_interrupt_while_waiting_leaves_no_files(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 async def test_a_closed_output_pipe_ends_the_command(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -257,6 +264,7 @@ async def test_a_closed_output_pipe_ends_the_command(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 async def test_a_blocked_output_delays_no_reply(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -275,6 +283,7 @@ async def test_a_blocked_output_delays_no_reply(tmp_path: Path) -> None:
     assert ", 0 gaps" in errors
 
 
+@pytest.mark.exhaustive
 async def test_a_killed_viewer_ends_the_probes_and_leaves_no_files(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -287,6 +296,7 @@ async def test_a_killed_viewer_ends_the_probes_and_leaves_no_files(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 async def test_a_killed_recorder_ends_the_command_with_an_error(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -305,6 +315,7 @@ async def test_a_killed_recorder_ends_the_command_with_an_error(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 async def test_a_stopped_recorder_ends_its_sessions(number: signal.Signals, tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
@@ -320,6 +331,7 @@ async def test_a_stopped_recorder_ends_its_sessions(number: signal.Signals, tmp_
         assert [bool(session.ended_ns) for session in recording.sessions()] == [True] * 3
 
 
+@pytest.mark.exhaustive
 async def test_a_killed_viewer_leaves_a_complete_recording(tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
     async with Runtime(MIDDLE) as runtime:
@@ -335,6 +347,7 @@ async def test_a_killed_viewer_leaves_a_complete_recording(tmp_path: Path) -> No
         assert "StartContainer" in {event.event for event in recording.events()}
 
 
+@pytest.mark.exhaustive
 async def test_interrupting_both_processes_shows_all_changes(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -350,6 +363,7 @@ async def test_interrupting_both_processes_shows_all_changes(tmp_path: Path) -> 
     assert "Traceback" not in errors
 
 
+@pytest.mark.exhaustive
 async def test_nohup_survives_sighup(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -364,6 +378,7 @@ async def test_nohup_survives_sighup(tmp_path: Path) -> None:
     assert status == 1, errors
 
 
+@pytest.mark.exhaustive
 async def test_a_second_interrupt_ends_a_blocked_output(tmp_path: Path) -> None:
     async with Runtime(MIDDLE) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -387,6 +402,7 @@ async def test_a_second_interrupt_ends_a_blocked_output(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 async def test_a_write_error_of_the_output_is_reported(tmp_path: Path) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
     async with Runtime(MIDDLE) as runtime:
@@ -403,6 +419,7 @@ async def test_a_write_error_of_the_output_is_reported(tmp_path: Path) -> None:
 # -- probes around the plugins --------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 async def test_auto_places_probes_around_the_plugins(tmp_path: Path) -> None:
     async with Runtime(NEW) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -429,6 +446,7 @@ async def test_auto_places_probes_around_the_plugins(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("profile", "validate", "words"),
     [
@@ -486,6 +504,7 @@ async def test_the_cri_is_queried_for_the_applied_spec(tmp_path: Path) -> None:
             assert recording.reply(event.id) == b'{"runtimeSpec": {"hostname": "x"}}'
 
 
+@pytest.mark.exhaustive
 async def test_a_lost_cri_is_reported_once_and_ends_nothing(tmp_path: Path) -> None:
     path = tmp_path / "kept.nriscope.db"
     cri, relay = cri_with_spec(), Relay(tmp_path / "real")
@@ -534,17 +553,20 @@ async def test_sigterm_ends_the_command_while_the_cri_does_not_answer(tmp_path: 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [
-        (("--probes", "50"), "two probes"),
-        (("--probes", "00,5"), "'5' is not a plugin index"),
-        (("--probes", "00,50,00"), "twice"),
-        ((), "no such socket"),
-        (("--cri", "{folder}/none"), "no such socket"),
-        (("--cri", "{folder}/file"), "not a socket"),
-        (("-o", "{folder}/file"), "not an nri-scope recording"),
-        (("-o", "{folder}"), "it is a folder"),
-        (("-o", "{folder}/none/x.nriscope.db"), "no such folder"),
-    ],
+    sampled(
+        [
+            (("--probes", "50"), "two probes"),
+            (("--probes", "00,5"), "'5' is not a plugin index"),
+            (("--probes", "00,50,00"), "twice"),
+            ((), "no such socket"),
+            (("--cri", "{folder}/none"), "no such socket"),
+            (("--cri", "{folder}/file"), "not a socket"),
+            (("-o", "{folder}/file"), "not an nri-scope recording"),
+            (("-o", "{folder}"), "it is a folder"),
+            (("-o", "{folder}/none/x.nriscope.db"), "no such folder"),
+        ],
+        4,
+    ),
 )
 def test_invalid_input_prints_one_line(
     arguments: tuple[str, ...],
@@ -564,6 +586,7 @@ def test_invalid_input_prints_one_line(
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.exhaustive
 async def test_invalid_input_ends_the_process_with_status_2(tmp_path: Path) -> None:
     async with live("--socket", tmp_path / "s", folder=tmp_path) as one:
         status, out, errors = await one.wait_for_exit()

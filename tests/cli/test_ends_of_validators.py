@@ -15,6 +15,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.runtime import ProfileSetUp, Runtime
+from tests.amount import sampled
 from tests.cli.live_process import live
 from tests.cli.recording_process import Record, recording
 from tests.cli.tap_process import plugin_file, tapping
@@ -43,7 +44,9 @@ async def create_at(runtime: Runtime) -> str:
     return outcome.failure
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, "--duration"])
+@pytest.mark.parametrize(
+    "end", sampled([signal.SIGINT, signal.SIGTERM, signal.SIGHUP, "--duration"])
+)
 async def test_the_creation_after_record_as_a_validator_succeeds(
     end: signal.Signals | str, tmp_path: Path
 ) -> None:
@@ -58,6 +61,7 @@ async def test_the_creation_after_record_as_a_validator_succeeds(
     assert status == 0 and "may fail once" not in errors
 
 
+@pytest.mark.exhaustive
 async def test_the_terminal_cannot_stop_a_validator(tmp_path: Path) -> None:
     async with validating(tmp_path) as (runtime, record):
         record.process.send_signal(signal.SIGTSTP)
@@ -76,6 +80,7 @@ async def test_the_writer_deregisters_a_killed_validator(tmp_path: Path) -> None
         assert len(runtime.former) == 2
 
 
+@pytest.mark.exhaustive
 async def test_the_next_record_removes_a_validator_that_was_killed_with_its_writer(
     tmp_path: Path,
 ) -> None:
@@ -93,6 +98,7 @@ async def test_the_next_record_removes_a_validator_that_was_killed_with_its_writ
             await another.interrupt()
 
 
+@pytest.mark.exhaustive
 async def test_the_creation_after_a_live_diff_as_a_validator_succeeds(tmp_path: Path) -> None:
     async with Runtime(ProfileSetUp(patient("containerd-2.3"))) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -117,6 +123,7 @@ async def awaiting_validator(folder: Path) -> AsyncIterator[Runtime]:
         assert await create_at(runtime) == ""
 
 
+@pytest.mark.exhaustive
 async def test_the_creation_after_a_tap_of_validators_succeeds(tmp_path: Path) -> None:
     options = ("--socket", tmp_path / "s", "-o", tmp_path / "x")
     plugin = plugin_file(tmp_path / "33-thing", VALIDATES)

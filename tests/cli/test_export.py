@@ -231,6 +231,7 @@ class TestFormats:
         assert (status, out) == (2, "")
         assert re.search("^nri-scope: a temporary file: cannot .*; set TMPDIR", err), err
 
+    @pytest.mark.exhaustive
     def test_a_closed_output_pipe_is_no_error(self, run_command: RunCommand) -> None:
         line = f"{NRI_SCOPE} export {SAMPLE} --format jsonl | head -n 1"
         done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True)

@@ -79,6 +79,7 @@ def test_written_code_is_clean(written: Path) -> None:
         assert checked.returncode == 0, checked.stdout
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not installed("mypy"), reason="mypy is not installed")
 def test_written_types_are_right(written: Path) -> None:
     files = ["pod_owner.py"]

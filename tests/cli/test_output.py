@@ -157,6 +157,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return record(tmp_path_factory.mktemp("output") / "x.nriscope.db")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", COMMANDS)
 @pytest.mark.parametrize(
     ("where", "words"),

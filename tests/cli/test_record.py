@@ -27,7 +27,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
 from nri_scope.transport import Link, listen_unix
 from nri_scope.wire import Connection, RequestReceived
-from tests.amount import EXAMPLES
+from tests.amount import EXAMPLES, sampled
 from tests.cli.recording_process import Record, recording
 from tests.cli.running import PATIENCE, running
 from tests.runtime_emulation.captures import NAMES, exchanges
@@ -61,7 +61,7 @@ def names(path: Path) -> list[str]:
 # -- captures of real runtimes -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sampled(NAMES))
 async def test_captures_of_real_runtimes_are_recorded_as_they_were_sent(
     name: str, tmp_path: Path
 ) -> None:
@@ -116,6 +116,7 @@ async def test_captures_of_real_runtimes_are_recorded_as_they_were_sent(
 # -- lifetime ---------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 async def test_an_unknown_runtime_is_said_to_be_treated_like_containerd(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,7 +140,7 @@ async def test_an_unknown_runtime_is_said_to_be_treated_like_containerd(
     assert f"as newd 3.1 (NRI 0.12.5) {remark}" in out
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", sampled([signal.SIGINT, signal.SIGTERM]))
 async def test_prints_the_connection_and_a_final_summary(
     number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -177,6 +178,7 @@ async def test_default_file_is_named_after_host_and_time(tmp_path: Path) -> None
     assert path.name.endswith("Z.nriscope.db")
 
 
+@pytest.mark.exhaustive
 async def test_restarted_runtime_begins_a_new_session(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
@@ -214,6 +216,7 @@ async def start_record(
     return stack, record
 
 
+@pytest.mark.exhaustive
 async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
@@ -226,6 +229,7 @@ async def test_once_ends_with_the_runtime(tmp_path: Path) -> None:
     assert "session ended: closed by the runtime\n" in errors
 
 
+@pytest.mark.exhaustive
 async def test_wait_waits_for_a_missing_socket(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     stack, record = await start_record(tmp_path, path, "--wait")
@@ -238,6 +242,7 @@ async def test_wait_waits_for_a_missing_socket(tmp_path: Path) -> None:
     assert names(path) == ["Configure", "Synchronize"]
 
 
+@pytest.mark.exhaustive
 async def test_interrupt_while_waiting_leaves_no_file(tmp_path: Path) -> None:
     stack, record = await start_record(tmp_path, tmp_path / "x.nriscope.db", "--wait")
     async with stack:
@@ -248,6 +253,7 @@ async def test_interrupt_while_waiting_leaves_no_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 async def test_nohup_survives_sighup(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
@@ -263,6 +269,7 @@ async def test_nohup_survives_sighup(tmp_path: Path) -> None:
     assert "StartContainer" in names(path)
 
 
+@pytest.mark.exhaustive
 async def test_duration_ends_the_recording(tmp_path: Path) -> None:
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -275,6 +282,7 @@ async def test_duration_ends_the_recording(tmp_path: Path) -> None:
     assert re.search(r"recorded [12] events? in 1 session|nothing recorded", errors)
 
 
+@pytest.mark.exhaustive
 async def test_second_run_continues_the_file(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
@@ -309,6 +317,7 @@ async def test_print_shows_the_recorded_events(tmp_path: Path) -> None:
                 assert lines[-1]["container_id"] == "c1"
 
 
+@pytest.mark.exhaustive
 async def test_closed_output_pipe_does_not_end_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
@@ -348,6 +357,7 @@ async def test_events_and_where_select_the_recorded_events(tmp_path: Path) -> No
     assert names(tmp_path / "b.nriscope.db") == ["StartContainer"] * 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("profile", "validate", "mask"),
     [("containerd-2.2", False, 0x1FFF), ("containerd-2.2", True, 0x3FFF),
@@ -367,6 +377,7 @@ async def test_validation_is_subscribed_to_only_with_validate(
             await record.interrupt()
 
 
+@pytest.mark.exhaustive
 async def test_keep_connected_survives_a_missed_deadline(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     short = replace(PROFILES["nri-0.12.5"], request_timeout_ms=300)
@@ -386,6 +397,7 @@ async def test_keep_connected_survives_a_missed_deadline(tmp_path: Path) -> None
     assert names(path).count("StartContainer") == 2
 
 
+@pytest.mark.exhaustive
 async def test_keep_connected_is_refused_where_the_runtime_does_not_know_it(tmp_path: Path) -> None:
     async with Runtime(setup("containerd-2.4")) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -401,6 +413,7 @@ async def test_keep_connected_is_refused_where_the_runtime_does_not_know_it(tmp_
     assert not list(tmp_path.glob("x.nriscope.db*"))
 
 
+@pytest.mark.exhaustive
 async def test_keep_connected_is_left_out_when_a_runtime_with_an_older_nri_returns(
     tmp_path: Path,
 ) -> None:
@@ -547,6 +560,7 @@ def test_bad_input_gets_one_line_and_status_2(
     assert {one.name: one.read_bytes() for one in tmp_path.iterdir()} == before
 
 
+@pytest.mark.exhaustive
 async def test_bad_input_ends_the_process_with_status_2(tmp_path: Path) -> None:
     async with recording("--socket", "none", cwd=tmp_path) as record:
         status, out, errors = await record.wait_for_exit()
@@ -568,6 +582,7 @@ def make_newer(path: Path) -> None:
 # -- failures around it do not affect the runtime --------------------------------------------------
 
 
+@pytest.mark.exhaustive
 async def test_blocked_stderr_delays_no_reply(tmp_path: Path) -> None:
     """A stopped terminal, or a pipe that is full."""
     path = tmp_path / "x.nriscope.db"
@@ -598,6 +613,7 @@ async def test_blocked_stderr_delays_no_reply(tmp_path: Path) -> None:
     assert names(path).count("StartContainer") == 5
 
 
+@pytest.mark.exhaustive
 async def test_closed_stderr_does_not_end_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
@@ -613,6 +629,7 @@ async def test_closed_stderr_does_not_end_the_recording(tmp_path: Path) -> None:
     assert names(path).count("StartContainer") == 5
 
 
+@pytest.mark.exhaustive
 async def test_sigterm_ends_it_while_the_runtime_does_not_reply(tmp_path: Path) -> None:
     def ignore(link: Link, request: RequestReceived, arrived_ns: int) -> None:
         requested.set()
@@ -632,6 +649,7 @@ async def test_sigterm_ends_it_while_the_runtime_does_not_reply(tmp_path: Path) 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 async def test_rejected_reconnection_is_retried(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
@@ -661,7 +679,7 @@ async def test_rejected_reconnection_is_retried(tmp_path: Path) -> None:
     assert refused.end_reason == "the runtime refused the registration: not yet"
 
 
-@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.parametrize("answers", sampled([True, False]))
 async def test_a_failed_registration_is_recorded(answers: bool, tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
 

@@ -50,6 +50,7 @@ def size_of(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.iterdir() if not file.name.endswith("-shm"))
 
 
+@pytest.mark.exhaustive
 async def test_oldest_finished_recordings_go_and_active_ones_stay(tmp_path: Path) -> None:
     folder = tmp_path / "node"
     folder.mkdir()
@@ -88,6 +89,7 @@ async def test_oldest_finished_recordings_go_and_active_ones_stay(tmp_path: Path
         assert "deleted" not in errors
 
 
+@pytest.mark.exhaustive
 async def test_two_recorders_together_stay_below_the_limit(tmp_path: Path) -> None:
     folder = tmp_path / "node"
     folder.mkdir()
@@ -126,6 +128,7 @@ async def test_two_recorders_together_stay_below_the_limit(tmp_path: Path) -> No
             assert list(recorded.events(last=1))
 
 
+@pytest.mark.exhaustive
 async def test_the_recording_of_a_killed_recorder_counts_as_finished(tmp_path: Path) -> None:
     folder = tmp_path / "node"
     folder.mkdir()

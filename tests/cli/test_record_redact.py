@@ -90,6 +90,7 @@ async def test_secrets_never_reach_the_disk(tmp_path: Path) -> None:
     assert key.read_bytes() not in stored
 
 
+@pytest.mark.exhaustive
 async def test_filters_match_the_original_values(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     rules = tmp_path / "rules.toml"
@@ -111,6 +112,7 @@ async def test_filters_match_the_original_values(tmp_path: Path) -> None:
     assert event.pod == "web"
 
 
+@pytest.mark.exhaustive
 async def test_the_default_file_name_omits_the_host(tmp_path: Path) -> None:
     async with Runtime(setup()) as runtime:
         await runtime.listen(tmp_path / "s")
@@ -125,6 +127,7 @@ async def test_the_default_file_name_omits_the_host(tmp_path: Path) -> None:
     assert path.name.startswith("nri-20")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("redacts_first", [True, False])
 async def test_redacted_and_other_events_are_not_mixed_in_one_file(
     redacts_first: bool, tmp_path: Path
@@ -157,6 +160,7 @@ async def test_invalid_rules_give_one_line_and_status_2(tmp_path: Path) -> None:
     assert len(errors.splitlines()) == 1
 
 
+@pytest.mark.exhaustive
 async def test_live_diff_shows_changes_with_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

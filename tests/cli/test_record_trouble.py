@@ -125,6 +125,7 @@ async def test_a_killed_writer_is_replaced_and_its_events_are_one_counted_gap(
     assert f"recorded {97 - lost} events in 1 session" in errors.splitlines()[-2]
 
 
+@pytest.mark.exhaustive
 async def test_a_killed_writer_without_lost_events_leaves_a_note(tmp_path: Path) -> None:
     async with running_record(tmp_path) as (runtime, record, path):
         await start(runtime, 20)
@@ -145,6 +146,7 @@ async def test_a_killed_writer_without_lost_events_leaves_a_note(tmp_path: Path)
         assert not one.gaps()
 
 
+@pytest.mark.exhaustive
 async def test_repeatedly_killed_writers_are_replaced(tmp_path: Path) -> None:
     async with running_record(tmp_path) as (runtime, record, path):
         before = 0
@@ -160,6 +162,7 @@ async def test_repeatedly_killed_writers_are_replaced(tmp_path: Path) -> None:
     assert status == (2 if lost else 0)
 
 
+@pytest.mark.exhaustive
 async def test_lost_events_are_counted_if_the_writer_is_killed_at_the_end(tmp_path: Path) -> None:
     async with running_record(tmp_path) as (runtime, record, path):
         first = await writer_of(record)
@@ -172,6 +175,7 @@ async def test_lost_events_are_counted_if_the_writer_is_killed_at_the_end(tmp_pa
     assert status == (2 if lost else 0), errors
 
 
+@pytest.mark.exhaustive
 async def test_a_stopped_writer_delays_no_reply(tmp_path: Path) -> None:
     async with running_record(tmp_path) as (runtime, record, path):
         pid = await writer_of(record)
@@ -202,6 +206,7 @@ async def test_events_wait_in_memory_while_the_disk_is_full(tmp_path: Path) -> N
     assert assert_complete(path, 100) == 0
 
 
+@pytest.mark.exhaustive
 async def test_lost_events_are_counted_if_the_writer_lacks_memory(tmp_path: Path) -> None:
     async with running_record(tmp_path) as (runtime, record, path):
         pid = await writer_of(record)
@@ -223,6 +228,7 @@ async def test_lost_events_are_counted_if_the_writer_lacks_memory(tmp_path: Path
 # -- the answering process ----------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("is_stopped", [False, True])
 async def test_the_writer_stores_its_events_when_the_answering_process_is_killed(
     is_stopped: bool, tmp_path: Path
@@ -250,6 +256,7 @@ async def test_the_writer_stores_its_events_when_the_answering_process_is_killed
     assert_closed(path)
 
 
+@pytest.mark.exhaustive
 async def test_the_next_record_waits_for_the_previous_writer(tmp_path: Path) -> None:
     async with running_record(tmp_path) as (runtime, record, path):
         await start(runtime, 50)
@@ -263,6 +270,7 @@ async def test_the_next_record_waits_for_the_previous_writer(tmp_path: Path) -> 
 # -- signals --------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("to_both", [False, True])
 async def test_stop_signals_during_a_burst_lose_no_events(
@@ -281,6 +289,7 @@ async def test_stop_signals_during_a_burst_lose_no_events(
     assert (status, assert_complete(path, 300)) == (0, 0), errors
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 @pytest.mark.parametrize("delays", [0, 3, 30])
 async def test_signals_during_the_start_leave_no_files(
@@ -297,6 +306,7 @@ async def test_signals_during_the_start_leave_no_files(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 async def test_sigcont_resumes_a_stopped_record(tmp_path: Path) -> None:
     async with running_record(tmp_path) as (runtime, record, path):
         await start(runtime, 10)
@@ -323,6 +333,7 @@ async def on_terminal(path: Path, runtime: Runtime) -> AsyncIterator[tuple[Proce
         yield both
 
 
+@pytest.mark.exhaustive
 async def test_a_closed_terminal_ends_the_recording(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with (
@@ -338,6 +349,7 @@ async def test_a_closed_terminal_ends_the_recording(tmp_path: Path) -> None:
     assert assert_complete(path, 50) == 0
 
 
+@pytest.mark.exhaustive
 async def test_tostop_does_not_stop_the_printing_process(tmp_path: Path) -> None:
     """After `stty tostop`, terminals stop background processes that write to them."""
     path = tmp_path / "x.nriscope.db"
@@ -363,6 +375,7 @@ async def test_tostop_does_not_stop_the_printing_process(tmp_path: Path) -> None
 # -- no second process ----------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 async def test_a_thread_writes_if_no_process_can_be_started(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     nowhere = tmp_path / "no-python"
@@ -396,6 +409,7 @@ async def test_a_thread_writes_if_no_process_can_be_started(tmp_path: Path) -> N
 # -- probes, and loggers launched by a runtime -----------------------------------------------------
 
 
+@pytest.mark.exhaustive
 async def test_a_killed_writer_of_live_diff_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     async with Runtime(setup()) as runtime:
@@ -426,6 +440,7 @@ async def test_a_killed_writer_of_live_diff_is_replaced(tmp_path: Path) -> None:
     assert_unlocked(path)
 
 
+@pytest.mark.exhaustive
 async def test_a_killed_writer_of_a_launched_logger_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "x.nriscope.db"
     plugin = tmp_path / "plugins" / "07-nri-scope"

@@ -82,6 +82,7 @@ def test_changes_and_output_of_a_plugin_are_printed(capsys: pytest.CaptureFixtur
     assert lines[-1].startswith("30 events, 5 replies: 5 ok in ")
 
 
+@pytest.mark.exhaustive
 def test_json_is_deterministic_except_for_times(capsys: pytest.CaptureFixture[str]) -> None:
     line = "FILE --format json --plugin 10=./plugin --plugin '20=./plugin -v' --env VARIABLE=A"
     results = [json.loads(replay_output(line, capsys, 1)) for _ in range(2)]
@@ -202,6 +203,7 @@ def chain(tmp_path: Path) -> str:
     return "FILE --plugin 10=./plugin --plugin 20=./second --config 10=conf"
 
 
+@pytest.mark.exhaustive
 def test_chain_is_compared_without_a_plugin(chain: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = replay_output(f"{chain} --without 10", capsys, 1)
     assert (
@@ -212,6 +214,7 @@ def test_chain_is_compared_without_a_plugin(chain: str, capsys: pytest.CaptureFi
     assert "shop/web/app without 10-plugin and 20-second\n  - env ADDED" in text
 
 
+@pytest.mark.exhaustive
 def test_chain_is_compared_with_swapped_indices(
     chain: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -221,6 +224,7 @@ def test_chain_is_compared_with_swapped_indices(
     assert found["compared_with"]["plugins"] == ["10-second", "20-plugin"]
 
 
+@pytest.mark.exhaustive
 def test_comparison_prints_only_differences_and_failures(
     chain: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,6 +237,7 @@ def test_comparison_prints_only_differences_and_failures(
     assert "without 20-second: CreateContainer shop/web/app: 30-plugin: conflict: " in text
 
 
+@pytest.mark.exhaustive
 def test_quiet_prints_failures_changes_and_totals(
     chain: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -249,6 +254,7 @@ def test_quiet_prints_failures_changes_and_totals(
     assert "creating" not in text
 
 
+@pytest.mark.exhaustive
 def test_only_events_with_changes_or_problems_are_printed(
     chain: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,6 +266,7 @@ def test_only_events_with_changes_or_problems_are_printed(
     assert "StopContainer" not in replay_output(f"{chain} --only-changes --profile cri-o", capsys)
 
 
+@pytest.mark.exhaustive
 def test_too_slow_reply_fails_also_with_a_golden(capsys: pytest.CaptureFixture[str]) -> None:
     replay_output("FILE --golden g.yaml --update-golden -- ./plugin", capsys)
     replay_output("FILE --golden g.yaml --max-took 1m -- ./plugin", capsys)
@@ -285,6 +292,7 @@ def test_children_left_behind_are_a_failure(capsys: pytest.CaptureFixture[str]) 
     assert "10-plugin left a process behind, which was killed: /bin/sleep 1000" in text
 
 
+@pytest.mark.exhaustive
 def test_speed_and_loop_play_every_event(capsys: pytest.CaptureFixture[str]) -> None:
     replay_output("FILE --speed 1000x --max-idle 10ms -- ./plugin", capsys)
     assert "90 events, 15 replies: 15 ok" in replay_output("FILE --loop 3 -- ./plugin", capsys)
@@ -398,6 +406,7 @@ sys.argv += ["--socket", sys.argv.pop()]
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("options", ["", "--format json"])
 def test_a_plugin_that_sets_its_own_index_is_started_again(
     options: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -435,6 +444,7 @@ LISTENS = ["--listen", "nri.sock"]
 
 
 # Every signal, and every kind of waiting; all share one handler.
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("number", "arguments"),
     [
@@ -487,6 +497,7 @@ def processes_in(folder: Path) -> list[str]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_a_closed_output_pipe_is_no_error(tmp_path: Path) -> None:
     command = f"{NRI_SCOPE} replay FILE -- ./plugin | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
@@ -509,6 +520,7 @@ def test_later_events_of_a_failed_one_are_not_sent(
     assert "not sent: " in out
 
 
+@pytest.mark.exhaustive
 def test_an_external_plugin_is_waited_for(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [NRI_SCOPE, "replay", "FILE", "--listen", "nri.sock", "--", "./plugin"],

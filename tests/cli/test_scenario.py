@@ -268,6 +268,7 @@ def test_a_restart_of_the_runtime_is_replayed(capsys: pytest.CaptureFixture[str]
     assert replayed["containers"]["shop/web/app"]
 
 
+@pytest.mark.exhaustive
 def test_shrink_reduces_it(capsys: pytest.CaptureFixture[str]) -> None:
     plugin_file(Path("broken"), FAILS)
     Path("web.yaml").write_text(SCENARIO.replace("    labels", "    copies: 3\n    labels"))

@@ -154,6 +154,7 @@ def test_the_result_is_a_recording_with_the_same_failure(
     assert "cannot stop sidecar" in capsys.readouterr().out
 
 
+@pytest.mark.exhaustive
 def test_a_test_case_fails_until_the_plugin_is_corrected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_test_case_fails_until_the_plugin_is_corrected(
     assert "1 passed" in output, output
 
 
+@pytest.mark.exhaustive
 def test_a_test_case_starts_an_external_plugin_as_shrink_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -179,6 +181,7 @@ def test_a_test_case_starts_an_external_plugin_as_shrink_does(
     assert "1 passed" in output, output
 
 
+@pytest.mark.exhaustive
 def test_a_golden_is_shrunk_with_the_recording(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -200,6 +203,7 @@ def test_a_golden_is_shrunk_with_the_recording(
     assert "1 passed" in pytest_output(tmp_path / "cases")
 
 
+@pytest.mark.interop
 @pytest.mark.skipif(not shutil.which("go"), reason="Go is not installed")
 def test_a_failure_of_a_go_plugin_is_shrunk_to_one_creation(tmp_path: Path) -> None:
     program = tmp_path / "30-ulimit-adjuster"
@@ -215,6 +219,7 @@ def test_a_failure_of_a_go_plugin_is_shrunk_to_one_creation(tmp_path: Path) -> N
     ]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("first", "then"),
     [
@@ -231,6 +236,7 @@ def test_a_different_crash_is_not_the_same_failure(tmp_path: Path, first: str, t
     assert "CreateContainer sidecar" in remaining_events(tmp_path / "small")
 
 
+@pytest.mark.exhaustive
 def test_existing_files_are_replaced_only_with_force(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -282,6 +288,7 @@ def test_invalid_input_prints_one_line(
     assert set(tmp_path.iterdir()) == before
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupted_search_writes_the_best_result(
     tmp_path: Path, number: signal.Signals

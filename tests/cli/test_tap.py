@@ -28,6 +28,7 @@ from nri_scope.nri.runtime_setup import configure_reply
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
 from nri_scope.wire import Code
+from tests.amount import sampled
 from tests.cli.running import Running
 from tests.cli.tap_process import PATIENCE, no_larger_than, plugin_file, tapping
 from tests.cli.writer_processes import (
@@ -149,7 +150,12 @@ async def join(small: SmallPlugin, listening: Path, runtime: Runtime) -> None:
 
 @pytest.mark.parametrize(
     ("profile", "effect"),
-    [("nri-0.12.5", ""), ("containerd-2.4", ", which this runtime ignores: it needs NRI 0.12.4")],
+    sampled(
+        [
+            ("nri-0.12.5", ""),
+            ("containerd-2.4", ", which this runtime ignores: it needs NRI 0.12.4"),
+        ]
+    ),
 )
 async def test_a_failure_policy_is_relayed_and_reported(
     profile: str, effect: str, socket: Path, file: Path
@@ -170,6 +176,7 @@ async def test_a_failure_policy_is_relayed_and_reported(
     assert str(session.failure_policy) == ("" if effect else "fail_request")
 
 
+@pytest.mark.exhaustive
 async def test_a_missed_deadline_of_a_plugin_that_stays_connected_is_diagnosed(
     socket: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -241,6 +248,7 @@ async def test_redacted_output_is_printed_as_recorded(
     assert "hunter2" not in out
 
 
+@pytest.mark.exhaustive
 async def test_name_index_and_variables_are_set_as_by_a_runtime(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -258,7 +266,7 @@ async def test_name_index_and_variables_are_set_as_by_a_runtime(
 
 
 @pytest.mark.parametrize(
-    ("statement", "status"), [("os._exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)]
+    ("statement", "status"), sampled([("os._exit(3)", 3), ("os.kill(os.getpid(), 9)", 137)])
 )
 async def test_the_exit_status_is_that_of_the_plugin(
     statement: str, status: int, runtime: Runtime, socket: Path, file: Path, tmp_path: Path
@@ -274,6 +282,7 @@ async def test_the_exit_status_is_that_of_the_plugin(
         assert recorded.sessions()[0].end_reason
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_signals_are_forwarded_to_the_plugin(
     number: signal.Signals, runtime: Runtime, socket: Path, file: Path, tmp_path: Path
@@ -292,6 +301,7 @@ async def test_signals_are_forwarded_to_the_plugin(
     assert "got it" in err
 
 
+@pytest.mark.exhaustive
 async def test_nohup_survives_sighup(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -306,6 +316,7 @@ async def test_nohup_survives_sighup(
     assert "CreateContainer" in names(file)
 
 
+@pytest.mark.exhaustive
 async def test_the_plugin_ends_when_the_runtime_shuts_down(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -350,6 +361,7 @@ def accounted(path: Path) -> tuple[int, int]:
         return names(path).count("CreateContainer"), sum(gap.lost or 0 for gap in recorded.gaps())
 
 
+@pytest.mark.exhaustive
 async def test_a_killed_writer_is_replaced_and_its_events_are_one_counted_gap(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -380,6 +392,7 @@ async def test_a_killed_writer_is_replaced_and_its_events_are_one_counted_gap(
         assert gap.reason == "the writer process ended, killed by SIGKILL"
 
 
+@pytest.mark.exhaustive
 async def test_repeatedly_killed_writers_are_replaced(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -402,6 +415,7 @@ async def test_repeatedly_killed_writers_are_replaced(
     assert status == (2 if lost else 0)
 
 
+@pytest.mark.exhaustive
 async def test_a_stopped_writer_delays_no_reply(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -423,6 +437,7 @@ async def test_a_stopped_writer_delays_no_reply(
     assert lost > 0
 
 
+@pytest.mark.exhaustive
 async def test_the_terminal_cannot_stop_a_tap(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -438,6 +453,7 @@ async def test_the_terminal_cannot_stop_a_tap(
     assert accounted(file) == (3, 0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 @pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.3])
 async def test_signals_during_the_start_leave_no_files(
@@ -455,6 +471,7 @@ async def test_signals_during_the_start_leave_no_files(
     assert list(path.parent.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 async def test_stop_signals_during_a_burst_lose_no_events(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -478,6 +495,7 @@ async def test_stop_signals_during_a_burst_lose_no_events(
     assert stored - answered in (0, 1)
 
 
+@pytest.mark.exhaustive
 async def test_a_closed_terminal_ends_a_tap(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -501,6 +519,7 @@ sys.exit(process.wait())
 """
 
 
+@pytest.mark.exhaustive
 async def test_a_tap_in_the_background_of_a_terminal_ends_on_a_signal(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -518,6 +537,7 @@ async def test_a_tap_in_the_background_of_a_terminal_ends_on_a_signal(
     assert accounted(file) == (5, 0)
 
 
+@pytest.mark.exhaustive
 async def test_a_thread_writes_if_no_process_can_be_started(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -547,6 +567,7 @@ async def test_a_thread_writes_if_no_process_can_be_started(
     assert accounted(file) == (5, 0)
 
 
+@pytest.mark.exhaustive
 async def test_a_write_error_of_the_recorder_does_not_affect_the_plugin(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -604,6 +625,7 @@ async def test_without_a_runtime_connections_are_closed_immediately(
     assert not file.exists()
 
 
+@pytest.mark.exhaustive
 async def test_wait_keeps_a_plugin_until_the_runtime_starts(
     socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
@@ -622,6 +644,7 @@ async def test_wait_keeps_a_plugin_until_the_runtime_starts(
     assert names(file)[0] in ("RegisterPlugin", "Configure")
 
 
+@pytest.mark.exhaustive
 async def test_injected_faults_reach_the_runtime_and_are_noted_in_the_recording(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -652,6 +675,7 @@ async def test_a_second_plugin_of_the_same_name_is_reported(
         await tap.wait_for_text("another plugin is tapped as 10-same")
 
 
+@pytest.mark.exhaustive
 async def test_a_plugin_that_ignores_a_signal_is_killed(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -677,6 +701,7 @@ async def test_a_plugin_that_ignores_a_signal_is_killed(
         assert event.status != "ok"
 
 
+@pytest.mark.exhaustive
 async def test_wait_forgets_a_plugin_that_disconnects(
     socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
@@ -775,6 +800,7 @@ async def failure(*arguments: str | Path) -> str:
     return err.splitlines()[-1]
 
 
+@pytest.mark.exhaustive
 async def test_without_a_runtime_no_plugin_is_started(
     socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -785,6 +811,7 @@ async def test_without_a_runtime_no_plugin_is_started(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["10-plugin"]
 
 
+@pytest.mark.exhaustive
 async def test_a_file_that_is_not_a_recording_is_not_overwritten(
     runtime: Runtime, socket: Path, tmp_path: Path
 ) -> None:
@@ -794,6 +821,7 @@ async def test_a_file_that_is_not_a_recording_is_not_overwritten(
     assert file.read_text() == "dear all"
 
 
+@pytest.mark.exhaustive
 async def test_a_program_that_never_registers_is_reported_with_its_output(
     runtime: Runtime, socket: Path, file: Path
 ) -> None:
@@ -804,6 +832,7 @@ async def test_a_program_that_never_registers_is_reported_with_its_output(
     assert not file.exists()
 
 
+@pytest.mark.exhaustive
 async def test_a_plugin_that_ignores_its_socket_is_reported_with_a_hint(
     socket: Path, file: Path
 ) -> None:
@@ -815,6 +844,7 @@ async def test_a_plugin_that_ignores_its_socket_is_reported_with_a_hint(
     assert not file.exists()
 
 
+@pytest.mark.exhaustive
 async def test_a_rejected_registration_is_reported_with_the_runtimes_message(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -846,6 +876,7 @@ async def test_a_rejected_registration_at_a_socket_is_reported(
     assert event.event == "RegisterPlugin" and "index" in event.status_message
 
 
+@pytest.mark.exhaustive
 async def test_a_plugin_that_sends_garbage_ends_with_its_connection(
     runtime: Runtime, socket: Path, file: Path
 ) -> None:
@@ -855,6 +886,7 @@ async def test_a_plugin_that_sends_garbage_ends_with_its_connection(
     assert not file.exists()
 
 
+@pytest.mark.exhaustive
 async def test_a_second_registration_is_rejected_by_the_runtime(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
@@ -875,6 +907,7 @@ async def test_a_second_registration_is_rejected_by_the_runtime(
         assert (first.status, again.status_message) == ("ok", raised.value.message)
 
 
+@pytest.mark.exhaustive
 async def test_two_taps_cannot_write_to_one_file(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -959,6 +992,7 @@ async def test_a_wrapped_plugin_is_launched_as_before_and_recorded(
         assert configured.config == "a: 1\n"
 
 
+@pytest.mark.exhaustive
 async def test_the_wrappers_shell_adds_no_variables(
     runtime: Runtime, file: Path, tmp_path: Path
 ) -> None:
@@ -976,6 +1010,7 @@ async def test_the_wrappers_shell_adds_no_variables(
     assert set(eval(dump.read_text())) == identity | {"NRI_PLUGIN_SOCKET=3"}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("broken", ["no nri-scope", "unusable file", "bad settings"])
 async def test_a_wrapped_plugin_runs_untapped_if_the_tap_fails(
     broken: str, runtime: Runtime, file: Path, tmp_path: Path

@@ -24,6 +24,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.replay.script import RecordingPlace
 from nri_scope.share.extract import Selection
 from nri_scope.share.extract.selected_events import choose
+from tests.amount import amount
 from tests.recording.recordings import PLUGIN, a_start, captured
 
 ITEMS = [item for plugin, item in captured() if plugin == PLUGIN]
@@ -68,7 +69,8 @@ FORMS = [
 ]
 
 
-@settings(deadline=None, max_examples=300)
+@pytest.mark.exhaustive
+@settings(deadline=None, max_examples=amount(300, 300))
 @given(
     since=st.none() | st.sampled_from(FORMS),
     until=st.none() | st.sampled_from(FORMS),

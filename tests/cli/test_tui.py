@@ -20,6 +20,7 @@ import pytest
 from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Runtime
+from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.cli.test_times import DAY, START, write
 from tests.runtime_emulation.stored_requests import (
@@ -208,6 +209,7 @@ async def test_live_with_wait_waits_for_a_runtime(tmp_path: Path) -> None:
         await window.shows("nothing recorded: no connection to a runtime", "ended with 0")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("gets_sighup", [True, False])
 def test_a_closed_terminal_ends_the_tui_with_and_without_sighup(gets_sighup: bool) -> None:
     master, slave = os.openpty()
@@ -233,9 +235,11 @@ def test_a_closed_terminal_ends_the_tui_with_and_without_sighup(gets_sighup: boo
             process.kill()
 
 
-@pytest.mark.parametrize("keys", [b"", b"2"], ids=["no key", "a key"])
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
-@pytest.mark.parametrize("delay_s", [0.0, 0.03, 0.06, 0.1])
+@pytest.mark.parametrize("keys", sampled([b"", b"2"]), ids=["no key", "a key"])
+@pytest.mark.parametrize(
+    "number", sampled([signal.SIGTERM, signal.SIGHUP]), ids=["SIGTERM", "SIGHUP"]
+)
+@pytest.mark.parametrize("delay_s", sampled([0.0, 0.03, 0.06, 0.1]))
 def test_a_signal_at_the_start_ends_the_tui_and_restores_the_terminal(
     keys: bytes, number: int, delay_s: float
 ) -> None:

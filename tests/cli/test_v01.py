@@ -27,6 +27,7 @@ from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.text.styled_line import text_of
 from nri_scope.tui.widgets.messages import SetFilter
+from tests.amount import sampled
 from tests.tui.boards import showing
 from tests.tui.detail.test_tab_lines import a_row
 
@@ -179,7 +180,7 @@ def test_the_terminal_interface_shows_the_spec(recorded: Path) -> None:
     assert any(line.startswith("plugin") and "(v0.1)" in line for line in lines)
 
 
-@pytest.mark.parametrize("at_source", [False, True])
+@pytest.mark.parametrize("at_source", sampled([False, True]))
 def test_secrets_are_redacted_and_ids_are_kept(
     recorded: Path,
     spool: Path,
@@ -284,6 +285,7 @@ def test_a_spool_has_one_recorder(
     os.close(lock)
 
 
+@pytest.mark.exhaustive
 def test_a_default_spool_without_an_installation_does_not_wait_for_a_runtime(
     spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,6 +354,7 @@ def failed(plugin: Path, spool: Path, file: Path) -> Path:
     return file
 
 
+@pytest.mark.exhaustive
 def test_failed_calls_are_a_finding(
     failed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -378,6 +381,7 @@ async def test_the_terminal_interface_counts_the_calls_of_a_plugin(failed: Path)
         assert shown.last(SetFilter).text == "plugin:konfine"
 
 
+@pytest.mark.exhaustive
 def test_a_killed_wrapper_takes_the_plugin_with_it(
     plugin: Path, spool: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -14,6 +14,7 @@ from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Runtime, plugin_connections
 from nri_scope.wire import Code
+from tests.amount import sampled
 from tests.cli.tap_process import PATIENCE, plugin_file
 from tests.runtime_emulation.profiles import patient
 
@@ -50,7 +51,7 @@ async def dispatch(runtime: Runtime, event: Event) -> None:
     await runtime.operate(event, request(pod=pod, container=container))
 
 
-@pytest.mark.parametrize(("profile", "event", "action", "code"), FAILURES)
+@pytest.mark.parametrize(("profile", "event", "action", "code"), sampled(FAILURES))
 async def test_the_request_at_which_a_wrapped_plugin_fails_is_recorded(
     profile: str,
     event: Event,

@@ -11,6 +11,8 @@ import signal
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import pytest
+
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from tests.cli.running import PATIENCE
@@ -36,6 +38,7 @@ def shown(node: Node, temporary: Path) -> AbstractAsyncContextManager[Terminal]:
     return terminal(node.folder, "tui shop/web", (120, 30), program=shlex.join(words))
 
 
+@pytest.mark.exhaustive
 @needs_tmux
 async def test_tui_shows_new_events_and_interruptions(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
@@ -59,6 +62,7 @@ async def test_tui_shows_new_events_and_interruptions(tmp_path: Path) -> None:
         await until(lambda: not node.forwards() and not list(temporary.iterdir()))
 
 
+@pytest.mark.exhaustive
 @needs_tmux
 async def test_a_terminated_tui_leaves_nothing_behind(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
@@ -73,6 +77,7 @@ async def test_a_terminated_tui_leaves_nothing_behind(tmp_path: Path) -> None:
         await until(lambda: not node.forwards() and not list(temporary.iterdir()))
 
 
+@pytest.mark.exhaustive
 async def test_log_of_labelled_pods_follows_them_to_other_nodes(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
         options = ("--format", "jsonl", "-n", "1")
@@ -115,6 +120,7 @@ async def test_log_says_that_the_agent_is_gone_and_back(tmp_path: Path) -> None:
             assert (await command.interrupt())[0] == 0
 
 
+@pytest.mark.exhaustive
 async def test_log_waits_for_the_first_event_of_a_pod(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
         node.change(pods=[agent_pod("node"), pod("shop", "late", "node")])
@@ -133,6 +139,7 @@ async def test_log_waits_for_the_first_event_of_a_pod(tmp_path: Path) -> None:
             assert (await command.interrupt())[0] == 0
 
 
+@pytest.mark.exhaustive
 async def test_log_waits_until_a_pod_is_scheduled_and_says_that_it_moved(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
         node.change(pods=[agent_pod("node"), pod("shop", "web", "")])

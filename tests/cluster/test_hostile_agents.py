@@ -28,6 +28,7 @@ from nri_scope.events import KILLED
 from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import printed
+from tests.amount import amount
 from tests.cluster.fake_kubectl import agent_pod, install, pod
 from tests.cluster.test_views import KUBECTL, Done, run
 
@@ -313,7 +314,7 @@ RESPONSES = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=amount(200, 200))
 @given(responses=st.lists(RESPONSES, max_size=12))
 def test_any_response_is_written_or_refused(
     tmp_path_factory: pytest.TempPathFactory, responses: list[v1.GetEventsResponse]

@@ -33,6 +33,7 @@ async def assert_equal(node: Node, copy: Path, folder: Path) -> None:
     assert len(copied) > node.created
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", range(3))
 async def test_a_copy_equals_the_recording_after_random_deaths(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
@@ -61,6 +62,7 @@ async def test_a_copy_equals_the_recording_after_random_deaths(tmp_path: Path, s
         await assert_equal(node, copy, tmp_path)
 
 
+@pytest.mark.exhaustive
 async def test_a_ring_that_overran_is_one_gap(tmp_path: Path) -> None:
     copy = tmp_path / "copy.nriscope.db"
     async with live_node(tmp_path, "--max-size", "1MiB") as node:
@@ -106,6 +108,7 @@ async def test_a_replaced_agent_is_found(tmp_path: Path) -> None:
             assert (await command.interrupt())[0] == 0
 
 
+@pytest.mark.exhaustive
 async def test_a_recording_that_is_replaced_is_followed(tmp_path: Path) -> None:
     copy = tmp_path / "copy.nriscope.db"
     async with live_node(tmp_path) as node:
@@ -125,6 +128,7 @@ async def test_a_recording_that_is_replaced_is_followed(tmp_path: Path) -> None:
             assert (await command.interrupt())[0] == 0
 
 
+@pytest.mark.exhaustive
 async def test_a_recording_that_replaces_another_of_the_same_name_is_followed(
     tmp_path: Path,
 ) -> None:
@@ -154,6 +158,7 @@ def _times(path: Path) -> list[int]:
         return []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("arguments", [("log", "shop/web", "-f"), ("log", "-f", "-l", "app=web")])
 async def test_a_signal_leaves_nothing_behind(

@@ -67,6 +67,7 @@ async def test_pods_that_appear_share_the_call_of_their_node(tmp_path: Path) -> 
         assert len(numbers) == len(set(numbers)) == creations(node.recording)
 
 
+@pytest.mark.exhaustive
 async def test_a_pod_that_is_gone_before_the_next_list_is_shown(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
         pods = [agent_pod("node"), pod("shop", "web", "node", app="web")]
@@ -81,6 +82,7 @@ async def test_a_pod_that_is_gone_before_the_next_list_is_shown(tmp_path: Path) 
             assert (await command.interrupt())[0] == 0
 
 
+@pytest.mark.exhaustive
 async def test_an_agent_that_does_not_run_yet_is_tried_again(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
         ports = {"nri-scope-node": node.port}
@@ -105,6 +107,7 @@ def pulling_events(
         yield pulling
 
 
+@pytest.mark.exhaustive
 async def test_pods_that_vanish_before_their_agent_answers_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,6 +129,7 @@ async def test_pods_that_vanish_before_their_agent_answers_are_forgotten(
             assert not pulling.failed and not pulling.is_done
 
 
+@pytest.mark.exhaustive
 async def test_more_nodes_than_ports_take_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

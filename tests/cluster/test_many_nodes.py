@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.cluster.agent_pods import NamedPod
@@ -28,9 +29,10 @@ from tests.cluster.test_views import KUBECTL, run
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, str]]:
     """Two nodes with recordings, one whose agent is dead, one whose agent hangs, one without."""
+    tmp_path = tmp_path_factory.mktemp("cluster")
     async with AsyncExitStack() as stack:
         ports: dict[str, int] = {}
         for node, name in (("node1", "demo"), ("node2", "containerd-2.1")):
@@ -70,6 +72,7 @@ def test_plugins_are_those_of_connected_recordings() -> None:
         assert NodeState("n", v1.GetStatusResponse(recordings=recordings)).plugins == plugins
 
 
+@pytest.mark.exhaustive
 async def test_log_shows_the_events_of_all_nodes(cluster: dict[str, str]) -> None:
     options = ("-l", "app=web", "--format", "jsonl", "--where", "event:CreateContainer")
     done = await run(KUBECTL, "log", *options, environment=cluster)
@@ -133,6 +136,7 @@ async def test_pods_that_are_not_scheduled_are_one_line(
     assert not (tmp_path / "collected").exists()
 
 
+@pytest.mark.exhaustive
 async def test_missing_names_nodes_without_answer(cluster: dict[str, str]) -> None:
     async with asyncio.timeout(120):
         done = await run(
@@ -151,6 +155,7 @@ async def test_missing_names_nodes_without_answer(cluster: dict[str, str]) -> No
     assert done.status == 1
 
 
+@pytest.mark.exhaustive
 async def test_missing_names_the_plugins_that_were_seen(cluster: dict[str, str]) -> None:
     done = await run(KUBECTL, "missing", "--plugin", "cpu-polcy", environment=cluster)
     line = "cpu-polcy was never connected in the recorded time; seen were "

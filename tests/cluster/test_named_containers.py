@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError
 from nri_scope.nri.events import Event
@@ -40,6 +42,7 @@ async def shown(node: Node, *arguments: str) -> Done:
     return await run(KUBECTL, *arguments, environment=node.environment)
 
 
+@pytest.mark.exhaustive
 async def test_the_newest_container_of_a_name_is_shown(tmp_path: Path) -> None:
     async with restarted(tmp_path) as node:
         done = await shown(node, "blame", "shop/web/app", "--full")
@@ -62,6 +65,7 @@ async def test_the_newest_container_of_a_name_is_shown(tmp_path: Path) -> None:
         assert done.status in (0, 1) and "this is the newest" in done.errors
 
 
+@pytest.mark.exhaustive
 async def test_log_has_only_the_container(tmp_path: Path) -> None:
     async with restarted(tmp_path) as node:
         for what, expected in [

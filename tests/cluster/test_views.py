@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import pytest_asyncio
 
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from tests.agent.agent_process import agent
 from tests.agent.test_interrupted_streams import overrun
+from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.cluster.fake_kubectl import agent_pod, install, pod
 
@@ -44,25 +46,36 @@ async def run(*command: str | Path, environment: dict[str, str] | None = None) -
     return Done(process.returncode, output.decode(), errors.decode())
 
 
-@pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[dict[str, str]]:
-    """A cluster with one node, which has the recording; the environment that uses it."""
-    folder = tmp_path / "node"
-    folder.mkdir()
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def port(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
+    """Port of an agent that serves the recording."""
+    folder = tmp_path_factory.mktemp("node")
     shutil.copy(RECORDING, folder)
     async with agent(folder, "--unredacted") as running_agent:
-        pods = [agent_pod("node1"), pod("shop", "web", "node1", app="web")]
-        ports = {"nri-scope-node1": running_agent.port}
-        yield install(tmp_path / "bin", {"pods": pods, "ports": ports})
+        yield running_agent.port
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, port: int) -> dict[str, str]:
+    """A cluster with one node, which has the recording; the environment that uses it."""
+    return of_one_node(tmp_path, port)
+
+
+def of_one_node(folder: Path, port: int) -> dict[str, str]:
+    pods = [agent_pod("node1"), pod("shop", "web", "node1", app="web")]
+    return install(folder / "bin", {"pods": pods, "ports": {"nri-scope-node1": port}})
 
 
 @pytest.mark.parametrize(
     ("command", "what"),
-    [
-        ("blame", "shop/web/app"),
-        ("diff", "shop/web"),
-        ("show", "shop/web"),
-    ],
+    sampled(
+        [
+            ("blame", "shop/web/app"),
+            ("diff", "shop/web"),
+            ("show", "shop/web"),
+        ],
+        2,
+    ),
 )
 async def test_a_view_of_a_pod_equals_the_local_one(
     cluster: dict[str, str], command: str, what: str
@@ -73,19 +86,23 @@ async def test_a_view_of_a_pod_equals_the_local_one(
     assert without_header(remote.output) == without_header(local.output)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("removed", "command"), [(0.3, "diff"), (0.45, "diff"), (0.45, "blame"), (0.7, "diff")]
 )
 async def test_a_view_equals_the_local_one_after_the_oldest_events_were_removed(
-    cluster: dict[str, str], tmp_path: Path, removed: float, command: str
+    tmp_path: Path, removed: float, command: str
 ) -> None:
-    path = tmp_path / "node" / RECORDING.name
+    (tmp_path / "node").mkdir()
+    path = Path(shutil.copy(RECORDING, tmp_path / "node"))
     with Recording.open(path) as recording:
         _, newest = event_range(recording)
-    overrun(path, int(removed * newest))
-    what = "shop/web/sidecar" if command == "blame" else "shop/web"
-    local = await run(NRI_SCOPE, command, path, what)
-    remote = await run(KUBECTL, command, what, environment=cluster)
+    async with agent(path.parent, "--unredacted") as running_agent:
+        overrun(path, int(removed * newest))
+        what = "shop/web/sidecar" if command == "blame" else "shop/web"
+        local = await run(NRI_SCOPE, command, path, what)
+        environment = of_one_node(tmp_path, running_agent.port)
+        remote = await run(KUBECTL, command, what, environment=environment)
     assert remote.status == local.status, remote.errors
     # The header of the local output also names plugins all of whose events were removed.
     assert remote.output.partition("\n\n")[2] == local.output.partition("\n\n")[2]
@@ -163,22 +180,37 @@ async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
-    [
-        (("blame", "shop"), "'shop' is not a pod or container; write NAMESPACE/POD[/CONTAINER]"),
-        (("blame", "shop/none"), "pod shop/none does not exist, and no recording has it"),
-        (("log", "--node", "none"), "no agent runs on node none; they run on node1"),
-        (("diff", "shop/web", "--once"), "No such option '--once'"),
-        (("log",), "name a pod; write NAMESPACE/POD[/CONTAINER], or --node NAME"),
-        (("log", "web", "--namespace", "shop"), "--namespace is only valid with -l; write"),
-        (("log", "-l", "app=web", "-n", "shop"), "'shop' is no number of events; a namespace is"),
-        (("report", "shop/web"), "-o is missing; add"),
-        (("report", "shop/web", "-o", "x.pdf"), "x.pdf: unknown format"),
-        (("report", "shop/web", "-o", "none/x.md"), "none/x.md: no such folder"),
-        (("blame", "shop/web", "--full", "--changed"), "--full and --changed exclude each other"),
-        (("pull", "shop/web", "-o", "/dev/null"), "/dev/null exists; name another file"),
-        (("pull", "shop/web", "-o", "none/x.nriscope.db"), "none: no such folder"),
-        (("status", "--agent-namespace", "x"), "no agent runs in namespace x; install nri-scope"),
-    ],
+    sampled(
+        [
+            (
+                ("blame", "shop"),
+                "'shop' is not a pod or container; write NAMESPACE/POD[/CONTAINER]",
+            ),
+            (("blame", "shop/none"), "pod shop/none does not exist, and no recording has it"),
+            (("log", "--node", "none"), "no agent runs on node none; they run on node1"),
+            (("diff", "shop/web", "--once"), "No such option '--once'"),
+            (("log",), "name a pod; write NAMESPACE/POD[/CONTAINER], or --node NAME"),
+            (("log", "web", "--namespace", "shop"), "--namespace is only valid with -l; write"),
+            (
+                ("log", "-l", "app=web", "-n", "shop"),
+                "'shop' is no number of events; a namespace is",
+            ),
+            (("report", "shop/web"), "-o is missing; add"),
+            (("report", "shop/web", "-o", "x.pdf"), "x.pdf: unknown format"),
+            (("report", "shop/web", "-o", "none/x.md"), "none/x.md: no such folder"),
+            (
+                ("blame", "shop/web", "--full", "--changed"),
+                "--full and --changed exclude each other",
+            ),
+            (("pull", "shop/web", "-o", "/dev/null"), "/dev/null exists; name another file"),
+            (("pull", "shop/web", "-o", "none/x.nriscope.db"), "none: no such folder"),
+            (
+                ("status", "--agent-namespace", "x"),
+                "no agent runs in namespace x; install nri-scope",
+            ),
+        ],
+        5,
+    ),
 )
 async def test_an_impossible_request_is_one_line(
     cluster: dict[str, str], arguments: tuple[str, ...], line: str

@@ -258,6 +258,7 @@ async def test_a_save_builds_and_replays_to_the_same_point(tmp_path: Path) -> No
         await shown.shows("all replies equal those of the run before")
 
 
+@pytest.mark.exhaustive
 async def test_a_plugin_that_no_longer_starts_is_told_with_the_reason(tmp_path: Path) -> None:
     program = tmp_path / "plugin.py"
     works = (

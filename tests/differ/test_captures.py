@@ -170,6 +170,7 @@ class TestSideEffects:
 
 
 class TestSelection:
+    @pytest.mark.exhaustive
     def test_an_event_selects_its_round(self, recording: Recording) -> None:
         # Only a sample in CI.
         for one in list(recording_differ.rounds(recording))[:: amount(1, 8)]:

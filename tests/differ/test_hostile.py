@@ -47,6 +47,7 @@ def test_a_conflict_after_thousands_of_changes() -> None:
     assert {step.outcome.kind for step in one.steps} == {OutcomeKind.REFUSED}
 
 
+@pytest.mark.exhaustive
 def test_rules_for_thousands_of_devices() -> None:
     chain = traffic(p10_a=Role.TAP)
     reply, shown = api.CreateContainerResponse(), container()

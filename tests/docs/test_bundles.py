@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import click
+import pytest
 
 from nri_scope.cli.main import cli
 from nri_scope.recording.bundle.manifest import MANIFEST, README, RECORDING
@@ -29,6 +30,7 @@ def commands() -> list[str]:
     return [line for block in blocks for line in block.splitlines()]
 
 
+@pytest.mark.exhaustive
 def test_the_commands_of_the_page_run_in_order(tmp_path: Path) -> None:
     shutil.copy(ROOT / "recordings" / "containerd-2.1.nriscope.db", tmp_path / "FILE")
     plugin = tmp_path / "plugin"

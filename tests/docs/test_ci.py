@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 
+from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
 
@@ -95,6 +96,7 @@ def replayed(folder: Path, **inputs: str) -> subprocess.CompletedProcess[str]:
     return bash(step("Replay")["run"], folder, **variables)
 
 
+@pytest.mark.exhaustive
 def test_the_action_installs_the_command(tmp_path: Path) -> None:
     variables = {
         "RUNNER_TEMP": str(tmp_path),
@@ -182,7 +184,7 @@ def job(folder: Path, shell: str, part: str, **variables: str) -> subprocess.Com
     )
 
 
-@pytest.mark.parametrize("shell", ["sh", "bash"])
+@pytest.mark.parametrize("shell", sampled(["sh", "bash"]))
 def test_the_template_compares_with_a_golden(folder: Path, shell: str) -> None:
     variables = {
         "NRI_SCOPE_RECORDING": "web.nriscope.db",
@@ -200,6 +202,7 @@ def test_the_template_compares_with_a_golden(folder: Path, shell: str) -> None:
     assert len(failures(folder / "nri-scope.xml")) == 4
 
 
+@pytest.mark.exhaustive
 def test_the_template_replays_to_a_chain(folder: Path) -> None:
     options = "--plugin \"10='./my plugin'\" --plugin \"20='./my plugin' B\""
     done = job(

@@ -12,6 +12,8 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from nri_scope.events import LEFT_OUT
 from nri_scope.recording.reader import Recording
 from nri_scope.share.formats import FORMATS
@@ -54,6 +56,7 @@ def test_every_format_is_described() -> None:
         assert _section(name)
 
 
+@pytest.mark.exhaustive
 def test_commands_run_in_order(tmp_path: Path) -> None:
     folder = Path(NRI_SCOPE).parent
     shutil.copy(RECORDING, tmp_path / "FILE")

@@ -49,6 +49,7 @@ def commands() -> list[str]:
     return [line for block in blocks for line in block.splitlines()]
 
 
+@pytest.mark.exhaustive
 def test_commands_run_in_order(tmp_path: Path) -> None:
     for name, variable in (("my-plugin", "MINE"), ("a", "A"), ("b", "B"), ("broken-plugin", "")):
         file = tmp_path / name

@@ -33,6 +33,7 @@ spec: {containers: [{name: app, image: x}]}
 """
 
 
+@pytest.mark.exhaustive
 def test_commands_run_in_order(tmp_path: Path) -> None:
     shutil.copy(RECORDING, tmp_path / "FILE")
     (tmp_path / "web.yaml").write_text(SCENARIOS[0])

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from nri_scope.errors import UsageError
 from nri_scope.filter.moments import TimeSpan, event_or_moment, interval, moment, range_text, utc
 from nri_scope.recording.records import rfc3339
+from tests.amount import amount
 
 ZONE = timezone(timedelta(hours=2))
 NOW = datetime(2026, 1, 31, 14, 5, 30, 250_000, tzinfo=ZONE)
@@ -220,7 +221,7 @@ def test_a_range_has_the_text_that_people_type(zone: str) -> None:
     assert long == "2025-07-01T09:00:05.0000..2025-07-01T09:01:05.2500"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=amount(300, 300), deadline=None)
 @given(data=st.data())
 def test_a_range_s_text_means_the_range(data: st.DataObject) -> None:
     begin = ns("2025-10-25T20:00:00Z")

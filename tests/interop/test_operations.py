@@ -22,6 +22,8 @@ from tests.interop.reference import ReferenceRuntime
 from tests.interop.traffic import container, pod, request
 from tests.runtime_emulation.small_plugin import Handler, SmallPlugin
 
+pytestmark = pytest.mark.interop
+
 SHORT_TIMEOUT_S = 0.5
 """Request deadline of both runtimes in seconds."""
 
@@ -233,7 +235,6 @@ async def emulated_creation(between: str, release: Merger) -> str:
         return (await runtime.operate(Event.CreateContainer, message)).failure
 
 
-@pytest.mark.interop
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("release", [one for one in Merger if "NRI_0_1" in one.name])
 async def test_a_closed_validator_fails_the_creations_of_the_reference(

@@ -7,6 +7,8 @@ import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+import pytest
+
 from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import Evidence
 from nri_scope.logger.probes import Probes
@@ -14,6 +16,8 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from tests.interop.build import build_oldest
 from tests.interop.reference import PATIENCE, ReferencePlugin, ReferenceRuntime
+
+pytestmark = pytest.mark.interop
 
 LIFECYCLES = 5
 # Events 1 to 11, all events of this version.

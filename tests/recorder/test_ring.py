@@ -24,6 +24,7 @@ from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.marks.table import marks_in, put
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
+from tests.amount import amount, sampled
 from tests.recording.traffic import (
     MEMORY,
     NOW,
@@ -309,7 +310,7 @@ def test_a_state_larger_than_the_ring_does_not_cause_a_busy_loop(tmp_path: Path)
         assert len(recording.state(1).pods) == 60
 
 
-@pytest.mark.parametrize("steps", [1, 3, 8, 21])
+@pytest.mark.parametrize("steps", sampled([1, 3, 8, 21]))
 def test_a_recorder_killed_while_removing_leaves_a_valid_recording(
     tmp_path: Path, steps: int
 ) -> None:
@@ -375,7 +376,7 @@ _steps = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=amount(15, 15), deadline=None)
 @given(_steps)
 def test_the_remaining_recording_is_valid_after_any_sequence_of_steps(
     steps: list[tuple[str, int]],

@@ -54,6 +54,7 @@ def test_reading_ends_with_one_warning_when_the_decode_budget_is_spent(bomb: Pat
     assert f"from event {read[-1][0].id + 1} on; the rest is not read" in str(caught[0].message)
 
 
+@pytest.mark.exhaustive
 def test_comparing_ends_when_the_decode_budget_is_spent(bomb: Path) -> None:
     words = "decoding its messages exceeds"
     with Recording.open(bomb) as recording, pytest.warns(RecordingCut, match=words):

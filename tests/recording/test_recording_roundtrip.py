@@ -16,6 +16,7 @@ from nri_scope.events import CapturedCall
 from nri_scope.nri.methods import METHODS
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
+from tests.amount import amount
 from tests.recording.traffic import (
     MEMORY,
     RUNTIMES,
@@ -64,7 +65,7 @@ def _read_back(path: Path, items: list[CapturedCall]) -> None:
             assert recording.request(event.id) == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(40, 40), deadline=None)
 @given(st.lists(_captured, max_size=12))
 def test_any_traffic_is_read_back_unchanged(items: list[CapturedCall]) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:

@@ -19,6 +19,7 @@ from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recording.event_pages import SessionTables
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_gaps import gaps_between
+from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.logger.test_logger import exchange
 
@@ -142,7 +143,7 @@ def test_a_restart_is_a_gap_in_both_recordings_of_it() -> None:
         assert 3e9 < found.to_ns - found.from_ns < 7e9
 
 
-@pytest.mark.parametrize("path", [PREINSTALLED, AT_THE_SOCKET], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", sampled([PREINSTALLED, AT_THE_SOCKET]), ids=lambda path: path.name)
 def test_stats_log_report_and_export_show_the_gap(path: Path, tmp_path: Path) -> None:
     assert "gaps      1, " in output_of("stats", path)
     (listed_gap,) = json.loads(output_of("stats", path, "--format", "json"))["gaps"]["list"]

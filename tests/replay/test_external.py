@@ -223,6 +223,7 @@ def _impatient(path: Path, plugin: Command) -> Job:
     return job_of(path, plugin)
 
 
+@pytest.mark.exhaustive
 def test_later_replays_start_the_plugin_as_an_external_one_at_once(one_life: Path) -> None:
     attempts: list[str] = []
 

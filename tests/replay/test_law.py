@@ -21,6 +21,7 @@ from nri_scope.replay.script import RecordingPlace, ReplaySelection
 from nri_scope.replay.world import ADJUSTABLE
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.wire import RequestReceived
+from tests.amount import amount
 from tests.runtime_emulation.captures import NAMES, exchanges
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
@@ -137,7 +138,7 @@ def events_of(path: Path) -> list[tuple[str, Message]]:
         ]
 
 
-@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=amount(12, 12), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(3, 31), st.integers(1, 30), st.sampled_from(sorted(BUNDLED)))
 def test_any_part_is_sent_as_recorded_with_the_state_at_its_beginning(
     begin: int, length: int, name: str

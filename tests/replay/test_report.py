@@ -23,6 +23,7 @@ from nri_scope.replay.report import Report, document, junit
 from nri_scope.replay.result import PlayedEvent, PluginResult, PrintedLine, Replayed, Tally
 from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
+from tests.amount import amount
 
 from .plays import job_of, played
 from .recordings import RECORDING, container, life, recording, run_pod
@@ -128,7 +129,7 @@ def test_only_requested_faults_are_called_faults() -> None:
 HOSTILE = st.text(st.characters(), min_size=1, max_size=20)
 
 
-@settings(max_examples=40)
+@settings(max_examples=amount(40, 40))
 @given(HOSTILE, HOSTILE, HOSTILE, HOSTILE)
 def test_hostile_names_make_valid_xml_and_harmless_lines(
     plugin: str, subject: str, problem: str, printed: str

@@ -23,7 +23,7 @@ from nri_scope.report.finding import Finding, FindingKind, Level
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
 from nri_scope.report.report_data import Diagnosed
 from nri_scope.share.extract import Selection, extract
-from tests.amount import amount
+from tests.amount import amount, sampled
 from tests.differ.node import Node
 from tests.recording.recordings import FOLDER, captured, record
 from tests.replay.recordings import BUNDLED, RECORDING, ROOT, of_capture
@@ -465,7 +465,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("capture", CAPTURES)
+@pytest.mark.parametrize("capture", sampled(CAPTURES))
 def test_findings_of_one_passive_connection_are_those_of_all_messages(
     capture: str, change: str, tmp_path: Path
 ) -> None:

@@ -17,6 +17,7 @@ from nri_scope.report.collect import collect
 from nri_scope.report.limits import MARKDOWN_MAX
 from nri_scope.report.markdown import markdown
 from nri_scope.report.report_data import Facts
+from tests.amount import amount
 from tests.replay.recordings import of_capture
 from tests.tui.hostile import INVISIBLE, hostile_recording
 
@@ -91,7 +92,9 @@ def test_markdown_in_names_is_text(evil: str, tmp_path: Path) -> None:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=amount(25, 25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(st.text("`|@#<>[]()*_~\\\n&-! abG1./:h", min_size=1, max_size=30))
 def test_generated_names_are_text(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:

@@ -87,6 +87,7 @@ def test_the_licence_is_stored_with_the_rules() -> None:
     ).read_text("utf-8")
 
 
+@pytest.mark.exhaustive
 def test_a_wheel_has_rules_and_licences(tmp_path: Path) -> None:
     pytest.importorskip("hatchling.build", reason="hatchling is not installed")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
 from nri_scope.share.output_files import Outputs
+from tests.amount import amount
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o1777, 0o777])
@@ -67,7 +68,7 @@ def _place(outputs: Outputs, contents: list[str], failing: int | None = None) ->
 
 @pytest.mark.parametrize("mode", [0o700, 0o777])
 @pytest.mark.parametrize("links", [True, False])
-@settings(max_examples=25)
+@settings(max_examples=amount(25, 25))
 @given(
     there=st.lists(st.sampled_from(["", "file", "link"]), min_size=2, max_size=4), data=st.data()
 )

@@ -12,7 +12,7 @@ import pytest
 
 from nri_scope.recording.reader import Recording
 from nri_scope.survey.survey import Survey, SurveyRun, survey
-from tests.amount import amount
+from tests.amount import amount, sampled
 from tests.differ.node import Node
 
 from .growing import GrowingCopy
@@ -85,8 +85,8 @@ def survey_in_steps(source: Path, folder: Path, random: Random) -> int:
     return growth.runs
 
 
-@pytest.mark.parametrize("wait_s", [10.0, 0.0])
-@pytest.mark.parametrize("group", range(GROUPS))
+@pytest.mark.parametrize("wait_s", sampled([10.0, 0.0]))
+@pytest.mark.parametrize("group", sampled(range(GROUPS)))
 def test_any_steps_have_the_result_of_the_whole(
     group: int, wait_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,8 +117,8 @@ def add_gap(path: Path, random: Random) -> None:
         )
 
 
-@pytest.mark.parametrize("wait_s", [10.0, 0.0])
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name)
+@pytest.mark.parametrize("wait_s", sampled([10.0, 0.0]))
+@pytest.mark.parametrize("path", sampled(RECORDINGS), ids=lambda path: path.name)
 def test_recordings_of_real_runtimes_are_surveyed_in_steps(
     path: Path, wait_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

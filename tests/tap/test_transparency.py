@@ -21,6 +21,7 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.tap.connection import Connection
 from nri_scope.transport.loop import loop_factory
+from tests.amount import amount
 from tests.tap.sink import ListSink
 
 
@@ -85,7 +86,7 @@ def runner() -> Iterator[asyncio.Runner]:
         yield started
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=amount(100, 100), deadline=None)
 @given(by_runtime=_STREAMS, by_plugin=_STREAMS, first=_CUTS, second=_CUTS)
 def test_any_bytes_are_relayed_unchanged_without_internal_errors(
     runner: asyncio.Runner,

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from nri_scope.transport import relay as relay_module
 from nri_scope.transport.loop import loop_factory
 from nri_scope.transport.relay import PIECE_MAX, Relay, RelayEnd
+from tests.amount import amount
 
 
 @dataclass
@@ -95,7 +96,7 @@ _PIECES = st.lists(
 _SIZES = st.lists(st.integers(1_000, 300_000), min_size=1, max_size=4)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(40, 40), deadline=None)
 @given(_PIECES, _PIECES, _SIZES, _SIZES, st.integers(0, 9), st.booleans())
 def test_bytes_in_both_directions_and_half_closes_are_relayed_unchanged(
     forth: list[int],

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -64,12 +65,20 @@ class Screen(Generic[A]):
             if waited > TIMEOUT_S:
                 raise AssertionError(f"timed out; the screen shows:\n{self.text()}")
             began = monotonic()
-            await self.pilot.pause(_CHECK_INTERVAL_S)
+            # Not `Pilot.pause`, which sends a message to every widget.
+            await asyncio.sleep(_CHECK_INTERVAL_S)
             waited += min(monotonic() - began, _MAX_COUNTED_S)
+        if waited:
+            await self.pilot.pause(0)
 
     async def shows(self, *words: str) -> None:
         """Wait until all of ``words`` are on the screen."""
-        await self.until(lambda: all(each in self.text() for each in words))
+
+        def is_shown() -> bool:
+            text = self.text()
+            return all(each in text for each in words)
+
+        await self.until(is_shown)
 
     async def hides(self, words: str) -> None:
         """Wait until ``words`` are not on the screen."""

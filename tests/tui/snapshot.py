@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshots of screens as text: their lines, and the highlighted parts.
 
-``NRI_SCOPE_SNAPSHOTS=write pytest tests/tui/test_snapshots.py`` rewrites them; `git diff` then
-shows the changes.
+``NRI_SCOPE_SNAPSHOTS=write pytest -m '' tests/tui/test_snapshots.py`` rewrites them; `git diff`
+then shows the changes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import pytest
 from rich.style import Style
 
+from tests.amount import sampled
 from tests.tui.screen import Screen
 from tests.tui.widgets.drawn import strips_of
 
@@ -39,6 +41,11 @@ _NO_BAR = str.maketrans(dict.fromkeys("▁▂▃▄▅▆▇█▉▊▋▌▍�
 """Characters of scroll bars, which depend on the exact number of lines."""
 _ATTRIBUTES = ("bold", "italic", "reverse", "strike", "underline")
 
+each_size = pytest.mark.parametrize(
+    "size", sampled([((120, 40),), ((80, 24),), ((200, 60),)]), ids="{0[0]}x{0[1]}".format
+)
+"""The sizes of the terminal in which snapshots are taken."""
+
 
 async def wait_until_still(shown: Screen[Any], seconds: float) -> str:
     """Wait until the screen has not changed for ``seconds``; return its picture."""
@@ -48,6 +55,12 @@ async def wait_until_still(shown: Screen[Any], seconds: float) -> str:
         if (now := picture_of(shown)) != picture:
             picture, still = now, 0.0
     return picture
+
+
+each_size = pytest.mark.parametrize(
+    "size", sampled([((120, 40),), ((80, 24),), ((200, 60),)]), ids="{0[0]}x{0[1]}".format
+)
+"""The sizes of the terminal in which snapshots are taken."""
 
 
 async def assert_snapshot(shown: Screen[Any], name: str, folder: Path = FOLDER) -> None:

@@ -39,6 +39,7 @@ async def test_a_wide_screen_shows_more_columns() -> None:
         await screen.shows("Elapsed", "Changed", "Plugin", "00-nri-scope", RECORDING.name)
 
 
+@pytest.mark.exhaustive
 async def test_the_cursor_moves_by_lines_screens_and_to_both_ends() -> None:
     async with showing() as screen:
         await screen.shows("1 of 34")
@@ -64,6 +65,7 @@ async def test_backspace_removes_a_typed_filter() -> None:
         await screen.shows("PostStartContainer", "of 34")
 
 
+@pytest.mark.exhaustive
 async def test_keys_after_the_key_that_closes_an_input_do_not_reach_it() -> None:
     async with showing() as screen:
         await screen.press("f", *"ns:shop", "enter", "j", "j")
@@ -100,6 +102,7 @@ async def test_tab_completes_fields_and_cycles_through_values() -> None:
         await screen.until(lambda: screen.app.context.where_text == "container:app")
 
 
+@pytest.mark.exhaustive
 async def test_history_recalls_earlier_filters() -> None:
     async with showing() as screen:
         for text in ("ns:shop", "ns:jobs"):
@@ -120,6 +123,7 @@ async def test_no_match_looks_different_from_an_empty_recording() -> None:
         await screen.shows("1 of 34")
 
 
+@pytest.mark.exhaustive
 async def test_keys_move_the_cursor_after_a_filter_without_matches() -> None:
     async with showing(size=(160, 50)) as screen:
         await screen.shows("1 of 34", "[Summary]")
@@ -141,6 +145,7 @@ async def test_x_removes_the_filter_and_backspace_restores_it() -> None:
         await screen.until(lambda: screen.app.context.where_text == "problem:slow OR took:>1ms")
 
 
+@pytest.mark.exhaustive
 async def test_equals_and_bang_filter_by_the_selected_cell() -> None:
     async with showing() as screen:
         await screen.press("end", "up")
@@ -170,6 +175,7 @@ async def test_search_finds_next_and_previous_and_wraps_around() -> None:
         await screen.shows("not found: nowhere")
 
 
+@pytest.mark.exhaustive
 async def test_n_repeats_the_last_search_after_escape() -> None:
     async with showing() as screen:
         await screen.shows("1 of 34")
@@ -195,6 +201,7 @@ async def test_long_search_shows_its_progress() -> None:
         await screen.hides("searching for")
 
 
+@pytest.mark.exhaustive
 async def test_search_keys_pressed_during_a_search_take_effect(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -238,6 +245,7 @@ async def test_narrowing_to_a_container_or_pod_and_back() -> None:
         await screen.hides("jobs/batch")
 
 
+@pytest.mark.exhaustive
 async def test_the_filter_bar_says_what_limits_the_list_without_a_filter() -> None:
     async with showing(size=(140, 24)) as screen:
         await screen.press("f")
@@ -246,6 +254,7 @@ async def test_the_filter_bar_says_what_limits_the_list_without_a_filter() -> No
         await screen.shows("no filter: shows only pod shop/web")
 
 
+@pytest.mark.exhaustive
 async def test_narrowing_without_a_container_shows_the_reason() -> None:
     async with showing(size=(100, 30)) as screen:
         await screen.shows("1 of 34")
@@ -270,6 +279,7 @@ async def test_narrowing_without_a_container_shows_the_reason() -> None:
         await screen.shows("there is no container here")
 
 
+@pytest.mark.exhaustive
 async def test_initial_filter_can_be_removed_and_recalled() -> None:
     async with showing(where=parse("ns:jobs")) as screen:
         await screen.shows("matches: ns:jobs")
@@ -316,6 +326,7 @@ async def test_keys_can_be_rebound() -> None:
         await screen.shows("keys of this screen")
 
 
+@pytest.mark.exhaustive
 async def test_theme_key_cycles_through_the_themes() -> None:
     async with showing() as screen:
         for name in ("light", "ansi", "dark"):
@@ -421,6 +432,7 @@ async def test_follow_and_pause_are_rejected_in_a_finished_recording() -> None:
         await screen.shows("2 of 34")
 
 
+@pytest.mark.exhaustive
 async def test_selected_completion_is_visible_among_many(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -453,6 +465,7 @@ async def test_too_small_terminal_shows_a_message_until_enlarged() -> None:
         await screen.shows("3 of 34")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("keys", "words", "next_key", "expected"),
     [

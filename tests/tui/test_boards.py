@@ -16,6 +16,7 @@ from nri_scope.tui.containers.container_board import ContainerBoard
 from tests.tui.screen import Shown, copy_recording, showing
 
 
+@pytest.mark.exhaustive
 async def test_search_runs_in_the_current_view() -> None:
     async with showing() as shown:
         await shown.press("2")
@@ -30,6 +31,7 @@ async def test_search_runs_in_the_current_view() -> None:
         await shown.shows("[2 Containers]", "not found: nobody")
 
 
+@pytest.mark.exhaustive
 async def test_narrowing_survives_a_change_of_view_and_backspace_undoes_it() -> None:
     async with showing() as shown:
         await shown.press("2")
@@ -110,6 +112,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     return release
 
 
+@pytest.mark.exhaustive
 async def test_keys_wait_until_a_slow_view_has_its_lines(slow: asyncio.Event) -> None:
     async with showing() as shown:
         _type(shown, "2", *["down"] * 3, "enter", "3", "1", "f", "q", "enter")
@@ -130,6 +133,7 @@ async def test_keys_typed_right_after_the_palette_or_help_key_are_not_lost() -> 
         await shown.shows("set by the runtime.")
 
 
+@pytest.mark.exhaustive
 async def test_keys_after_a_filter_act_on_the_matching_events(tmp_path: Path) -> None:
     path = copy_recording(tmp_path)
     async with showing(path) as shown:
@@ -189,6 +193,7 @@ async def test_quitting_does_not_wait_for_a_slow_view(slow: asyncio.Event, keys:
         assert not slow.is_set()
 
 
+@pytest.mark.exhaustive
 async def test_event_list_keys_show_a_hint_in_other_views() -> None:
     async with showing() as shown:
         await shown.press("5")
@@ -198,6 +203,7 @@ async def test_event_list_keys_show_a_hint_in_other_views() -> None:
             await shown.shows(f"{shown_key(key)} only works in the list of events (key 1)")
 
 
+@pytest.mark.exhaustive
 async def test_palette_switches_to_the_view_of_the_action() -> None:
     async with showing(size=(100, 40)) as screen:
         await screen.press("ctrl+p")

@@ -21,6 +21,7 @@ from nri_scope.errors import UsageError
 from nri_scope.filter import parse
 from nri_scope.text.yaml_text import YamlValue, shell_safe, to_yaml
 from nri_scope.tui.commands.copy import command_line, pasteable
+from tests.amount import amount
 from tests.tui.hostile import hostile_recording
 from tests.tui.screen import RECORDING, Shown, showing
 
@@ -35,6 +36,7 @@ def _copied(screen: Shown) -> str:
     return text
 
 
+@pytest.mark.exhaustive
 async def test_copied_events_contain_no_control_characters(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "h.nriscope.db", huge=False)
     async with showing(path, size=(160, 50)) as screen:
@@ -72,7 +74,7 @@ _BREAKOUTS = [
 _SUFFIXES = ["", " ", "\\", "'", '"', "\n", "!"]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(40, 40), deadline=None)
 @example([("{}", "'")])
 @example([("{}", "'"), (";{};", "")])
 @example([("{}", "\\")])
@@ -114,7 +116,7 @@ def _run_pasted(text: str, folder: str, shell: list[str]) -> str:
     ).stdout
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(40, 40), deadline=None)
 @given(st.lists(st.sampled_from([*_BREAKOUTS, *_SUFFIXES, "=ls", "~", "*", "{{a,b}}"]), max_size=4))
 def test_every_shell_passes_the_pasted_word_unchanged(parts: list[str]) -> None:
     word = "".join(part.format("touch ran") for part in parts).replace("\n", "")
@@ -140,6 +142,7 @@ async def test_text_copied_by_textual_is_escaped(
         assert content and base64.b64decode(content[1]).decode() == screen.app.clipboard
 
 
+@pytest.mark.exhaustive
 async def test_command_line_with_control_characters_is_not_copied(tmp_path: Path) -> None:
     where = parse('id:"c1\x03\ncurl evil\n"')
     async with showing(where=where) as screen:

@@ -12,6 +12,7 @@ from rich.terminal_theme import TerminalTheme
 from textual.color import Color
 
 from nri_scope.tui.widgets.lines import Lines
+from tests.amount import sampled
 from tests.replay.recordings import of_capture
 from tests.tui.screen import Shown, showing
 from tests.tui.widgets.drawn import strips_of
@@ -39,13 +40,15 @@ _CONSOLE = TerminalTheme(
 
 @pytest.mark.parametrize(
     ("colors", "theme"),
-    [
-        ("truecolor", "dark"),
-        ("truecolor", "light"),
-        ("256", "dark"),
-        ("256", "light"),
-        ("standard", "dark"),
-    ],
+    sampled(
+        [
+            ("truecolor", "dark"),
+            ("truecolor", "light"),
+            ("256", "dark"),
+            ("256", "light"),
+            ("standard", "dark"),
+        ]
+    ),
 )
 async def test_all_text_contrasts_with_its_background(
     colors: str, theme: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -28,6 +28,7 @@ CONFLICT = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
 WIDE = (120, 30)
 
 
+@pytest.mark.exhaustive
 async def test_an_event_inside_an_operation_is_named_when_its_row_is_reached() -> None:
     async with showing(SLOW, WIDE, surveyed=True) as screen:
         await screen.shows("1 problem")
@@ -40,6 +41,7 @@ async def test_an_event_inside_an_operation_is_named_when_its_row_is_reached() -
         await screen.until(lambda: screen.selected == 15)
 
 
+@pytest.mark.exhaustive
 async def test_title_counts_findings_and_enter_goes_to_the_event() -> None:
     async with showing(SLOW, WIDE, surveyed=True) as screen:
         await screen.shows("1 problem, 1 warning")
@@ -55,6 +57,7 @@ async def test_title_counts_findings_and_enter_goes_to_the_event() -> None:
         await screen.shows("finding", "A plugin at 31–49 was probably disconnected")
 
 
+@pytest.mark.exhaustive
 async def test_a_cut_title_is_whole_below_the_table() -> None:
     async with showing(SLOW, surveyed=True) as screen:
         await screen.press("6")
@@ -70,6 +73,7 @@ async def test_a_cut_title_is_whole_below_the_table() -> None:
         await screen.shows("[Summary]", "> warning  A plugin at 31–49 was probably disconnected")
 
 
+@pytest.mark.exhaustive
 async def test_a_recording_without_findings_says_so() -> None:
     path = RECORDINGS / "containerd-2.1-crash-loop.nriscope.zip"
     async with showing(path, WIDE, surveyed=True) as screen:
@@ -96,6 +100,7 @@ async def test_the_thresholds_of_slow_events_are_shown(size: tuple[int, int]) ->
         assert "deadline)" not in screen.text()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("path", "key", "shown"),
     [
@@ -113,12 +118,14 @@ async def test_keys_for_problems_and_changes_find_what_the_diagnosis_found(
         await screen.shows(*shown)
 
 
+@pytest.mark.exhaustive
 async def test_a_filter_applied_before_the_survey_is_applied_again() -> None:
     async with showing(CONFLICT, WIDE, surveyed=True) as screen:
         await screen.pilot.press("e")
         await screen.shows("problem:failed", "2 matches")
 
 
+@pytest.mark.exhaustive
 async def test_next_problem_and_next_change_are_reached_from_every_view() -> None:
     async with showing(CONFLICT, WIDE, surveyed=True) as screen:
         await screen.shows("1 problem")
@@ -153,6 +160,7 @@ async def test_enter_on_the_time_between_connections_goes_to_the_slowest_event()
         await screen.until(lambda: screen.selected == 13)
 
 
+@pytest.mark.exhaustive
 async def test_the_timeline_shows_slow_failed_and_changed_events() -> None:
     async with showing(SLOW, WIDE, surveyed=True) as screen:
         await screen.shows("1 problem")
@@ -161,6 +169,7 @@ async def test_the_timeline_shows_slow_failed_and_changed_events() -> None:
         await screen.until(lambda: any("~" in each for each in screen.text().split("\n")[3:8]))
 
 
+@pytest.mark.exhaustive
 async def test_a_growing_recording_is_surveyed_again(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     calls = [call for plugin, call in captured() if plugin == PLUGIN]
@@ -194,6 +203,7 @@ async def showing_growing(folder: Path) -> AsyncIterator[tuple[Shown, GrowingCop
             yield screen, copy
 
 
+@pytest.mark.exhaustive
 async def test_new_events_are_added_to_a_filter_on_what_several_events_show(
     tmp_path: Path,
 ) -> None:
@@ -225,6 +235,7 @@ async def test_many_events_that_are_not_analysed_yet_are_said() -> None:
             assert screen.app.store.analysis.words == missing
 
 
+@pytest.mark.exhaustive
 async def test_what_was_left_over_is_analysed_at_once_when_no_more_events_arrive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from nri_scope.tui.actions import DEFAULT
 from nri_scope.tui.widgets.board import Board
+from tests.amount import amount, sampled
 from tests.tui.screen import Shown, copy_recording, showing
 
 _UNUSED = {"quit", "suspend", "replay_shown", "save_text", "save_recording", "export_bundle"}
@@ -41,7 +42,7 @@ async def _check_after_each(shown: Shown, keys: list[str]) -> None:
             raise AssertionError(f"after {keys[max(0, number - 8) : number]}: {error}") from None
 
 
-@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
+@pytest.mark.parametrize("size", sampled([((80, 24),), ((40, 12),)]))
 async def test_any_keys_leave_the_focus_on_a_visible_widget(
     size: tuple[int, int], tmp_path: Path
 ) -> None:
@@ -49,9 +50,10 @@ async def test_any_keys_leave_the_focus_on_a_visible_widget(
     keys = [*_KEYS, "escape", "z", "z", "z", "tab", "tab", "p", *"123456"]
     async with showing(copy_recording(tmp_path), size) as shown:
         await shown.shows("Configure")
-        await _check_after_each(shown, chosen.choices(keys, k=80))
+        await _check_after_each(shown, chosen.choices(keys, k=amount(80, 80)))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("view", "1236")
 async def test_keys_from_maximised_details_show_what_they_focus(view: str) -> None:
     async with showing() as shown:
@@ -69,6 +71,7 @@ async def test_tab_from_maximised_details_restores_the_list() -> None:
         assert shown.app.focused is shown.app.views.events
 
 
+@pytest.mark.exhaustive
 async def test_details_below_a_view_leave_its_cursor_visible() -> None:
     async with showing(size=(80, 16)) as shown:
         for view in "23456":

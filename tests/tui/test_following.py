@@ -233,6 +233,7 @@ async def test_lost_runtime_is_shown_in_the_title(recording: LiveRecording) -> N
         await screen.shows("disconnected, waiting", "closed by the runtime")
 
 
+@pytest.mark.exhaustive
 async def test_nothing_is_awaited_after_the_recorder_has_ended(recording: LiveRecording) -> None:
     status = FixedStatus("the recorder process has ended, killed by SIGKILL")
     async with showing(

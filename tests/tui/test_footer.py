@@ -7,6 +7,8 @@ import shutil
 from itertools import product
 from pathlib import Path
 
+import pytest
+
 from nri_scope.tui.actions import DEFAULT, Scope
 from nri_scope.tui.footer import Situation, footer
 from tests.tui.screen import RECORDINGS, Shown, showing
@@ -31,6 +33,7 @@ def test_keys_of_each_situation_work_there() -> None:
                 assert {place, Scope.APP} & set(DEFAULT[name].scopes), (place, name)
 
 
+@pytest.mark.exhaustive
 async def test_footer_follows_selection_filter_and_focus(tmp_path: Path) -> None:
     path = Path(shutil.copy(RECORDINGS / "containerd-2.1-conflict.nriscope.zip", tmp_path))
     async with showing(path, (120, 40), surveyed=True) as screen:
@@ -61,6 +64,7 @@ async def test_wider_footer_shows_more_keys() -> None:
     assert "E export" not in lines[0]
 
 
+@pytest.mark.exhaustive
 async def test_footer_offers_what_keys_of_the_details_do_now() -> None:
     def labels(screen: Shown) -> str:
         return screen.text().splitlines()[-1]

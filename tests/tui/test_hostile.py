@@ -5,10 +5,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.tui.hostile import assert_harmless, hostile_recording
 from tests.tui.screen import showing
 
 
+@pytest.mark.exhaustive
 async def test_every_view_escapes_a_hostile_recording(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "h.nriscope.db", huge=False)
     async with showing(path, size=(160, 50)) as screen:
@@ -25,6 +28,7 @@ async def test_every_view_escapes_a_hostile_recording(tmp_path: Path) -> None:
             await screen.press("up")
 
 
+@pytest.mark.exhaustive
 async def test_completing_and_filtering_by_hostile_names_is_harmless(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "h.nriscope.db", huge=False)
     async with showing(path) as screen:

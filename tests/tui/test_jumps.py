@@ -7,6 +7,7 @@ import pytest
 
 from nri_scope.recording.event_search import events_with
 from nri_scope.tui.commands.jump import GROUP
+from tests.amount import sampled
 from tests.tui.screen import RECORDINGS, Shown, showing
 
 _KEYS = {"}": ("problem", 1), "{": ("problem", -1), ")": ("changed", 1), "(": ("changed", -1)}
@@ -52,9 +53,9 @@ async def _jump(shown: Shown, start: int, key: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("name", "column"), [(NORMAL, "changed"), (SLOW, "problem"), (DEMO, "problem")]
+    ("name", "column"), sampled([(NORMAL, "changed"), (SLOW, "problem"), (DEMO, "problem")])
 )
-@pytest.mark.parametrize("by_operation", [True, False])
+@pytest.mark.parametrize("by_operation", sampled([False, True]))
 async def test_jumps_go_to_the_nearest_row_in_their_direction(
     name: str, column: str, by_operation: bool
 ) -> None:
@@ -77,6 +78,7 @@ async def test_jumps_go_to_the_nearest_row_in_their_direction(
                     assert await _jump(shown, start, key) == expected, (start, key)
 
 
+@pytest.mark.exhaustive
 async def test_jumps_within_an_open_operation_keep_their_direction() -> None:
     async with showing(RECORDINGS / NORMAL, surveyed=True) as shown:
         await shown.until(lambda: shown.app.store.analysis.passes)
@@ -95,6 +97,7 @@ async def test_jumps_within_an_open_operation_keep_their_direction() -> None:
                     assert await _jump(shown, start, key) == expected, (start, key)
 
 
+@pytest.mark.exhaustive
 async def test_a_view_without_an_event_jumps_from_the_cursor_of_the_list() -> None:
     async with showing(RECORDINGS / NORMAL, surveyed=True) as shown:
         await shown.until(lambda: shown.app.store.analysis.passes)

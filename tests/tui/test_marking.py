@@ -76,6 +76,7 @@ async def test_a_mark_set_during_a_search_is_on_its_match(
         await screen.shows("event 9 is marked")
 
 
+@pytest.mark.exhaustive
 async def test_mark_set_while_another_is_being_written_is_saved(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +115,7 @@ async def test_comment_is_shown_in_the_summary_and_can_be_edited(path: Path) -> 
         await screen.until(lambda: [mark.comment for mark in _marks(path)] == ["why here x"])
 
 
+@pytest.mark.exhaustive
 async def test_a_search_finds_comments(path: Path) -> None:
     async with showing(path) as screen:
         for event in (7, 11):
@@ -135,6 +137,7 @@ async def test_a_search_finds_comments(path: Path) -> None:
         assert screen.selected == 11
 
 
+@pytest.mark.exhaustive
 async def test_number_of_marked_events_is_always_shown(path: Path) -> None:
     async with showing(path) as screen:
         await screen.go_to(5)
@@ -149,6 +152,7 @@ async def test_number_of_marked_events_is_always_shown(path: Path) -> None:
         await screen.shows("replay to", "replays 1 marked event")
 
 
+@pytest.mark.exhaustive
 async def test_one_key_removes_all_marks_and_asks_if_there_are_comments(path: Path) -> None:
     async with showing(path) as screen:
         await screen.go_to(5)
@@ -208,6 +212,7 @@ async def test_two_marked_events_are_compared(path: Path) -> None:
         await screen.shows("A  #9 CreateContainer", "B  #12 PostStartContainer")
 
 
+@pytest.mark.exhaustive
 async def test_two_containers_of_the_tree_are_compared(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
         await screen.press("2")
@@ -227,6 +232,7 @@ async def test_two_containers_of_the_tree_are_compared(path: Path) -> None:
         await screen.until(lambda: "*" in screen.line("22:17:22.011")[:3])
 
 
+@pytest.mark.exhaustive
 async def test_comment_input_in_the_tree_starts_with_the_comment_of_that_event(path: Path) -> None:
     async with showing(path) as screen:
         await screen.go_to(5)
@@ -255,6 +261,7 @@ async def test_comment_input_in_the_tree_starts_with_the_comment_of_that_event(p
         )
 
 
+@pytest.mark.exhaustive
 async def test_comparing_events_without_a_container_is_rejected(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
         await screen.press("2")
@@ -291,6 +298,7 @@ def _container(screen: Shown) -> str:
     return selected.name if isinstance(selected, Container) else ""
 
 
+@pytest.mark.exhaustive
 async def test_only_marked_events_applies_to_every_view(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
         await screen.go_to(15)
@@ -310,6 +318,7 @@ async def test_only_marked_events_applies_to_every_view(path: Path) -> None:
         await screen.shows("shop/web")
 
 
+@pytest.mark.exhaustive
 async def test_warning_is_shown_if_marks_cannot_be_saved(path: Path) -> None:
     file = sidecar.path_of(path)
     file.write_text("[]")
@@ -329,6 +338,7 @@ async def test_warning_is_shown_if_marks_cannot_be_saved(path: Path) -> None:
     assert _marks(path) == []
 
 
+@pytest.mark.exhaustive
 async def test_marks_of_a_bundle_or_growing_recording_are_saved_beside_it(
     path: Path, tmp_path: Path
 ) -> None:
@@ -381,6 +391,7 @@ async def test_mark_is_saved_if_the_app_quits_while_the_reader_is_busy(
     assert [mark.event for mark in _marks(path)] == sorted([5, number])
 
 
+@pytest.mark.exhaustive
 async def test_two_apps_on_one_recording_keep_the_marks_of_both(path: Path) -> None:
     async with showing(path) as one:
         await one.go_to(5)
@@ -397,6 +408,7 @@ async def test_two_apps_on_one_recording_keep_the_marks_of_both(path: Path) -> N
     assert [mark.event for mark in _marks(path)] == [5, 7]
 
 
+@pytest.mark.exhaustive
 async def test_detail_keys_switch_tabs_and_layout(path: Path) -> None:
     async with showing(path, size=(100, 28)) as screen:
         await screen.go_to(5)
@@ -466,6 +478,7 @@ async def test_enter_focuses_the_details_and_escape_returns(path: Path) -> None:
         await screen.until(lambda: not screen.app.views.in_detail)
 
 
+@pytest.mark.exhaustive
 async def test_search_in_the_details_does_not_move_the_list(path: Path) -> None:
     async with showing(path, size=(100, 40)) as screen:
         await screen.go_to(5)
@@ -484,6 +497,7 @@ async def test_search_in_the_details_does_not_move_the_list(path: Path) -> None:
 
 
 # On a large screen: tests/tui/test_hostile.py.
+@pytest.mark.exhaustive
 async def test_a_hostile_recording_is_harmless_in_details_marks_and_comparison(
     tmp_path: Path,
 ) -> None:
@@ -506,6 +520,7 @@ async def test_a_hostile_recording_is_harmless_in_details_marks_and_comparison(
         assert_harmless(screen.text())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("view", ["2", "3"])
 async def test_marking_in_another_view_keeps_the_details_of_its_selected_event(
     view: str, path: Path
@@ -540,6 +555,7 @@ def _signs(screen: Shown) -> dict[str, str]:
     return {line[2:].strip(" ▾▸").split()[0]: line[:2] for line in lines}
 
 
+@pytest.mark.exhaustive
 async def test_a_container_with_a_marked_event_has_a_sign_and_the_footer_the_keys(
     path: Path,
 ) -> None:
@@ -567,6 +583,7 @@ async def test_a_container_with_a_marked_event_has_a_sign_and_the_footer_the_key
         await screen.until(lambda: _signs(screen).get("app") == " *")
 
 
+@pytest.mark.exhaustive
 async def test_a_container_without_events_cannot_be_marked_and_a_notice_says_why(
     path: Path,
 ) -> None:

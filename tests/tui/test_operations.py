@@ -16,6 +16,7 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import event_search
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.store import store
+from tests.amount import sampled
 from tests.recording.recordings import a_start, captured
 
 from .screen import Shown, showing
@@ -28,8 +29,8 @@ SINGLE = RECORDINGS / "containerd-2.1.nriscope.db"
 WIDE = (150, 40)
 
 
-@pytest.mark.parametrize("subject", ["", "I", "i"])
-@pytest.mark.parametrize("times", ["time:+0.41s..+0.6s", "time:-0.3s..", "time:..-0.17s"])
+@pytest.mark.parametrize("subject", sampled(["", "I", "i"]))
+@pytest.mark.parametrize("times", sampled(["time:+0.41s..+0.6s", "time:-0.3s..", "time:..-0.17s"]))
 async def test_the_copied_command_prints_the_shown_rows(
     subject: str, times: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +107,7 @@ async def test_the_details_name_the_events_beside_the_whole_operation() -> None:
         await screen.shows("later ", ": 17 PostCreateContainer of this container")
 
 
+@pytest.mark.exhaustive
 async def test_a_connection_that_answered_is_not_shown_as_failing() -> None:
     async with showing(CONFLICT, WIDE, surveyed=True) as screen:
         await screen.shows("1 problem")
@@ -144,6 +146,7 @@ async def test_a_filter_shows_the_operations_of_the_matching_events() -> None:
         await screen.until(lambda: event_rows(screen) == [34, 44, 53])
 
 
+@pytest.mark.exhaustive
 async def test_a_search_finds_every_event_of_an_operation() -> None:
     async with showing(TAPPED, WIDE) as screen:
         await screen.press("v")
@@ -190,6 +193,7 @@ async def test_a_search_in_a_filter_visits_each_operation_with_a_match(
         await opened.close()
 
 
+@pytest.mark.exhaustive
 async def test_a_mark_on_any_event_marks_the_operation(tmp_path: Path) -> None:
     async with showing(Path(shutil.copy(CONFLICT, tmp_path)), WIDE) as screen:
         await screen.press("v")

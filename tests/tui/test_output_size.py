@@ -8,6 +8,8 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks.terminal import Terminal
 from tests.tui.screen import RECORDINGS
 
@@ -30,6 +32,7 @@ async def _size_sent(shown: Terminal, key: str, quiet: float) -> int:
     return shown.written - before
 
 
+@pytest.mark.exhaustive
 async def test_keys_send_few_bytes_and_a_redrawn_screen_is_the_same(tmp_path: Path) -> None:
     path = shutil.copy(RECORDINGS / "containerd-2.1-conflict.nriscope.zip", tmp_path)
     command = (sys.executable, "-m", "nri_scope", "tui", path)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.command import CommandList
 
 from nri_scope.cli.main import COMMANDS
@@ -49,6 +50,7 @@ def test_each_command_is_found_or_has_no_equivalent() -> None:
     assert set(COMMANDS) - ELSEWHERE <= set(ACTIONS)
 
 
+@pytest.mark.exhaustive
 async def test_words_find_their_action_first() -> None:
     async with showing(size=(100, 30)) as screen:
         for word, label in ACTIONS.items():

@@ -10,6 +10,7 @@ from tests.tui.screen import RECORDINGS, showing
 CRI_O = RECORDINGS / "cri-o-1.37.nriscope.zip"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("text", ["env FOO", "/process/env/FOO", "FOO"])
 async def test_the_search_and_the_filter_find_each_spelling(text: str) -> None:
     async with showing(CRI_O, (120, 40)) as screen:
@@ -25,6 +26,7 @@ async def test_the_search_and_the_filter_find_each_spelling(text: str) -> None:
         await screen.shows(", 9 more")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("text", ["env FOO", "/process/env/FOO"])
 async def test_the_details_show_labels_and_find_pointers(text: str) -> None:
     async with showing(CRI_O, (120, 40)) as screen:

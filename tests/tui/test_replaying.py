@@ -33,6 +33,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return copy_recording(tmp_path)
 
 
+@pytest.mark.exhaustive
 async def test_command_line_is_copied_if_the_terminal_cannot_be_handed_over(
     path: Path, tmp_path: Path
 ) -> None:
@@ -66,6 +67,7 @@ async def test_empty_command_starts_no_replay(path: Path, tmp_path: Path) -> Non
     assert [each for each in tmp_path.iterdir() if each.is_dir()] == []
 
 
+@pytest.mark.exhaustive
 async def test_missing_temporary_folder_shows_an_error(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,7 @@ async def test_filtered_events_are_saved_with_their_context(path: Path) -> None:
         await screen.shows("4 shown events, plus ", " for context")
 
 
+@pytest.mark.exhaustive
 async def test_marked_events_are_saved_even_if_not_shown(path: Path) -> None:
     async with showing(path, size=(120, 24)) as screen:
         await screen.go_to(15)
@@ -83,6 +84,7 @@ async def test_marked_events_are_saved_even_if_not_shown(path: Path) -> None:
         await screen.shows("1 marked event")
 
 
+@pytest.mark.exhaustive
 async def test_marks_are_saved_and_exported_from_a_read_only_recording(path: Path) -> None:
     path.chmod(0o400)
     async with showing(path, size=(120, 24)) as screen:
@@ -110,6 +112,7 @@ async def test_marks_are_saved_and_exported_from_a_read_only_recording(path: Pat
         await screen.until(lambda: "*" in screen.line("22:17:21.501 ")[:4])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("key", "subject"), [("I", "pod shop/web"), ("i", "container shop/web/app")]
 )
@@ -133,6 +136,7 @@ async def test_a_bundle_names_the_pod_or_container_that_was_shown(
     assert read_manifest(bundle).selection == {kind: name, "--where": "event:*Start*"}
 
 
+@pytest.mark.exhaustive
 async def test_a_bundle_of_filtered_operations_says_that_they_are_whole(path: Path) -> None:
     conflict = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
     async with showing(conflict, size=(120, 40), where=parse("plugin:30-*")) as screen:
@@ -144,6 +148,7 @@ async def test_a_bundle_of_filtered_operations_says_that_they_are_whole(path: Pa
     assert read_manifest(bundle).selection == expected
 
 
+@pytest.mark.exhaustive
 async def test_marked_events_are_selected_one_by_one(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
         await screen.go_to(5)
@@ -200,6 +205,7 @@ class _Held:
         asyncio.run_coroutine_threadsafe(self.release.wait(), self._loop).result()
 
 
+@pytest.mark.exhaustive
 async def test_escape_stops_saving_and_leaves_no_file(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +350,7 @@ async def test_error_of_a_failed_export_is_shown_in_full(
         assert screen.app.made == []
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("keys", [("2", "down", "down", "I", "E"), ("1", *["down"] * 24, "I", "E")])
 async def test_an_export_just_after_narrowing_is_of_the_pod_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...]

@@ -14,10 +14,9 @@ from textual.widgets import Input
 
 from tests.replay.recordings import of_capture
 from tests.tui.screen import RECORDING, RECORDINGS, showing
-from tests.tui.snapshot import assert_snapshot
+from tests.tui.snapshot import assert_snapshot, each_size
 from tests.tui.test_following import FixedStatus, LiveRecording
 
-SIZES = [pytest.param(size, id="{}x{}".format(*size)) for size in ((80, 24), (120, 40), (200, 60))]
 NAME = "node.nriscope.db"
 pytestmark = pytest.mark.usefixtures("fixed_environment")
 
@@ -30,7 +29,7 @@ def _chain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("size", SIZES)
+@each_size
 async def test_views_of_a_passive_recording(size: tuple[int, int]) -> None:
     async with showing(RECORDING, size=size) as screen:
         await assert_snapshot(screen, "events")
@@ -45,7 +44,7 @@ async def test_views_of_a_passive_recording(size: tuple[int, int]) -> None:
         await assert_snapshot(screen, "sessions")
 
 
-@pytest.mark.parametrize("size", SIZES)
+@each_size
 async def test_views_of_a_plugin_chain(size: tuple[int, int], tmp_path: Path, chain: Path) -> None:
     # Work on a copy, because marks are written.
     path = Path(shutil.copy(chain, tmp_path / NAME))
@@ -68,7 +67,7 @@ async def test_views_of_a_plugin_chain(size: tuple[int, int], tmp_path: Path, ch
         await assert_snapshot(screen, "plugins")
 
 
-@pytest.mark.parametrize("size", SIZES)
+@each_size
 async def test_findings_of_a_conflict(size: tuple[int, int], tmp_path: Path) -> None:
     # Findings are stored beside the recording.
     path = shutil.copy(RECORDINGS / "containerd-2.1-conflict.nriscope.zip", tmp_path)
@@ -80,7 +79,7 @@ async def test_findings_of_a_conflict(size: tuple[int, int], tmp_path: Path) -> 
         await assert_snapshot(screen, "finding-event")
 
 
-@pytest.mark.parametrize("size", SIZES)
+@each_size
 async def test_filter_error_no_match_and_help(size: tuple[int, int]) -> None:
     async with showing(RECORDING, size=size) as screen:
         await screen.press("f")

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from nri_scope.tui.plugins.plugin_board import PluginBoard
 
 from .screen import showing
@@ -45,6 +47,7 @@ async def test_plugins_are_sorted_by_each_column() -> None:
         assert column(screen.text(), "Calls") == natural
 
 
+@pytest.mark.exhaustive
 async def test_the_selected_line_stays_selected() -> None:
     async with showing(TAPPED, WIDE) as screen:
         await screen.pilot.press("4")

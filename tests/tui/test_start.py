@@ -29,6 +29,7 @@ def test_no_module_of_the_other_views_is_loaded_with_the_app() -> None:
     assert [one for one in loaded if one in late or one.endswith("_board")] == []
 
 
+@pytest.mark.exhaustive
 async def test_boards_are_created_once_all_rows_of_the_screen_are_drawn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -70,6 +71,7 @@ async def test_all_views_are_created_although_no_row_can_be_read(
         await screen.shows("disk I/O error")
 
 
+@pytest.mark.exhaustive
 async def test_marks_that_were_loaded_before_the_views_are_shown_in_them(tmp_path: Path) -> None:
     path = copy_recording(tmp_path)
     async with showing(path) as screen:

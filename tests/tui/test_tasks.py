@@ -14,18 +14,11 @@ from pathlib import Path
 import pytest
 
 from nri_scope.recording.reader import Recording
+from tests.amount import sampled
 from tests.tui.screen import RECORDINGS, Shown, showing
-from tests.tui.snapshot import assert_snapshot
+from tests.tui.snapshot import assert_snapshot, each_size
 
-SIZES = [
-    pytest.param((80, 24), id="80x24"),
-    pytest.param((120, 40), id="120x40"),
-    pytest.param((200, 60), id="200x60"),
-]
-pytestmark = [
-    pytest.mark.usefixtures("fixed_environment"),
-    pytest.mark.parametrize("size", SIZES),
-]
+pytestmark = [pytest.mark.usefixtures("fixed_environment"), each_size]
 PROBES = RECORDINGS / "containerd-2.1-normal-life.nriscope.zip"
 SLOW = RECORDINGS / "containerd-2.1-slow-plugin.nriscope.zip"
 
@@ -54,6 +47,7 @@ async def test_who_set_foo(size: tuple[int, int], tmp_path: Path) -> None:
         await assert_snapshot(screen, "task-who-set-foo")
 
 
+@pytest.mark.exhaustive
 async def test_who_set_foo_by_the_lines_of_the_container(
     size: tuple[int, int], tmp_path: Path
 ) -> None:
@@ -72,6 +66,7 @@ async def test_which_plugin_was_slow_and_when(size: tuple[int, int], tmp_path: P
         await assert_snapshot(screen, "task-slow-plugin")
 
 
+@pytest.mark.exhaustive
 async def test_which_plugin_was_slow_and_when_by_the_chain(
     size: tuple[int, int], tmp_path: Path
 ) -> None:
@@ -101,7 +96,9 @@ async def test_compare_two_containers(size: tuple[int, int], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("recording", "jump"), [(PROBES, ")"), (SLOW, "}")], ids=["with-a-change", "with-a-problem"]
+    ("recording", "jump"),
+    sampled([(PROBES, ")"), (SLOW, "}")]),
+    ids=["with-a-change", "with-a-problem"],
 )
 async def test_export_one_pod_redacted(
     recording: Path,
@@ -127,6 +124,7 @@ async def test_export_one_pod_redacted(
         assert {one.event for one in found if one.pod != "web"} <= {"Configure", "Synchronize"}
 
 
+@pytest.mark.exhaustive
 async def test_keys_typed_quickly_refer_to_the_narrowed_events(
     size: tuple[int, int], tmp_path: Path
 ) -> None:

@@ -134,6 +134,7 @@ def _bars(rows: _Rows) -> list[tuple[float, ...] | None]:
     ]
 
 
+@pytest.mark.exhaustive
 async def test_a_change_of_the_content_leaves_the_bars_that_a_layout_would() -> None:
     chance = Random(1)
     app = _Two()

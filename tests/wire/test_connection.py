@@ -25,6 +25,7 @@ from nri_scope.wire import (
     ResponseReceived,
     WireEvent,
 )
+from tests.amount import amount
 
 SMALL = Limits(frame_payload=400, message_data=300, requests_in_flight=4, safe_frame=64)
 
@@ -355,7 +356,7 @@ def test_arbitrary_bytes_give_events_that_end_once(data: bytes) -> None:
     assert endings[-1]
 
 
-@settings(max_examples=50)
+@settings(max_examples=amount(50, 50))
 @given(
     st.lists(
         st.tuples(

@@ -27,6 +27,7 @@ from nri_scope.differ.attribution.owner import (
     plugin,
 )
 from nri_scope.specs import ChangeKind, Json, Spec, apply, changes
+from tests.amount import amount
 from tests.differ.render.samples import APP, CHOICE, ENV, RANGE, answer, step
 from tests.specs.generated import SPECS
 
@@ -114,7 +115,7 @@ def _any(draw: st.DrawFn) -> History:
     return found
 
 
-FEW = settings(max_examples=40)
+FEW = settings(max_examples=amount(40, 40))
 """Settings for slow strategies: generating one history takes milliseconds."""
 
 HISTORIES: st.SearchStrategy[History] = _any()

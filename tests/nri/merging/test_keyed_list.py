@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -65,6 +66,7 @@ def long_reply(kind: str, *, replace: bool = False) -> api.CreateContainerRespon
     return reply
 
 
+@pytest.mark.exhaustive
 def test_replies_full_of_members_are_merged() -> None:
     merging = creating(a=long_reply("b"), b=long_reply("c", replace=True))
     adjustment = merging.response().adjust

@@ -24,6 +24,7 @@ from nri_scope.recording.marks.sidecar import SCHEMA_VERSION, marks_of
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.store.store import Store
+from tests.amount import amount
 from tests.recording.made import an_event
 from tests.recording.marks.recordings import a_copy, alter, events_of, inside
 from tests.recording.traffic import MEMORY
@@ -371,7 +372,7 @@ _STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(40, 40), deadline=None)
 @given(_STEPS)
 def test_the_last_mark_is_found_after_any_sequence_of_steps(
     steps: list[tuple[str, int]],

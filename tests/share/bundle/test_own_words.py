@@ -27,6 +27,7 @@ from nri_scope.share.redacted_copy import convert, copy_recording
 from nri_scope.share.redacted_entries import NRI_NAMES
 from nri_scope.share.redaction import Original, Redactor, Rules
 from nri_scope.survey.foreground import analysed
+from tests.amount import sampled
 from tests.recording.traffic import a_container, a_pod, a_start, an_item, record
 
 KEY = bytes(32)
@@ -169,7 +170,11 @@ def _planted(path: Path, place: str, secret: str) -> None:
     recorder.close()
 
 
-@pytest.mark.parametrize("path", [*RECORDINGS, *CASES], ids=lambda path: path.name.split(".n")[0])
+@pytest.mark.parametrize(
+    "path",
+    sampled([*RECORDINGS, *CASES], len(RECORDINGS)),
+    ids=lambda path: path.name.split(".n")[0],
+)
 def test_each_word_of_an_output_is_listed_or_recorded(path: Path, tmp_path: Path) -> None:
     """An unlisted word that is also a secret would keep the output from being written."""
     copy = tmp_path / "r.db"
@@ -185,7 +190,9 @@ def test_each_word_of_an_output_is_listed_or_recorded(path: Path, tmp_path: Path
         facts = collect(recording, None)
         written["report"] = unescape(f"{markdown(facts)}{''.join(html(facts))}").encode()
     known = b"\n".join(texts)
+    known_words = set(_WORD.findall(known))
     for name, content in written.items():
         own = own_words()[name]() + _ALWAYS
-        words = {word for word in _WORD.findall(content) if word not in known}
+        # Few words are searched in the whole text.
+        words = {word for word in {*_WORD.findall(content)} - known_words if word not in known}
         assert [word for word in sorted(words) if word not in own] == [], name

@@ -20,6 +20,7 @@ from nri_scope.recording.schema import TABLES
 from nri_scope.recording.schema_check import check_schema
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.extract.extraction import DAMAGED
+from tests.amount import amount
 from tests.recording.traffic import MEMORY, a_synchronize, an_item, lifecycles, one_stream, record
 from tests.share.extract.unchanged import Unchanged
 
@@ -203,7 +204,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return path.read_bytes()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(40, 40), deadline=None)
 @given(damage=_damage)
 def test_damage_anywhere_gives_a_valid_recording_or_none(
     original: bytes, damage: list[tuple[str, float, int]]

@@ -34,6 +34,7 @@ from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.schema_check import check, check_schema
 from nri_scope.share.extract import Extracted, Selection, extract
+from tests.amount import amount
 from tests.recording.traffic import (
     MEMORY,
     NOW,
@@ -183,7 +184,7 @@ class TestWhole:
         assert (result.counts.events, result.counts.sessions, result.first_ns) == (0, 1, None)
         assert list(copy.events()) == []
 
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=amount(25, 25), deadline=None)
     @given(seed=st.integers(0, 2**32))
     def test_random_messages_are_preserved(self, seed: int) -> None:
         chance = random.Random(seed)

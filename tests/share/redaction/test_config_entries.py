@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.share.redaction.config_entries import Entries
+from tests.amount import amount
 
 _SCALARS = st.text(
     string.ascii_letters + string.digits + ":#- ,'\"{[", min_size=1, max_size=12
@@ -35,7 +36,7 @@ _DOCUMENTS = st.dictionaries(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=amount(150, 150), deadline=None)
 @given(document=_DOCUMENTS, is_flow=st.sampled_from([False, True, None]))
 def test_values_in_yaml_are_found_with_all_keys(
     document: dict[str, object], is_flow: bool | None

@@ -242,7 +242,7 @@ def test_a_secret_learned_in_one_place_is_replaced_in_others(
     assert secret not in redactor.path(f"/mounts/~1run~1{secret.replace('~', '~0')}/options")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=amount(40, 40), deadline=None)
 @given(
     secrets=st.lists(st.tuples(st.sampled_from([*TELLING, *BARE]), SECRETS), min_size=1, max_size=6)
 )

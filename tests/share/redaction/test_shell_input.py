@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.share.redaction import Redactor, Rules
-from tests.amount import amount
+from tests.amount import amount, sampled
 
 from .test_commands import KEY, shown_arguments
 
@@ -146,7 +146,7 @@ def test_text_written_to_other_files_stays(script: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "crumb", ["kinit <<E{}\n", "(echo x{} | ", "while read p <<E{}; do\n", "{{ "]
+    "crumb", sampled(["{{ ", "kinit <<E{}\n", "(echo x{} | ", "while read p <<E{}; do\n"])
 )
 def test_deeply_nested_input_ends(crumb: str) -> None:
     begun = "".join(crumb.format(number) for number in range(4_000))[:60_000]

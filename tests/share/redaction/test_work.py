@@ -18,6 +18,7 @@ from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.engine import Engine
 from nri_scope.share.redaction.known_values import KnownValues, Strength
 from nri_scope.share.redaction.memory_limits import Memory
+from tests.amount import amount
 
 KEY = bytes(32)
 SECRET = "hunter2-hunter2"
@@ -110,7 +111,8 @@ def test_work_is_linear_in_the_size(shape: str, monkeypatch: pytest.MonkeyPatch)
     assert more_values <= 2.5 * values
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.exhaustive
+@settings(max_examples=amount(40, 40), deadline=None)
 @given(
     shapes=st.lists(st.sampled_from(sorted(SHAPES)), min_size=1, max_size=3),
     size=st.sampled_from([3_000, 6_000]),

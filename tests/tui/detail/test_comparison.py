@@ -123,6 +123,7 @@ def test_cancelled_comparison_stops(recording: Recording) -> None:
         compare(recording, event, event, stop)
 
 
+@pytest.mark.exhaustive
 def test_hostile_recording_is_escaped(tmp_path: Path) -> None:
     with Recording.open(hostile_recording(tmp_path / "r.nriscope.db")) as found:
         events = [one for one in found.events() if one.event == "CreateContainer"]

@@ -303,6 +303,7 @@ async def test_read_error_is_shown(store: Store) -> None:
         await _wait_for(pilot, "x.db: it is damaged at event 5")
 
 
+@pytest.mark.exhaustive
 async def test_a_hostile_recording_is_harmless_in_every_tab(tmp_path: Path) -> None:
     store = await Store.open(hostile_recording(tmp_path / "r.nriscope.db"))
     try:

@@ -71,6 +71,7 @@ async def test_plugins_between_two_probes_have_slowest_calls_and_a_plot() -> Non
         assert all(("█" in one[3] or "▌" in one[3]) == (one[2] != "0") for one in plot)
 
 
+@pytest.mark.exhaustive
 async def test_figures_are_those_of_stats(capsys: pytest.CaptureFixture[str]) -> None:
     run(["stats", str(SLOW), "--format", "json"])
     between = json.loads(capsys.readouterr().out)["chain"]
@@ -95,6 +96,7 @@ def _duration(us: int) -> str:
     return duration(us * 1000)
 
 
+@pytest.mark.exhaustive
 async def test_enter_goes_to_the_slowest_event_from_the_pane_and_from_a_sorted_row() -> None:
     async with showing(SLOW, TALL) as screen:
         await screen.press("4", "down", "down", "down")
@@ -120,6 +122,7 @@ async def test_enter_goes_to_the_slowest_event_from_the_pane_and_from_a_sorted_r
         await screen.until(lambda: screen.selected == 13)
 
 
+@pytest.mark.exhaustive
 async def test_every_between_row_opens_its_slowest_event_in_any_order() -> None:
     async with showing_board(SLOW, PluginBoard, size=(120, 40)) as shown:
         from nri_scope.tui.widgets.messages import OpenEvent
@@ -136,6 +139,7 @@ async def test_every_between_row_opens_its_slowest_event_in_any_order() -> None:
                     assert shown.last(OpenEvent).event_id == slowest
 
 
+@pytest.mark.exhaustive
 async def test_changes_of_plugins_are_listed_when_the_recording_was_analysed(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -158,6 +162,7 @@ async def test_changes_of_plugins_are_listed_when_the_recording_was_analysed(
         await screen.shows("none, besides those of plugins with a row of their own")
 
 
+@pytest.mark.exhaustive
 async def test_changes_of_a_tapped_plugin_are_counted() -> None:
     async with showing(TAPPED, TALL, surveyed=True) as screen:
         await screen.press("4", *["down"] * 4)
@@ -211,6 +216,7 @@ async def test_details_keep_the_cursor_when_only_numbers_change() -> None:
         assert body.cursor == at
 
 
+@pytest.mark.exhaustive
 async def test_hostile_recording_is_escaped(tmp_path: Path) -> None:
     path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
     async with showing(path, TALL, surveyed=True) as screen:

@@ -17,6 +17,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.filter import parse
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.store.view import View
+from tests.amount import amount
 from tests.recording.recordings import record
 from tests.recording.traffic import MEMORY
 
@@ -63,7 +64,8 @@ async def check_view(store: Store, view: View) -> None:
     await store.find(view, "nosuchtext", view.length - 1, False)
 
 
-@settings(max_examples=60)
+@pytest.mark.exhaustive
+@settings(max_examples=amount(60, 60))
 @given(
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(min_size=1, max_size=8))),
     st.floats(0, 1),
