@@ -23,7 +23,7 @@ from benchmarks.traffic import CAPTURES, Fresh, Sent
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.events import Event
-from nri_scope.nri.negotiation import nri_version_of
+from nri_scope.nri.runtime_setup import nri_version_of
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from tests.interop.messages import parse
 

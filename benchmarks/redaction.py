@@ -26,7 +26,7 @@ from benchmarks.findings import Finding, table
 from benchmarks.labelled import Case
 from benchmarks.traffic import CAPTURES, captured, is_repeated, repeated
 from nri_scope.events import CapturedCall
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.share.redacted_entries import RECORDER_LIMITS, SourceRedaction
 from nri_scope.share.redaction import Redactor, Rules
 

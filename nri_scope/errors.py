@@ -10,6 +10,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     # Importing pathlib would double the start time of a small process.
+    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -115,6 +116,15 @@ class RpcError(NriScopeError):
 def limit_words(seconds: float) -> str:
     """Return a limit of time in all digits: ``2 s``, ``0.6 s``, ``1.5 ms``."""
     return f"{seconds:g} s" if seconds >= 0.1 else f"{seconds * 1000:g} ms"
+
+
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return the hint ``did you mean NAME?`` with the most similar name; "" if none is similar."""
+    # Imported here: few processes need it.
+    import difflib
+
+    nearest = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
+    return f"did you mean {nearest[0]}?" if nearest else ""
 
 
 class DeadlineExceeded(NriScopeError):

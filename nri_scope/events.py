@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
+from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 
 CONTAINER_STATUS = "ContainerStatus"
 CRI_SERVICE = "runtime.v1.RuntimeService"

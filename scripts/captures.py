@@ -11,7 +11,7 @@ from typing import TypedDict, cast
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri.negotiation import nri_version_of
+from nri_scope.nri.runtime_setup import nri_version_of
 from nri_scope.recorder.writer import Recorder
 
 FOLDER = Path(__file__).parent.parent / "tests" / "data" / "captures"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from nri_scope.plugin import Adjustment, Container, LinuxResources, PodSandbox
 from nri_scope.recording.reader import Recording
-from nri_scope.replay.playback import PlaybackOptions, paced
+from nri_scope.replay.playback import Pace, PlaybackOptions
 from nri_scope.replay.plugins import InProcess, PluginSet
 from nri_scope.replay.run import Job, replay
 from nri_scope.report.collect import collect
@@ -100,7 +100,7 @@ def showcase(output: Path) -> None:
             Job(
                 RECORDING,
                 PluginSet(plugins),
-                playback=PlaybackOptions(wait=paced(1.0)),
+                playback=PlaybackOptions(pace=Pace()),
                 output=output,
             )
         )

@@ -24,10 +24,10 @@ from prometheus_client import (
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED, Event, Gap, Status
+from nri_scope.nri.changes import owned_paths
+from nri_scope.nri.events import METHODS
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.lifecycle import VALIDATE
-from nri_scope.nri.methods import METHODS
-from nri_scope.nri.validation import owned_paths
 from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.node_files import MAX_RECORDINGS

@@ -14,8 +14,8 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
 from nri_scope.events import LEFT_OUT, RING_REMOVED, Gap, Role, Session, plugin_title
 from nri_scope.filter import parse
+from nri_scope.nri.changes import consulted_plugins
 from nri_scope.nri.lifecycle import VALIDATE
-from nri_scope.nri.validation import consulted_plugins
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.marks.recorder_lock import RecorderLockProbe

@@ -18,7 +18,7 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.entries import IncludedRows, Stopped, exchanges
 from nri_scope.recording.lookup import container_name
 from nri_scope.recording.row_pages import newest_event
-from nri_scope.runtime import Pace
+from nri_scope.replay.playback import Pace
 
 if TYPE_CHECKING:
     from nri_scope.recording.reader import Recording

@@ -63,14 +63,13 @@ def command(
     Exit status: 0 all checks passed, 1 a check failed; with --install, 0 a way works now or the
     recorder is installed, else 1.
     """
-    from nri_scope.doctor.check import exit_status
+    from nri_scope.doctor.check import as_json, as_text, exit_status
     from nri_scope.doctor.examine import examination
     from nri_scope.doctor.host import Host
     from nri_scope.doctor.install import Program, plan
     from nri_scope.doctor.install import as_json as plan_as_json
     from nri_scope.doctor.install import as_text as plan_as_text
     from nri_scope.doctor.plugins import check_metrics
-    from nri_scope.doctor.render import as_json, as_text
     from nri_scope.nri.plugin_metrics import parse_metrics
     from nri_scope.transport.http_get import http_get
 

@@ -11,8 +11,8 @@ import click
 from click.core import ParameterSource
 
 from nri_scope.errors import UsageError
+from nri_scope.nri.events import DEFAULT_SOCKET
 from nri_scope.nri.identity import check_index, check_name
-from nri_scope.nri.methods import DEFAULT_SOCKET
 
 if TYPE_CHECKING:
     import os

@@ -19,7 +19,7 @@ from nri_scope.recording.records import to_json
 from nri_scope.recording.regular_files import check_private, read_regular, write_private
 from nri_scope.replay.chain import Command
 from nri_scope.replay.golden import Golden, Mismatch, as_data, lines
-from nri_scope.replay.progress import ReplayListener
+from nri_scope.replay.playback import ReplayListener
 from nri_scope.replay.recorded_replies import SOURCE_LABEL, TapComparison
 from nri_scope.replay.report import Report, change_record, differing, document, junit
 from nri_scope.replay.run import Job, replay

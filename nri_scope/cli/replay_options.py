@@ -11,7 +11,7 @@ from pathlib import Path
 from nri_scope.errors import UsageError
 from nri_scope.replay import chain
 from nri_scope.replay.faults import parse_faults
-from nri_scope.replay.playback import PlaybackOptions, Wait, no_wait, paced
+from nri_scope.replay.playback import Pace, PlaybackOptions
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.run import Job
 from nri_scope.replay.script import ReplaySelection
@@ -99,7 +99,8 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
         job,
         playback=replace(
             job.playback,
-            wait=_wait(options),
+            pace=None if options["speed"] is None else Pace(options["speed"]),
+            max_idle_s=math.inf if options["max_idle"] is None else options["max_idle"],
             max_took_ns=int((options["max_took"] or 0) * 1e9),
         ),
         rounds=options["rounds"],
@@ -279,13 +280,6 @@ def _read(file: str) -> str:
         raise UsageError(f"--config {file}: {words}", "name a readable UTF-8 file") from error
 
 
-def _wait(options: Options) -> Wait:
-    speed, max_idle = options["speed"], options["max_idle"]
-    if speed is None:
-        return no_wait
-    return paced(speed, math.inf if max_idle is None else max_idle)
-
-
 def _other(job: Job, options: Options) -> tuple[Job | None, str]:
     """Return the replay to compare with, and how its chain differs; None for no comparison."""
     plugin_set = job.plugin_set
@@ -299,7 +293,7 @@ def _other(job: Job, options: Options) -> tuple[Job | None, str]:
     else:
         return None, ""
     # Events of the comparison replay are not printed.
-    playback = replace(job.playback, wait=no_wait, max_took_ns=0)
+    playback = replace(job.playback, pace=None, max_took_ns=0)
     return replace(job, plugin_set=plugin_set, playback=playback, rounds=1, output=None), label
 
 

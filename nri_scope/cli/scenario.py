@@ -15,7 +15,7 @@ from .params import ANY_PATH, SIZE, FilePath, NewRecording, say, set_option, whe
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
-    from nri_scope.scenario.from_manifest import CgroupDriver
+    from nri_scope.scenario.manifest.node_facts import CgroupDriver
     from nri_scope.scenario.model import Scenario
 
 
@@ -54,10 +54,10 @@ def compile_command(file: Path, output: Path, changes: tuple[str, ...], force: b
     says that they were not observed. The same scenario always leads to the same requests. `-` reads
     the scenario from standard input.
     """
-    from nri_scope.scenario.changes import apply_changes
     from nri_scope.scenario.compile import compile_scenario
     from nri_scope.scenario.source import source_name
     from nri_scope.scenario.temporary_recording import read_scenario
+    from nri_scope.scenario.text import apply_changes
     from nri_scope.share.output_files import Outputs
 
     scenario, notes = read_scenario(file)
@@ -197,8 +197,7 @@ def _write(
     """Write the text of a scenario, with the notes as comments, which are printed, too."""
     from nri_scope.recording.file_errors import error_words
     from nri_scope.recording.regular_files import write_private
-    from nri_scope.scenario.changes import apply_changes
-    from nri_scope.scenario.text import scenario_text
+    from nri_scope.scenario.text import apply_changes, scenario_text
 
     apply_changes(scenario, changes)
     text = scenario_text(scenario, [*heading, *notes])

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.invocation import CONF_PATH
+from nri_scope.nri.v01 import CONF_PATH
 
 from .params import FilePath, say
 

@@ -14,19 +14,19 @@ from google.protobuf.message import Message
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.filter import Filter, parse
+from nri_scope.nri.events import METHODS
 from nri_scope.nri.lifecycle import CREATE, STOP, UPDATE, VALIDATE
-from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.recording.event_times import within
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_choice import subject_of
 from nri_scope.replay.debug_session import DebugListener, DebugSession
+from nri_scope.replay.playback import PendingEvent, StepDecision
 from nri_scope.replay.replies import Reply
 from nri_scope.replay.result import PlayedEvent, PrintedLine, Replayed
 from nri_scope.replay.run import Job
 from nri_scope.replay.script import Script
-from nri_scope.replay.step_control import PendingEvent, StepDecision
-from nri_scope.scenario.message_text import message_text, read_message
+from nri_scope.scenario.reader import message_text, read_message
 
 from .run_differences import run_differences
 
@@ -41,7 +41,7 @@ class Breakpoints:
 
     def add(self, where: Filter) -> None:
         """Add a breakpoint, unless it exists. Raises UsageError if there are too many."""
-        if any(one.text == where.text for one in self.filters):
+        if any(known.text == where.text for known in self.filters):
             return
         if len(self.filters) == MAX_BREAKPOINTS:
             raise UsageError(f"there are {MAX_BREAKPOINTS} breakpoints", "remove some first")
@@ -57,11 +57,11 @@ class Breakpoints:
         """Return whether to stop before an event."""
         # An event that the profile adds has no recorded one of its own.
         recorded = replace(pending.step.recorded, event=pending.event)
-        return any(one.matches(recorded) for one in self.filters)
+        return any(where.matches(recorded) for where in self.filters)
 
     def words(self) -> str:
         """Return the texts of all, numbered; "" if there is none."""
-        return "  ".join(f"{number} {one.text}" for number, one in enumerate(self.filters, 1))
+        return "  ".join(f"{number} {where.text}" for number, where in enumerate(self.filters, 1))
 
 
 EVENTS_KEPT = 10_000
@@ -156,10 +156,10 @@ class Debugger(DebugListener):
         """Store the request of an event that was sent."""
         if len(self.sent) > REQUESTS_KEPT:
             self.sent[-REQUESTS_KEPT - 1].request = None
-        for one in reversed(self.sent):
+        for event in reversed(self.sent):
             # A failed creation is followed by events that undo it.
-            if one.played is played:
-                one.request = pending.request
+            if event.played is played:
+                event.request = pending.request
                 return
 
     def printed(self, line: PrintedLine) -> None:
@@ -183,7 +183,7 @@ class Debugger(DebugListener):
             return False
         until, self._until = self._until, -1
         if until and until > pending.event_id:
-            self.session.go_on(lambda one: self.breakpoints.stop(one) or one.event_id >= until)
+            self.session.go_on(lambda at: self.breakpoints.stop(at) or at.event_id >= until)
             return True
         if not until and self.breakpoints.filters and not self.breakpoints.stop(pending):
             self.session.go_on(self.breakpoints.stop)
@@ -222,7 +222,7 @@ class Debugger(DebugListener):
     def failure_words(self) -> str:
         """What failed, in a few words."""
         # Before a plugin is ready, only its start is reported.
-        is_started = any(one.played.event != REGISTRATION for one in self.sent)
+        is_started = any(event.played.event != REGISTRATION for event in self.sent)
         return "the replay ended early" if is_started else "the plugin did not start"
 
     @property
@@ -254,19 +254,19 @@ class Debugger(DebugListener):
     async def read_upcoming(self) -> None:
         """Read the events after the pending one, if too few are known."""
         after = self.pending.step.recorded.id if self.pending is not None else math.inf
-        self.upcoming = [one for one in self.upcoming if one.event_id > after]
+        self.upcoming = [event for event in self.upcoming if event.event_id > after]
         self.on_change()
         is_enough = len(self.upcoming) > UPCOMING_READ // 2
         if self.pending is None or not self.has_more_upcoming or is_enough:
             return
         number = self.pending.step.recorded.id
-        found = await asyncio.to_thread(_upcoming, self._job, number)
-        self._take_upcoming(number, found)
+        upcoming = await asyncio.to_thread(_upcoming, self._job, number)
+        self._take_upcoming(number, upcoming)
 
-    def _take_upcoming(self, after: int, found: list[UpcomingEvent]) -> None:
+    def _take_upcoming(self, after: int, upcoming: list[UpcomingEvent]) -> None:
         """Show the events after one, if that is still the pending one."""
         if self.pending is not None and self.pending.step.recorded.id == after:
-            self.upcoming, self.has_more_upcoming = found, len(found) == UPCOMING_READ
+            self.upcoming, self.has_more_upcoming = upcoming, len(upcoming) == UPCOMING_READ
             self.on_change()
 
     # -- commands -----------------------------------------------------------------------------
@@ -289,7 +289,7 @@ class Debugger(DebugListener):
         number = int(text)
         if number <= pending.step.recorded.id:
             raise UsageError(f"event {number} is not after the pending one", "go back first")
-        self.session.go_on(lambda one: self.breakpoints.stop(one) or one.step.recorded.id >= number)
+        self.session.go_on(lambda at: self.breakpoints.stop(at) or at.step.recorded.id >= number)
 
     def break_on(self, text: str) -> None:
         """Add a breakpoint, a filter. Raises FilterError."""
@@ -341,7 +341,7 @@ class Debugger(DebugListener):
         """Return a text to edit for the reply in a plugin's place. Raises UsageError."""
         pending = self._check_pending()
         kind = self._reply_kind(pending)
-        fields = [one.name for one in kind.DESCRIPTOR.fields]
+        fields = [field.name for field in kind.DESCRIPTOR.fields]
         known = f"Fields: {', '.join(fields)}." if fields else "This reply has no fields."
         lines = [
             f"Reply to {pending.event} {pending.subject} in place of {plugin}.",
@@ -409,10 +409,10 @@ _REPLY_EXAMPLES = {
 
 def _upcoming(job: Job, after: int) -> list[UpcomingEvent]:
     """Read the next events; in another thread, as a filter may match few of many events."""
-    found: list[UpcomingEvent] = []
+    upcoming: list[UpcomingEvent] = []
     with Recording.open(job.recording) as recording:
         for event in Script(recording, job.selection).events_after(after):
-            found.append(UpcomingEvent(event.id, event.event, subject_of(event)))
-            if len(found) == UPCOMING_READ:
+            upcoming.append(UpcomingEvent(event.id, event.event, subject_of(event)))
+            if len(upcoming) == UPCOMING_READ:
                 break
-    return found
+    return upcoming

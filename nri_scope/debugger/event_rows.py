@@ -11,10 +11,10 @@ from textwrap import wrap
 from google.protobuf.message import Message
 
 from nri_scope.recording.display import duration
+from nri_scope.replay.playback import ANSWERED, EDITED
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.report import Report
 from nri_scope.replay.result import PlayedEvent, PrintedLine
-from nri_scope.replay.step_control import ANSWERED, EDITED
 from nri_scope.scenario.messages import message_form
 from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import spans_of
@@ -61,22 +61,24 @@ class EventRows:
         self._grid = TableGrid.of(_NARROW if width < _NARROW_BELOW else _FIELDS, width)
 
     def __len__(self) -> int:
-        one, upcoming = self._debugger, self._upcoming_events
-        return len(one.sent) + 1 + len(upcoming) + bool(upcoming and one.has_more_upcoming)
+        debugger, upcoming = self._debugger, self._upcoming_events
+        return (
+            len(debugger.sent) + 1 + len(upcoming) + bool(upcoming and debugger.has_more_upcoming)
+        )
 
     def __getitem__(self, index: int, /) -> StyledLine:
-        one = self._debugger
-        if index < len(one.sent):
-            return self._sent(one.sent[index])
-        index -= len(one.sent) + 1
+        debugger = self._debugger
+        if index < len(debugger.sent):
+            return self._sent(debugger.sent[index])
+        index -= len(debugger.sent) + 1
         if index < 0:
             return self._pending()
         if index < len(self._upcoming_events):
             return self._upcoming(self._upcoming_events[index])
         return line("         …", Style.DIM)
 
-    def _sent(self, one: SentEvent) -> StyledLine:
-        played = one.played
+    def _sent(self, event: SentEvent) -> StyledLine:
+        played = event.played
         words, style = _verdict(played)
         took = max((reply.took_ns for reply in played.replies), default=0)
         return self._line(
@@ -84,22 +86,22 @@ class EventRows:
         )
 
     def _pending(self) -> StyledLine:
-        one = self._debugger
-        pending = one.pending
-        if one.failure:
-            return (Span("> ", Style.BAD), Span(one.failure_words, Style.BAD))
-        if one.is_running:
+        debugger = self._debugger
+        pending = debugger.pending
+        if debugger.failure:
+            return (Span("> ", Style.BAD), Span(debugger.failure_words, Style.BAD))
+        if debugger.is_running:
             return (Span("> ", Style.STRONG), Span("sending events …", Style.STRONG))
         if pending is None:
-            text = "the end" if one.is_at_end else one.starting_words
+            text = "the end" if debugger.is_at_end else debugger.starting_words
             return (Span("> ", Style.STRONG), Span(text, Style.STRONG))
-        words = Span("not sent" if one.session.is_stopped else "…", Style.STRONG)
+        words = Span("not sent" if debugger.session.is_stopped else "…", Style.STRONG)
         return self._line(
             ">", pending.event_id, pending.event, pending.subject, words, 0, Style.STRONG
         )
 
-    def _upcoming(self, one: UpcomingEvent) -> StyledLine:
-        return self._line(" ", one.event_id, one.event, one.subject, Span(""), 0, Style.DIM)
+    def _upcoming(self, event: UpcomingEvent) -> StyledLine:
+        return self._line(" ", event.event_id, event.event, event.subject, Span(""), 0, Style.DIM)
 
     def _line(
         self,
@@ -120,7 +122,7 @@ class EventRows:
 def _verdict(played: PlayedEvent) -> tuple[str, Style]:
     if played.skipped:
         return "skipped", Style.DIM
-    bad = [one for one in played.replies if one.verdict is not Verdict.OK]
+    bad = [reply for reply in played.replies if reply.verdict is not Verdict.OK]
     if bad:
         return str(bad[0].verdict), Style.BAD
     if played.failure:
@@ -137,18 +139,18 @@ def _verdict(played: PlayedEvent) -> tuple[str, Style]:
     return ("no plugin" if played.event_id else ""), Style.DIM
 
 
-def sent_lines(one: SentEvent, *, has_request: bool = True) -> Iterator[StyledLine]:
+def sent_lines(event: SentEvent, *, has_request: bool = True) -> Iterator[StyledLine]:
     """Yield an event's replies, changes and, with ``has_request``, its request and reply."""
-    played = one.played
+    played = event.played
     plugins = dict.fromkeys(reply.plugin for reply in played.replies)
     report = Report(chain=True, plugins=plugins)
     number = f"{played.event_id}  " if played.event_id else ""
     yield line(f"{number}{played.event} {played.subject}".rstrip(), Style.STRONG)
-    found = False
+    is_shown = False
     for text in report.event(replace(played, output=[], output_left_out=0)):
-        found = True
+        is_shown = True
         yield _tidied(spans_of(text), played)
-    if not found and played.event != REGISTRATION:
+    if not is_shown and played.event != REGISTRATION:
         yield line("  no plugin subscribes to it", Style.DIM)
     several = len(plugins) > 1
     for change in played.changes[:CHANGES_MAX]:
@@ -165,27 +167,27 @@ def sent_lines(one: SentEvent, *, has_request: bool = True) -> Iterator[StyledLi
             yield line()
             yield line(f"reply of {reply.plugin}:", Style.STRONG)
             yield from message_lines(reply.message)
-    if one.request is not None:
+    if event.request is not None:
         yield line()
         yield line("request:", Style.STRONG)
-        yield from message_lines(one.request)
+        yield from message_lines(event.request)
 
 
 def _tidied(parts: StyledLine, played: PlayedEvent) -> StyledLine:
     """Remove the columns for number, event and subject, which are in the line above."""
     text = "".join(part.text for part in parts)
-    at = text.find(played.subject) if played.subject else -1
-    if at < 0 or len(parts) != 1:
+    start = text.find(played.subject) if played.subject else -1
+    if start < 0 or len(parts) != 1:
         return parts
-    rest = text[at + len(played.subject) :].strip()
+    rest = text[start + len(played.subject) :].strip()
     return line(f"  {rest}", parts[0].style)
 
 
 def content_lines(debugger: Debugger, index: int, width: int) -> list[StyledLine]:
     """Return the lines of one of the sent events; for another ``index``, of the pending one."""
     is_sent = index < len(debugger.sent)
-    found = sent_lines(debugger.sent[index]) if is_sent else pending_lines(debugger, width)
-    return list(islice(found, LINES_MAX))
+    lines = sent_lines(debugger.sent[index]) if is_sent else pending_lines(debugger, width)
+    return list(islice(lines, LINES_MAX))
 
 
 def pending_lines(debugger: Debugger, width: int) -> Iterator[StyledLine]:

@@ -61,19 +61,19 @@ _NAMES = {"question_mark": "?"}
 
 def bindings() -> list[BindingType]:
     """Return the bindings of all keys."""
-    return [Binding(",".join(one.keys), one.name, show=False) for one in KEYS]
+    return [Binding(",".join(key.keys), key.name, show=False) for key in KEYS]
 
 
 def key_words(key: DebuggerKey) -> str:
     """Return the display form of an action's keys."""
-    return " ".join(shown(_NAMES.get(one, one)) for one in key.keys)
+    return " ".join(shown(_NAMES.get(name, name)) for name in key.keys)
 
 
 def help_lines() -> list[StyledLine]:
     """Return the list of keys."""
-    width = max(len(key_words(one)) for one in KEYS)
+    width = max(len(key_words(key)) for key in KEYS)
     return [
-        *((Span(f"{key_words(one):<{width}}  ", Style.KEY), Span(one.help)) for one in KEYS),
+        *((Span(f"{key_words(key):<{width}}  ", Style.KEY), Span(key.help)) for key in KEYS),
         line(),
         line("In the list of events, ↑ and ↓ select another one, whose reply is shown."),
         line("There is no deadline, unless --timeout sets one."),
@@ -152,8 +152,8 @@ class Panes(Container):
     def focus_next(self) -> None:
         """Focus the next pane."""
         panes: list[Widget | None] = [self.events, self.content, self._output]
-        at = panes.index(self.screen.focused) if self.screen.focused in panes else -1
-        self.screen.set_focus(panes[(at + 1) % len(panes)])
+        index = panes.index(self.screen.focused) if self.screen.focused in panes else -1
+        self.screen.set_focus(panes[(index + 1) % len(panes)])
 
     def toggle_wrap(self) -> None:
         """Wrap long lines of contents and output, or not."""

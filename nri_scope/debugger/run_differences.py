@@ -37,12 +37,12 @@ def run_differences(
     last = -1, 0
     for key in expected:
         last = places.setdefault(key, (last[0], last[1] + 1))
-    found = compare_entries(expected, got, {})
-    found.sort(key=lambda mismatch: places[mismatch.key])
-    for mismatch in found[:REPLIES_SHOWN]:
+    mismatches = compare_entries(expected, got, {})
+    mismatches.sort(key=lambda mismatch: places[mismatch.key])
+    for mismatch in mismatches[:REPLIES_SHOWN]:
         yield from _lines(mismatch)
-    if len(found) > REPLIES_SHOWN:
-        yield styled(Style.DIM, f"… and {len(found) - REPLIES_SHOWN} more replies")
+    if len(mismatches) > REPLIES_SHOWN:
+        yield styled(Style.DIM, f"… and {len(mismatches) - REPLIES_SHOWN} more replies")
 
 
 def count_words(lines: Iterable[str]) -> str:
@@ -61,9 +61,9 @@ def _lines(mismatch: Mismatch) -> Iterator[str]:
         yield f"  got {_shown(mismatch.got)}"
         return
     yield styled(Style.STRONG, name)
-    for one in mismatch.differences[:PATHS_SHOWN]:
-        path = safe(one.path, _VALUE_MAX) or "/"
-        before, now = cast("YamlValue", one.expected), one.got
+    for difference in mismatch.differences[:PATHS_SHOWN]:
+        path = safe(difference.path, _VALUE_MAX) or "/"
+        before, now = cast("YamlValue", difference.expected), difference.got
         if before is None:
             yield styled(Style.GOOD, f"  + {path} = {_shown(now)}")
         elif now is None:

@@ -97,28 +97,28 @@ class Watch:
         return await asyncio.to_thread(self._look)
 
     def _look(self) -> _Times:
-        found: _Times = {}
+        times: _Times = {}
         for path in self._paths:
             if not path.is_dir():
-                _note(found, str(path))
+                _note(times, str(path))
                 continue
             for folder, folders, files in os.walk(path):
                 folders[:] = [name for name in folders if name not in _SKIPPED_FOLDERS]
                 for name in files:
                     if _TEMPORARY.fullmatch(name) is None:
-                        _note(found, f"{folder}/{name}")
-                if len(found) > MAX_FILES:
+                        _note(times, f"{folder}/{name}")
+                if len(times) > MAX_FILES:
                     raise UsageError(
                         f"--watch {path}: contains more than {MAX_FILES:,} files",
                         "watch the folder of the sources",
                     )
-        return found
+        return times
 
 
-def _note(found: _Times, path: str) -> None:
+def _note(times: _Times, path: str) -> None:
     with suppress(OSError):
         status = Path(path).stat()
-        found[path] = status.st_mtime_ns, status.st_size, status.st_ino
+        times[path] = status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def _changed(before: _Times, now: _Times) -> set[str]:

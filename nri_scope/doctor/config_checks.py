@@ -8,14 +8,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
+from nri_scope.nri.events import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.nri.versions import SortKey, infer, runtime_title, sort_key
 
 from .check import Check, Status, fail, ok, unknown, warn
+from .host import RuntimeProcess
 from .isulad import known_defects
-from .processes import RuntimeProcess
-from .registration import Registration
 from .settings import NriConfig, Setting
+from .sockets import Registration
 
 # First versions with NRI in its current form, and with NRI on by default.
 _SINCE = {"containerd": "1.7.0-beta.1", "cri-o": "1.26.0"}

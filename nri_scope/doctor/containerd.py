@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
-from .host import Host
-from .processes import option
+from .host import Host, option
 from .settings import (
     Misplaced,
     NriConfig,
@@ -102,7 +101,7 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
         changed_at=max((file.changed_at for file in files), default=0.0),
         **_keys(f'[plugins."{NRI_PLUGIN}"]'),
     )
-    found: list[Misplaced] = []
+    misplaced_keys: list[Misplaced] = []
     for file in files:
         if file.table is not None:
             right = _nri_table_path(file.table, major)
@@ -111,7 +110,7 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
                 config = replace(config, **_keys(table_name(right)))
             if table:
                 config = replace(config, tables=(*config.tables, file.path))
-            found += misplaced(file, right, _KEYS, _nri_keys_in)
+            misplaced_keys += misplaced(file, right, _KEYS, _nri_keys_in)
             # A later file replaces the whole table of a plugin in 1.x, single keys in 2.x.
             config = overlay(config, file.path, table, right, _KEYS, replaces=major < 2)
             config = _disabled_plugin(config, file, right[-1])
@@ -119,7 +118,7 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
     return replace(
         config,
         problems=tuple(problems),
-        misplaced=tuple(found),
+        misplaced=tuple(misplaced_keys),
         orphans=tuple(
             orphans(host, config, unread, lambda table: _nri_table_path(table, major), _KEYS)
         ),
@@ -143,13 +142,13 @@ def _nri_table_path(table: Table, major: int) -> tuple[str, str]:
 def _imports(host: Host, file: TomlFile) -> list[str]:
     """Return the files that ``file`` imports; paths are relative to its folder."""
     imports = (file.table or {}).get("imports", [])
-    found: list[str] = []
+    paths: list[str] = []
     for item in imports if isinstance(imports, list) else []:
         if not isinstance(item, str) or not item:
             continue
         path = str(PurePosixPath(file.path).parent / item)
-        found += _glob(host, path) if "*" in path else [path]
-    return found[:FILES_MAX]
+        paths += _glob(host, path) if "*" in path else [path]
+    return paths[:FILES_MAX]
 
 
 def _glob(host: Host, pattern: str) -> list[str]:

@@ -14,8 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from .host import Host
-from .processes import option
+from .host import Host, option
 from .settings import (
     Misplaced,
     NriConfig,
@@ -73,7 +72,7 @@ def read_crio(
     )
     files: list[TomlFile] = []
     problems: list[Problem] = []
-    found: list[Misplaced] = []
+    misplaced_keys: list[Misplaced] = []
     try:
         files.append(read_toml(host, path))
     except FileNotFoundError:
@@ -98,7 +97,7 @@ def read_crio(
         if file.table is not None:
             if subtable(file.table, *_TABLE_PATH):
                 config = replace(config, tables=(*config.tables, file.path))
-            found += misplaced(file, _TABLE_PATH, _KEYS, lambda path: _DISTINCTIVE)
+            misplaced_keys += misplaced(file, _TABLE_PATH, _KEYS, lambda path: _DISTINCTIVE)
             config = overlay(
                 config, file.path, subtable(file.table, *_TABLE_PATH), _TABLE_PATH, _KEYS
             )
@@ -108,7 +107,7 @@ def read_crio(
         unreadable=tuple((file.path, file.denied) for file in files if file.denied),
         changed_at=max((file.changed_at for file in files), default=0.0),
         problems=tuple(problems),
-        misplaced=tuple(found),
+        misplaced=tuple(misplaced_keys),
     )
     unread = _unread_files(host, path, drop_ins)
     return replace(

@@ -22,19 +22,25 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from nri_scope.nri.methods import DEFAULT_PLUGIN_CONFIG_PATH, DEFAULT_PLUGIN_PATH, DEFAULT_SOCKET
+from nri_scope.nri.events import DEFAULT_PLUGIN_CONFIG_PATH, DEFAULT_PLUGIN_PATH, DEFAULT_SOCKET
 from nri_scope.nri.versions import runtime_title, sort_key
 
 from . import containerd, crio, isulad
 from .check import Check, Status, as_warnings, unknown, warn
 from .config_checks import Installation, check_installation, default_enabled
-from .host import Host
+from .host import Host, ProgramVersion, program_version, running_runtimes
 from .plugins import check_plugins, look_at_plugins
-from .processes import running_runtimes
-from .program import ProgramVersion, program_version
-from .registration import Registration, check_registration, register
 from .settings import NriConfig, path_of
-from .sockets import Listener, check_listener, check_socket, connect, look_at_socket
+from .sockets import (
+    Listener,
+    Registration,
+    check_listener,
+    check_registration,
+    check_socket,
+    connect,
+    look_at_socket,
+    register,
+)
 from .v01 import check_v01
 
 LOG_MAX = 8 << 20
@@ -85,8 +91,8 @@ def _warning(line: str, started_at: float | None) -> tuple[str, str]:
 def _seconds(time: str, default: float) -> float:
     """Return an RFC 3339 time in seconds since the epoch; ``default`` for any other text."""
     try:
-        at = datetime.fromisoformat(time)
-        return default if at.tzinfo is None else at.timestamp()
+        written = datetime.fromisoformat(time)
+        return default if written.tzinfo is None else written.timestamp()
     except (ValueError, OverflowError):
         return default
 
@@ -130,11 +136,11 @@ def _journal(pid: int) -> str:
 
 def _fields(line: str) -> dict[str, str]:
     try:
-        found = json.loads(line) if line.startswith("{") else None
+        entry = json.loads(line) if line.startswith("{") else None
     except (ValueError, RecursionError):
-        found = None
-    if isinstance(found, dict):
-        return {key: value for key, value in found.items() if isinstance(value, str)}
+        entry = None
+    if isinstance(entry, dict):
+        return {key: value for key, value in entry.items() if isinstance(value, str)}
     return {name: quoted or plain for name, quoted, plain in _FIELDS.findall(line)}
 
 
@@ -221,21 +227,21 @@ def _bounded(step: Callable[[], T], seconds: float = STEP_TIMEOUT) -> T | None:
 
 def _installations(host: Host, version_of: Callable[[int], ProgramVersion]) -> list[Installation]:
     """Return running runtimes, then runtimes that are only configured; one per configuration."""
-    found: dict[tuple[str, ...], Installation] = {}
+    installations: dict[tuple[str, ...], Installation] = {}
     for process in running_runtimes(host):
         version = version_of(process.pid) if process.program else ProgramVersion("")
         config = _config(host, process.runtime, process.arguments, version.text)
         installation = Installation(config, version.text, process, version_unknown=version.why)
         # Prefer a process with a known version: others may only have the name of a runtime.
-        known = found.get(_identity(config))
+        known = installations.get(_identity(config))
         if known is None or (installation.version and not known.version):
-            found[_identity(config)] = installation
-    running = {item.config.runtime for item in found.values()}
+            installations[_identity(config)] = installation
+    running = {item.config.runtime for item in installations.values()}
     for runtime in ("containerd", "cri-o", "isulad"):
         config = _config(host, runtime, (), "")
         if runtime not in running and (config.files or config.problems or config.unreadable):
-            found.setdefault(_identity(config), Installation(config, "", None))
-    return list(found.values())
+            installations.setdefault(_identity(config), Installation(config, "", None))
+    return list(installations.values())
 
 
 def _identity(config: NriConfig) -> tuple[str, ...]:
@@ -355,11 +361,11 @@ def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
 
 def _v01(host: Host, installations: Iterable[Installation]) -> list[Check]:
     """Check NRI 0.1 once for each runtime, or without one if there is none."""
-    found: list[Check] = []
+    checks_made: list[Check] = []
     for item in list(installations) or [Installation(NriConfig("", ()), "", None)]:
         checks = _bounded(partial(check_v01, host, item))
-        found += [unknown("nri-0.1", _HANGS.format("/etc/nri"))] if checks is None else checks
-    return list(dict.fromkeys(found))
+        checks_made += [unknown("nri-0.1", _HANGS.format("/etc/nri"))] if checks is None else checks
+    return list(dict.fromkeys(checks_made))
 
 
 def _guessed(findings: Iterable[Check], path: str, runtime: str) -> list[Check]:

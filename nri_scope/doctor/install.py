@@ -18,16 +18,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nri_scope.nri.methods import DEFAULT_PLUGIN_CONFIG_PATH, DEFAULT_PLUGIN_PATH
+from nri_scope.nri.events import DEFAULT_PLUGIN_CONFIG_PATH, DEFAULT_PLUGIN_PATH
 from nri_scope.nri.versions import runtime_title, runtime_words
 from nri_scope.text.escape import safe
 
-from .check import Check, Status
+from .check import SCHEMA_VERSION, Check, Status
 from .config_checks import Installation
-from .host import Host
+from .host import Host, first_process
 from .plugins import look_at_plugins
-from .processes import first_process
-from .render import SCHEMA_VERSION
 from .settings import path_of
 
 UNIT = "nri-scope.service"
@@ -161,7 +159,7 @@ def plan(
         ),
     )
     wanted = ["daemonset"] if kubelet else []
-    usable = [one.name for one in ways if not one.problem]
+    usable = [way.name for way in ways if not way.problem]
     chosen = next((name for name in [*wanted, "unit", "plugin"] if name in usable), "")
     why = "" if chosen else "no way works yet"
     if item is None:
@@ -176,10 +174,10 @@ def _runtime_fact(item: Installation | None, can_connect: bool, closed: Sequence
         return "no containerd, CRI-O or iSulad was found"
     if closed:
         return f"{item.title}: {closed[0].detail}"
-    found = item.registration
-    if can_connect and found is not None:
-        title = runtime_words(found.runtime_name, found.runtime_version) or item.title
-        version = f" with NRI {found.nri_version}" if found.nri_version else ""
+    registration = item.registration
+    if can_connect and registration is not None:
+        title = runtime_words(registration.runtime_name, registration.runtime_version) or item.title
+        version = f" with NRI {registration.nri_version}" if registration.nri_version else ""
         return f"{title}{version} accepts external plugins"
     return f"{item.title} was found, but doctor could not connect to it"
 
@@ -261,27 +259,27 @@ def _plugin_commands(
         yield f"# restart {runtime_title(runtime) or 'the runtime'}"
 
 
-def as_json(found: Plan) -> str:
+def as_json(plan: Plan) -> str:
     """Return the plan as a JSON object."""
-    return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(found)}, indent=2)
+    return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(plan)}, indent=2)
 
 
-def as_text(found: Plan, width: int) -> Iterator[str]:
+def as_text(plan: Plan, width: int) -> Iterator[str]:
     """Yield the lines of a plan, of up to ``width`` columns but for what is to be copied."""
-    for fact in found.facts:
+    for fact in plan.facts:
         yield from _wrap(fact, width)
-    for check in found.first:
+    for check in plan.first:
         yield ""
         yield from _wrap(f"first: {check.detail}", width)
         if check.fix:
             yield from _wrap(f"fix: {check.fix}", width, "  ")
         yield from (f"    {safe(line)}" for line in check.config.splitlines())
-    if not found.recommended:
+    if not plan.recommended:
         yield ""
-        yield from _wrap(f"nothing to install: {found.why}", width)
-    for way in sorted(found.ways, key=lambda one: one.name != found.recommended):
+        yield from _wrap(f"nothing to install: {plan.why}", width)
+    for way in sorted(plan.ways, key=lambda way: way.name != plan.recommended):
         yield ""
-        yield f"{'recommended' if way.name == found.recommended else 'other way'}: {way.title}"
+        yield f"{'recommended' if way.name == plan.recommended else 'other way'}: {way.title}"
         yield from _wrap(way.reason, width, "  ")
         if way.problem:
             yield from _wrap(f"not here: {way.problem}", width, "  ")

@@ -22,8 +22,8 @@ from nri_scope.nri.plugin_metrics import PluginMetrics
 
 from .check import Check, Status, fail, ok, unknown, warn
 from .host import Host, words
-from .registration import IDENTITY
 from .settings import is_backup
+from .sockets import IDENTITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,13 +264,13 @@ def _configs(folder: PluginFolder, isulad: bool) -> Iterator[Check]:
         full, short = f"{'-'.join(identity)}.conf", f"{identity[1]}.conf"
         names = [full] if isulad else [full, short]
         used.update(names)
-        there = [configs[name] for name in names if name in configs]
-        if isulad and not there:
+        existing = [configs[name] for name in names if name in configs]
+        if isulad and not existing:
             text = (
                 f"{'-'.join(identity)} is not started: {folder.config_path}/{full} does not exist"
             )
             yield warn("plugin-config", text, "create that file; it may be empty")
-        yield from _config_of("-".join(identity), folder, there)
+        yield from _config_of("-".join(identity), folder, existing)
     for name in configs:
         if name not in used and not is_backup(name):
             text = (
@@ -283,9 +283,9 @@ def _configs(folder: PluginFolder, isulad: bool) -> Iterator[Check]:
             yield warn("plugin-config", text, fix)
 
 
-def _config_of(plugin: str, folder: PluginFolder, there: list[PluginFile]) -> Iterator[Check]:
+def _config_of(plugin: str, folder: PluginFolder, configs: list[PluginFile]) -> Iterator[Check]:
     """Check a plugin's configuration files, of which the runtime uses the first."""
-    for position, config in enumerate(there):
+    for position, config in enumerate(configs):
         path = f"{folder.config_path}/{config.name}"
         if config.problem:
             yield unknown("plugin-config", f"{path}: {config.problem}", "run doctor as root")
@@ -295,7 +295,7 @@ def _config_of(plugin: str, folder: PluginFolder, there: list[PluginFile]) -> It
         elif not stat.S_ISREG(config.target_mode):
             text = f"{path} is not a regular file: the runtime cannot read it, and starts no plugin"
             yield fail("plugin-config", text, "move it away")
-        for other in there[position + 1 :]:
+        for other in configs[position + 1 :]:
             text = f"{other.name} is not used for {plugin}: {config.name} takes precedence"
             yield warn("plugin-config", text, f"keep only one of them in {folder.config_path}")
         return

@@ -250,22 +250,22 @@ def misplaced(
 
     ``nri_keys_in`` returns the keys that can only be NRI's in the table at a path.
     """
-    found: list[Misplaced] = []
+    keys_found: list[Misplaced] = []
     right_name = table_name(right)
     for path, table in tables(file.table or {}):
         if path == right:
-            found += [
+            keys_found += [
                 Misplaced(file.path, right_name, key, "")
                 for key in table
                 if key.lower() not in keys.all
             ]
         elif path[: len(right)] != right:
-            found += [
+            keys_found += [
                 Misplaced(file.path, table_name(path), key, right_name)
                 for key in table
                 if key in nri_keys_in(path)
             ]
-    return found
+    return keys_found
 
 
 def orphans(

@@ -11,14 +11,12 @@ from __future__ import annotations
 import stat
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.invocation import BINARY_PATH, CONF_PATH
-from nri_scope.nri.v01_conf import SIZE_MAX, parse_conf
+from nri_scope.nri.v01 import BINARY_PATH, CONF_PATH, SIZE_MAX, parse_conf
 from nri_scope.nri.versions import sort_key
 
 from .check import Check, Status, fail, ok, unknown, warn
 from .config_checks import Installation
-from .host import Host, words
-from .processes import RuntimeProcess, running_runtimes
+from .host import Host, RuntimeProcess, running_runtimes, words
 
 NAME = "nri-0.1"
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -80,8 +78,8 @@ def _types(
     checks: list[Check] = []
     places: list[str] = []
     for kind in types[:TYPES_MAX]:
-        found = _programs(host, kind, path)
-        if not found:
+        programs = _programs(host, kind, path)
+        if not programs:
             where = "" if "/" in kind else f" in {path}"
             guess = "" if is_known or "/" in kind else " (the runtime's own PATH is unknown)"
             checks.append(
@@ -92,9 +90,9 @@ def _types(
                 )
             )
             continue
-        places.append(f"{kind} ({found[0]})")
-        if len(found) > 1:
-            text = f"plugin {kind} of {CONF_PATH}: {found[0]} hides {', '.join(found[1:])}"
+        places.append(f"{kind} ({programs[0]})")
+        if len(programs) > 1:
+            text = f"plugin {kind} of {CONF_PATH}: {programs[0]} hides {', '.join(programs[1:])}"
             checks.append(warn(NAME, text, "remove the one that is not meant"))
     if called is None:
         return [unknown(NAME, f"whether the runtime reads {CONF_PATH} is unknown"), *_soft(checks)]
@@ -121,8 +119,8 @@ def _soft(checks: list[Check]) -> list[Check]:
 def first_program(host: Host, kind: str) -> str:
     """Return the program that a running containerd calls for a plugin's type; "" if none."""
     process = next((one for one in running_runtimes(host) if one.runtime == "containerd"), None)
-    found = _programs(host, kind, _path(host, process)[0])
-    return found[0] if found else ""
+    programs = _programs(host, kind, _path(host, process)[0])
+    return programs[0] if programs else ""
 
 
 def _path(host: Host, process: RuntimeProcess | None) -> tuple[str, bool]:
@@ -133,8 +131,8 @@ def _path(host: Host, process: RuntimeProcess | None) -> tuple[str, bool]:
             environment = host.read(f"/proc/{process.pid}/environ").split(b"\0")
         except OSError:
             environment = []
-        for one in environment:
-            name, _, value = one.partition(b"=")
+        for variable in environment:
+            name, _, value = variable.partition(b"=")
             if name == b"PATH":
                 path, is_known = value.decode(errors="replace"), True
     return f"{path}:{BINARY_PATH}", is_known
@@ -142,9 +140,9 @@ def _path(host: Host, process: RuntimeProcess | None) -> tuple[str, bool]:
 
 def _programs(host: Host, kind: str, path: str) -> list[str]:
     """Return the executable files of this name in the order of PATH."""
-    folders = dict.fromkeys(one for one in path.split(":") if one.startswith("/"))
+    folders = dict.fromkeys(folder for folder in path.split(":") if folder.startswith("/"))
     places = [kind] if "/" in kind else [f"{folder.rstrip('/')}/{kind}" for folder in folders]
-    found: dict[tuple[int, int], str] = {}
+    programs: dict[tuple[int, int], str] = {}
     for place in places:
         try:
             status = host.status(place)
@@ -152,5 +150,5 @@ def _programs(host: Host, kind: str, path: str) -> list[str]:
             continue
         if stat.S_ISREG(status.st_mode) and status.st_mode & 0o111:
             # /bin may be a link to /usr/bin.
-            found.setdefault((status.st_dev, status.st_ino), place)
-    return list(found.values())
+            programs.setdefault((status.st_dev, status.st_ino), place)
+    return list(programs.values())

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from nri_scope.events import CONTAINER_STATUS, OutcomeKind, Problem, Status
-from nri_scope.nri.invocation import INVOKE
-from nri_scope.nri.invocation import METHODS as INVOCATIONS
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
+from nri_scope.nri.v01 import INVOKE
+from nri_scope.nri.v01 import METHODS as INVOCATIONS
 
 
 class FieldKind(Enum):

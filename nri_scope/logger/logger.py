@@ -10,17 +10,15 @@ from time import monotonic_ns, time_ns
 
 from nri_scope.errors import ConnectionClosed, RpcError
 from nri_scope.events import LATE, NOT_CONNECTED, STALLED, CapturedCall, Role, SessionStart
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import PLUGIN_SERVICE, RUNTIME_SERVICE
-from nri_scope.nri.negotiation import Negotiated, negotiate
+from nri_scope.nri.events import PLUGIN_SERVICE, RUNTIME_SERVICE, Event
 from nri_scope.nri.no_change import no_change
-from nri_scope.nri.runtime_setup import ConfigureRequest
+from nri_scope.nri.runtime_setup import ConfigureRequest, Negotiated, negotiate
 from nri_scope.nri.versions import CONSERVATIVE_MASK, runtime_remark, runtime_words
 from nri_scope.plugin import Exchange, Identity, SessionEnd
 from nri_scope.recorder.sink import Sink
 from nri_scope.recorder.wall_clock import wall_offset
 from nri_scope.wire import Code, RequestReceived
-from nri_scope.wire.trace_context import trace_metadata
+from nri_scope.wire.ttrpc import trace_metadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from nri_scope.errors import ConnectError, NriScopeError, RpcError, UsageError
 from nri_scope.events import Role
 from nri_scope.nri.identity import check_index
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
-from nri_scope.plugin.endpoint import with_hint
+from nri_scope.plugin.session import with_hint
 from nri_scope.recorder.sink import Sink
 
 from .logger import Logger, SessionReport

@@ -13,13 +13,12 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
-from nri_scope.nri.events import Event, events_in
-from nri_scope.nri.failure_policy import FailurePolicy
-from nri_scope.nri.methods import DEFAULT_REQUEST_TIMEOUT_MS
-from nri_scope.nri.v01_conf import PROGRAM
+from nri_scope.nri.events import DEFAULT_REQUEST_TIMEOUT_MS, Event, events_in
+from nri_scope.nri.runtime_setup import FailurePolicy
+from nri_scope.nri.v01 import PROGRAM
 from nri_scope.nri.versions import NriVersion, has_failure_policy
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
-from nri_scope.plugin.endpoint import with_hint
+from nri_scope.plugin.session import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
 from nri_scope.recording.display import many
 from nri_scope.transport.loop import prepare_process, run

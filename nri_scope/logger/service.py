@@ -9,7 +9,7 @@ from dataclasses import replace
 from time import monotonic
 
 from nri_scope.errors import ConnectionClosed, NriScopeError, RpcError
-from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
+from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.plugin import Connect, Identity, SessionEnd, ValidatorSession, keep_connected
 
 from .logger import Logger

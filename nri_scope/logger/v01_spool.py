@@ -29,7 +29,7 @@ from time import monotonic, monotonic_ns, time_ns
 
 from nri_scope.errors import UsageError
 from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri import invocation
+from nri_scope.nri import v01
 from nri_scope.recorder.sink import PrintSink
 from nri_scope.recording.display import many
 from nri_scope.recording.trusted_location import private_place
@@ -144,20 +144,20 @@ class PluginSpool:
                 f"only the first {len(result or b''):,} bytes of its result are recorded",
             )
         else:
-            words = invocation.result_problem(result or b"")
+            words = v01.result_problem(result or b"")
             code = FAILED if words else 0
-        subject = invocation.parse_request(request)
+        subject = v01.parse_request(request)
         call = CapturedCall(
             wall_ns=facts.get("began_ns", at_ns),
             mono_ns=max(0, monotonic_ns() - (time_ns() - at_ns)),
-            method=invocation.INVOKE if subject is None else subject.method,
+            method=v01.INVOKE if subject is None else subject.method,
             request=request,
             reply=result or b"",
             status_code=code,
             status_message=words,
             took_ns=max(0, took_ns),
             timeout_ns=0,
-            service=invocation.SERVICE,
+            service=v01.SERVICE,
             held_ns=None if facts.get("held_ns") is None else max(0, facts["held_ns"]),
             metadata=tuple(metadata),
         )
@@ -248,11 +248,11 @@ class PluginSpool:
                 return None
             raise
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > invocation.REQUEST_MAX:
+        if not stat.S_ISREG(status.st_mode) or status.st_size > v01.REQUEST_MAX:
             os.close(descriptor)
             return None
         with os.fdopen(descriptor, "rb") as file:
-            return file.read(invocation.REQUEST_MAX)
+            return file.read(v01.REQUEST_MAX)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -367,7 +367,7 @@ class SpoolRecorder:
                 plugin.close()
                 del self._plugins[name]
         for name in sorted(os.listdir(self.path))[:PLUGINS_MAX]:  # noqa: PTH208
-            if name in self._plugins or not invocation.TYPE.fullmatch(name):
+            if name in self._plugins or not v01.TYPE.fullmatch(name):
                 continue
             with contextlib.suppress(NotADirectoryError, FileNotFoundError):
                 self._plugins[name] = PluginSpool(name, open_folder(self.path / name))
@@ -407,7 +407,7 @@ class SpoolRecorder:
         handle = self._handles.get(plugin)
         if handle is None:
             handle = self._handles[plugin] = self.sink.begin_session(
-                _start(plugin, began_ns, version or invocation.VERSION)
+                _start(plugin, began_ns, version or v01.VERSION)
             )
             self.sessions += 1
             self.say(f"recording requests of NRI 0.1 to {plugin}, from {self.path}")

@@ -5,6 +5,8 @@ Paths are JSON pointers (RFC 6901) into an OCI runtime-spec ``config.json``. Mem
 that plugins change individually are addressed by key instead of position:
 ``/process/env/FOO``, ``/mounts/~1data``, ``/linux/devices/~1dev~1null``. A CDI device is shown as
 ``/cdiDevices/NAME``: no message contains its effects on the container.
+
+Requests to validators are the only ones that name the other plugins (NRI 0.10 and later).
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from typing import Protocol, cast
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+
+from .events import decode
 
 _RESOURCES = "/linux/resources"
 
@@ -165,18 +169,18 @@ def pointer(base: str, key: str) -> str:
 
 def _owned_fields(owners: api.OwningPlugins) -> Changes:
     pairs = list(owned_fields(owners))
-    return tuple(sorted({path for path, _ in pairs})), tuple(sorted({one for _, one in pairs}))
+    return tuple(sorted({path for path, _ in pairs})), tuple(sorted({who for _, who in pairs}))
 
 
 def owned_fields(owners: api.OwningPlugins) -> Iterator[tuple[str, str]]:
     """Yield the path of each field that has an owner, with each of its owners (``NN-name``)."""
     for fields in owners.owners.values():
         for number, owner in fields.simple.items():
-            yield from ((path_of_field(number), one) for one in _owners_in(owner))
+            yield from ((path_of_field(number), plugin) for plugin in _owners_in(owner))
         for number, compound in fields.compound.items():
             for key, owner in compound.owners.items():
                 path = pointer(path_of_field(number), key)
-                yield from ((path, one) for one in _owners_in(owner))
+                yield from ((path, plugin) for plugin in _owners_in(owner))
 
 
 def _owners_in(text: str) -> Iterator[str]:
@@ -195,7 +199,7 @@ def requested_fields(adjust: api.ContainerAdjustment) -> Iterator[tuple[str, obj
     """Yield the path and the value of each field that an adjustment sets or removes."""
     yield from ((pointer("/annotations", key), value) for key, value in adjust.annotations.items())
     yield from ((pointer("/mounts", mount.destination), mount) for mount in adjust.mounts)
-    yield from ((pointer("/process/env", one.key), one.value) for one in adjust.env)
+    yield from ((pointer("/process/env", variable.key), variable.value) for variable in adjust.env)
     yield from _fields(adjust.hooks, _HOOKS)
     yield from ((pointer("/process/rlimits", rlimit.type), rlimit) for rlimit in adjust.rlimits)
     yield from ((pointer("/cdiDevices", device.name), device.name) for device in adjust.CDI_devices)
@@ -205,7 +209,7 @@ def requested_fields(adjust: api.ContainerAdjustment) -> Iterator[tuple[str, obj
     yield from ((pointer("/linux/devices", device.path), device) for device in linux.devices)
     yield from ((pointer("/linux/namespaces", ns.type), ns.path) for ns in linux.namespaces)
     yield from ((pointer("/linux/sysctl", key), value) for key, value in linux.sysctl.items())
-    yield from ((pointer("/linux/netDevices", key), one) for key, one in linux.net_devices.items())
+    yield from ((pointer("/linux/netDevices", key), dev) for key, dev in linux.net_devices.items())
     yield from _fields(linux, _LINUX)
     yield from _fields(linux.rdt, _RDT)
     yield from _resources(linux.resources)
@@ -232,3 +236,21 @@ def _resources(resources: api.LinuxResources) -> Iterator[tuple[str, object]]:
         yield pointer(f"{_RESOURCES}/hugepageLimits", limit.page_size), limit.limit
     for key, value in resources.unified.items():
         yield pointer(f"{_RESOURCES}/unified", key), value
+
+
+def consulted_plugins(request: bytes) -> list[tuple[str, str]] | None:
+    """Return index and name of the plugins of a creation, from its validation's request.
+
+    These are all plugins that were connected, in the order of the chain, whether or not they
+    subscribe to CreateContainer ("Adaptation.CreateContainer" in pkg/adaptation/adaptation.go of
+    NRI 0.12.5). None for a malformed request.
+    """
+    message = decode(api.ValidateContainerAdjustmentRequest, request)
+    return None if message is None else [(plugin.index, plugin.name) for plugin in message.plugins]
+
+
+def owned_paths(request: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the OCI paths that plugins changed, each with an owner (``NN-name``)."""
+    message = decode(api.ValidateContainerAdjustmentRequest, request)
+    if message is not None:
+        yield from owned_fields(message.owners)

@@ -114,82 +114,82 @@ class _Cutter:
     def message(self, kind: Descriptor | None, content: bytes) -> bytes:
         """Return a message up to the last element within the limits."""
         known = _fields_of(kind) if kind is not None else {}
-        at = start = 0
+        position = start = 0
         kept: list[bytes] = []
         end = len(content)
-        while at < end:
-            field_start = at
+        while position < end:
+            field_start = position
             # Most varints have one byte, and a call would double the time.
-            tag = content[at]
-            at += 1
+            tag = content[position]
+            position += 1
             if tag > 0x7F:
-                tag, at = _varint(content, field_start)
+                tag, position = _varint(content, field_start)
             wire_type = tag & 7
             self.left -= 1
             if wire_type == _BYTES:
-                size = content[at] if at < end else 0x80
+                size = content[position] if position < end else 0x80
                 if size < 0x80:
-                    at += 1
+                    position += 1
                 else:
-                    size, at = _varint(content, at)
-                if size > end - at:
+                    size, position = _varint(content, position)
+                if size > end - position:
                     raise _Malformed
                 inner, is_packed = known.get(tag >> 3, _UNKNOWN)
                 if size == 0:
                     pass
                 elif inner is not None and self.left > 0:
-                    value = content[at : at + size]
+                    value = content[position : position + size]
                     shorter = self.message(inner, value)
                     if self.is_exceeded:
                         kept += [content[start:field_start], _field(tag, shorter)]
                         return b"".join(kept)
                 elif is_packed:
-                    self.left -= len(content[at : at + size].translate(None, _HIGH))
+                    self.left -= len(content[position : position + size].translate(None, _HIGH))
                 elif inner is None:
                     self._strings_left -= size
-                at += size
+                position += size
             else:
-                at = self._skip(content, at, wire_type)
+                position = self._skip(content, position, wire_type)
             if self.left < 0 or self._strings_left < 0:
                 self.is_exceeded = True
                 kept.append(content[start:field_start])
                 return b"".join(kept)
         return content
 
-    def _skip(self, content: bytes, at: int, wire_type: int) -> int:
+    def _skip(self, content: bytes, position: int, wire_type: int) -> int:
         """Return the end of a field that is not a message."""
         if wire_type == _VARINT:
-            return _varint(content, at)[1]
+            return _varint(content, position)[1]
         if wire_type == _FIXED64:
-            at += 8
+            position += 8
         elif wire_type == _FIXED32:
-            at += 4
+            position += 4
         elif wire_type == _GROUP:
-            return self._skip_group(content, at)
+            return self._skip_group(content, position)
         else:
             raise _Malformed
-        if at > len(content):
+        if position > len(content):
             raise _Malformed
-        return at
+        return position
 
-    def _skip_group(self, content: bytes, at: int) -> int:
+    def _skip_group(self, content: bytes, position: int) -> int:
         depth = 1
         while depth and self.left >= 0:
             self.left -= 1
-            tag, at = _varint(content, at)
+            tag, position = _varint(content, position)
             wire_type = tag & 7
             if wire_type == _GROUP:
                 depth += 1
             elif wire_type == _END_GROUP:
                 depth -= 1
             elif wire_type == _BYTES:
-                size, at = _varint(content, at)
-                at += size
+                size, position = _varint(content, position)
+                position += size
             else:
-                at = self._skip(content, at, wire_type)
-            if at > len(content):
+                position = self._skip(content, position, wire_type)
+            if position > len(content):
                 raise _Malformed
-        return at
+        return position
 
 
 @cache
@@ -207,15 +207,15 @@ def _described(kind: type[Message]) -> Descriptor:
     return cast("Descriptor", kind.DESCRIPTOR)
 
 
-def _varint(content: bytes, at: int) -> tuple[int, int]:
+def _varint(content: bytes, position: int) -> tuple[int, int]:
     """Return the varint at offset `at`, and the offset after it."""
-    if at < len(content) and content[at] < 0x80:
-        return content[at], at + 1
+    if position < len(content) and content[position] < 0x80:
+        return content[position], position + 1
     value = 0
-    for place, octet in enumerate(content[at : at + _MAX_VARINT]):
+    for place, octet in enumerate(content[position : position + _MAX_VARINT]):
         value |= (octet & 0x7F) << 7 * place
         if octet < 0x80:
-            return value, at + place + 1
+            return value, position + place + 1
     raise _Malformed
 
 

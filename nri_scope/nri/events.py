@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NRI events, their names, and the bit masks of subscriptions."""
+"""NRI events, their names, the bit masks of subscriptions, and the methods of both services."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import TypeVar
 
+from google.protobuf.message import DecodeError, Message
+
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 
 
@@ -130,3 +135,76 @@ def _events_named(name: str) -> frozenset[Event]:
     else:
         hint = "events are " + ", ".join(event.name for event in Event) + ", or all, pod, container"
     raise UsageError(f"there is no event {name.strip()!r}", hint)
+
+
+M = TypeVar("M", bound=Message)
+
+PLUGIN_SERVICE = "nri.pkg.api.v1alpha1.Plugin"
+"""ttRPC service that a plugin serves and the runtime calls."""
+RUNTIME_SERVICE = "nri.pkg.api.v1alpha1.Runtime"
+"""ttRPC service that the runtime serves and a plugin calls."""
+
+PLUGIN_CONN = 1
+"""Mux connection id on which the plugin serves `PLUGIN_SERVICE`."""
+RUNTIME_CONN = 2
+"""Mux connection id on which the runtime serves `RUNTIME_SERVICE`."""
+
+DEFAULT_SOCKET = "/var/run/nri/nri.sock"
+DEFAULT_PLUGIN_PATH = "/opt/nri/plugins"
+DEFAULT_PLUGIN_CONFIG_PATH = "/etc/nri/conf.d"
+
+DEFAULT_REGISTRATION_TIMEOUT_MS = 5000
+DEFAULT_REQUEST_TIMEOUT_MS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """An RPC."""
+
+    name: str
+    request: type[Message]
+    reply: type[Message]
+    service: str
+    event: Event | None = None
+    """The NRI event of a call of this method; None for StateChange, whose request contains the
+    event, and for calls that are not events.
+    """
+
+
+def decode(kind: type[M], payload: bytes) -> M | None:
+    """Return the message of type ``kind`` in a payload; None if it is malformed."""
+    try:
+        return kind.FromString(payload)
+    except DecodeError:
+        return None
+
+
+METHODS: dict[str, Method] = {
+    method.name: Method(
+        method.name,
+        getattr(api, method.input_type.name),
+        getattr(api, method.output_type.name),
+        service,
+        Event.__members__.get(method.name),
+    )
+    for service in (PLUGIN_SERVICE, RUNTIME_SERVICE)
+    for method in api.DESCRIPTOR.services_by_name[service.rpartition(".")[2]].methods
+}
+"""All methods of both services by name; names are unique."""
+
+STATE_CHANGE_EVENTS = frozenset(
+    {
+        Event.RunPodSandbox,
+        Event.StopPodSandbox,
+        Event.RemovePodSandbox,
+        Event.PostCreateContainer,
+        Event.StartContainer,
+        Event.PostStartContainer,
+        Event.PostUpdateContainer,
+        Event.RemoveContainer,
+        Event.PostUpdatePodSandbox,
+    }
+)
+"""Events sent as StateChange up to NRI 0.11, and from 0.12 on to a plugin that answered one of
+their dedicated RPCs with Unimplemented. The other five events always have dedicated RPCs.
+"""

@@ -29,7 +29,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from nri_scope._gen.nri import api_pb2 as api
 
-from .methods import METHODS, PLUGIN_SERVICE
+from .events import METHODS, PLUGIN_SERVICE
 
 EMPTY_ADJUSTMENT = b"\x0a\x00"
 """A CreateContainerResponse with an empty ``adjust`` (field 1)."""

@@ -52,7 +52,7 @@ LIST_KEYS = {
 
 def fields_of(kind: type[Message]) -> dict[str, FieldDescriptor]:
     """Return the fields of a message by name, in the order of their declaration."""
-    return {one.name: cast("FieldDescriptor", one) for one in kind.DESCRIPTOR.fields}
+    return {field.name: cast("FieldDescriptor", field) for field in kind.DESCRIPTOR.fields}
 
 
 def is_map(field: FieldDescriptor) -> bool:
@@ -153,8 +153,8 @@ def plain_value(field: FieldDescriptor, value: object) -> Plain:
 
 
 def _unknown(fields: UnknownFieldSet, depth: int) -> Iterator[Plain]:
-    for at in range(len(fields)):
-        field = fields[at]
+    for index in range(len(fields)):
+        field = fields[index]
         data = field.data
         if isinstance(data, bytes):
             shown: Plain = data.hex()
@@ -200,39 +200,39 @@ def message_from_plain(kind: type[Message], value: Plain, place: str = "") -> Me
 def _fill(message: Message, entries: dict[str, Plain], place: str) -> None:
     known = fields_of(type(message))
     for name, value in entries.items():
-        at = f"{place}.{name}" if place else name
+        inner = f"{place}.{name}" if place else name
         if name == LEFT_OUT:
             message.MergeFromString(encoded_field(CUT_FIELD, CUT.encode()))
         elif name == UNKNOWN:
             try:
-                message.MergeFromString(b"".join(_encoded(value, at, 0)))
+                message.MergeFromString(b"".join(_encoded(value, inner, 0)))
             except DecodeError as error:
-                raise NotPlain(f"{at}: {error}") from None
+                raise NotPlain(f"{inner}: {error}") from None
         elif name in known:
-            _set(message, known[name], value, at)
+            _set(message, known[name], value, inner)
         else:
-            raise NotPlain(f"{at}: unknown key")
+            raise NotPlain(f"{inner}: unknown key")
 
 
 def _set(message: Message, field: FieldDescriptor, value: Plain, place: str) -> None:
     target = getattr(message, field.name)
     if is_map(field):
         of_value = value_field(field)
-        for key, one in _mapping(value, place).items():
-            at = f"{place}.{key}"
+        for key, item in _mapping(value, place).items():
+            inner = f"{place}.{key}"
             if of_value.message_type is not None:
-                _fill(target[_key(field, key, at)], _mapping(one, at), at)
+                _fill(target[_key(field, key, inner)], _mapping(item, inner), inner)
             else:
-                target[_key(field, key, at)] = _scalar(of_value, one, at)
+                target[_key(field, key, inner)] = _scalar(of_value, item, inner)
     elif field.is_repeated:
         if not isinstance(value, list):
             raise NotPlain(f"{place}: not a list")
-        for number, one in enumerate(value):
-            at = f"{place}[{number}]"
+        for number, item in enumerate(value):
+            inner = f"{place}[{number}]"
             if field.message_type is not None:
-                _fill(target.add(), _mapping(one, at), at)
+                _fill(target.add(), _mapping(item, inner), inner)
             else:
-                target.append(_scalar(field, one, at))
+                target.append(_scalar(field, item, inner))
     elif field.message_type is not None:
         target.SetInParent()
         _fill(target, _mapping(value, place), place)
@@ -298,11 +298,11 @@ def _encoded(value: Plain, place: str, depth: int) -> Iterable[bytes]:
     """Yield the encoding of unknown fields; whether a number had a fixed length is not known."""
     if not isinstance(value, list) or depth > _GROUPS_MAX:
         raise NotPlain(f"{place}: not a list of fields")
-    for one in value:
-        field = one.get("field") if isinstance(one, dict) else None
-        if not isinstance(one, dict) or not isinstance(field, int) or not 0 < field <= _FIELD_MAX:
+    for item in value:
+        field = item.get("field") if isinstance(item, dict) else None
+        if not isinstance(item, dict) or not isinstance(field, int) or not 0 < field <= _FIELD_MAX:
             raise NotPlain(f"{place}: not a list of fields")
-        content = one.get("value")
+        content = item.get("value")
         if isinstance(content, list):
             inner = b"".join(_encoded(content, place, depth + 1))
             yield varint(field << 3 | _GROUP) + inner + varint(field << 3 | _END_GROUP)

@@ -68,7 +68,7 @@ def parse_metrics(content: bytes) -> PluginMetrics:
     exceeds a limit.
     """
     numbers: dict[tuple[str, str], list[float]] = {}
-    found, samples = False, 0
+    has_counts, samples = False, 0
     for number, line in enumerate(BytesIO(content), 1):
         if number > LINES_MAX or len(line) > LINE_MAX:
             raise UsageError(f"not metrics: line {number} exceeds a limit", _HINT)
@@ -83,7 +83,7 @@ def parse_metrics(content: bytes) -> PluginMetrics:
             )
         if not line.startswith(_PREFIX):
             continue
-        found = True
+        has_counts = True
         name, _, labels = line.partition(b"{")
         place = {_CALLS: 0, _TIMED: 1, _TIME: 2}.get(name.decode("ascii", "replace"))
         if place is None or not labels:
@@ -105,7 +105,7 @@ def parse_metrics(content: bytes) -> PluginMetrics:
         counts[place] += value
         if place == 0 and values.get("status") != "success":
             counts[3] += value
-    if not found:
+    if not has_counts:
         raise UsageError(
             "these metrics contain no NRI metrics",
             "containerd 2.3 and later have them, CRI-O has none",
@@ -125,10 +125,10 @@ def _value(text: bytes) -> float | None:
 
 def _labels(text: str) -> Iterator[tuple[str, str]]:
     """Yield names and values. Raises ValueError for malformed text."""
-    at = 0
-    while at < len(text):
-        label = _LABEL.match(text, at)
+    position = 0
+    while position < len(text):
+        label = _LABEL.match(text, position)
         if label is None:
             raise ValueError(text)
-        yield label[1], re.sub(r"\\.", lambda one: _ESCAPES.get(one[0], one[0]), label[2])
-        at = label.end()
+        yield label[1], re.sub(r"\\.", lambda escape: _ESCAPES.get(escape[0], escape[0]), label[2])
+        position = label.end()

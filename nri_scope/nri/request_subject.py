@@ -6,13 +6,12 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Protocol, cast
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 
 from .element_limits import MAX_RECORDED, bounded
-from .events import Event
-from .methods import METHODS, RUNTIME_SERVICE
+from .events import METHODS, RUNTIME_SERVICE, Event, decode
 
 MALFORMED = "malformed"
 UNKNOWN = "unknown"
@@ -68,9 +67,8 @@ def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
     if known is None or (service and service != known.service):
         return Decoded(method, method, None, None, None, UNKNOWN)
     content = bounded(known.request, payload, MAX_RECORDED)
-    try:
-        message = known.request.FromString(content)
-    except DecodeError:
+    message = decode(known.request, content)
+    if message is None:
         return Decoded(method, method, None, None, None, MALFORMED)
     pod = pod_of(method, message)
     container = container_of(method, message)
@@ -159,7 +157,4 @@ def decode_reply(method: str, payload: bytes) -> Message | None:
     known = METHODS.get(method)
     if known is None:
         return None
-    try:
-        return known.reply.FromString(bounded(known.reply, payload))
-    except DecodeError:
-        return None
+    return decode(known.reply, bounded(known.reply, payload))

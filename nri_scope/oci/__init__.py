@@ -9,7 +9,6 @@ or resolves. Functions are pure; this room never depends on recordings, connecti
 
 from .adjustment import adjust as adjust
 from .adjustment import sort_mounts as sort_mounts
-from .apply_update import update as update
 from .container import spec_of as spec_of
 from .container import without_state as without_state
 from .remarks import ONLY_THE_LIMIT as ONLY_THE_LIMIT
@@ -23,3 +22,4 @@ from .runtime_rules import RuntimeRules as RuntimeRules
 from .runtime_rules import UpdatePath as UpdatePath
 from .runtime_rules import runtime_rules_of as runtime_rules_of
 from .runtime_rules import shows_start as shows_start
+from .runtime_rules import update as update

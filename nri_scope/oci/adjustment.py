@@ -15,7 +15,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.merging.keyed_list import KeyedItems
+from nri_scope.nri.merging.fields import KeyedItems
 from nri_scope.specs.json_spec import (
     Json,
     Spec,
@@ -28,8 +28,8 @@ from nri_scope.specs.json_spec import (
 )
 
 from . import values
-from .resources import adjust_resources
-from .unknown_fields import keep_unknown, unknown_fields
+from .container import adjust_resources
+from .values import keep_unknown, unknown_fields
 
 _M = TypeVar("_M", bound=Message)
 

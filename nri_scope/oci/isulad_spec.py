@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import NamedTuple, TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import pointer
+from nri_scope.nri.merging.fields import KeyedItems
 from nri_scope.nri.merging.isulad import ENV, IsuladCreation
-from nri_scope.nri.merging.keyed_list import KeyedItems
 from nri_scope.specs.json_spec import Json, Spec, copy_array, copy_object, drop_empty, text_at
 
 from . import values
-from .container import spec_of
-from .resources import cpu_values, memory_values
+from .container import cpu_values, memory_values, spec_of
 
 _MEMORY, _CPU = "/linux/resources/memory", "/linux/resources/cpu"
 _SMALLEST = 4 << 20
@@ -133,9 +133,9 @@ def written(spec: Spec) -> Spec:
     if limit > 0 and not memory.get("swap"):
         memory["swap"] = 2 * limit
     for parent, name in ((resources, "memory"), (resources, "cpu")):
-        found = parent.get(name)
-        if isinstance(found, dict):
-            parent[name] = _without_zeros(found)
+        value = parent.get(name)
+        if isinstance(value, dict):
+            parent[name] = _without_zeros(value)
         drop_empty(parent, name)
     drop_empty(linux, "resources")
     for parent, name in ((process, "rlimits"), (linux, "devices")):
@@ -159,15 +159,15 @@ def creation_refusal(creation: IsuladCreation, node: Node | None = None) -> Refu
     adjustment = creation.adjustment
     spec = adjust(first(spec_of(creation.request.container)), adjustment)
     resources = _object(_object(spec, "linux"), "resources")
-    found: list[_Problem] = [(ENV, (pointer("/process/env", one.key),)) for one in adjustment.env]
-    found += _memory_problems(_object(resources, "memory"))
-    found += _cpu_problems(_object(resources, "cpu"), node)
-    found += [
+    problems: list[_Problem] = [(ENV, (pointer("/process/env", e.key),)) for e in adjustment.env]
+    problems += _memory_problems(_object(resources, "memory"))
+    problems += _cpu_problems(_object(resources, "cpu"), node)
+    problems += [
         (PROPAGATION, (pointer("/mounts", one.destination),))
         for one in adjustment.mounts
         if not _PROPAGATIONS.isdisjoint(one.options) and not one.source.startswith("/")
     ]
-    for reason, paths in found:
+    for reason, paths in problems:
         if plugin := creation.setter(paths):
             return Refusal(reason, paths, plugin)
     if creation.empty_cpuset_by:
@@ -181,22 +181,22 @@ def start_refusal(creation: IsuladCreation) -> Refusal | None:
     It may still refuse, for example, a mount whose source does not exist.
     """
     adjustment = creation.adjustment
-    found: list[tuple[str, str]] = []
+    changes: list[tuple[str, str]] = []
     # Of equal types and paths, the last is effective.
     for rlimit in {one.type: one for one in adjustment.rlimits}.values():
         path = pointer("/process/rlimits", rlimit.type)
         if rlimit.soft > rlimit.hard:
-            found.append((f"{SWAPPED}, and runc refuses a soft limit above the hard one", path))
+            changes.append((f"{SWAPPED}, and runc refuses a soft limit above the hard one", path))
         elif rlimit.type not in _RLIMITS:
-            found.append(("runc knows no rlimit of this type", path))
+            changes.append(("runc knows no rlimit of this type", path))
     for device in {one.path: one for one in adjustment.linux.devices}.values():
         if device.type not in _DEVICE_TYPES:
             path = pointer("/linux/devices", device.path)
-            found.append(("runc refuses a device whose type is not b, c, p or u", path))
+            changes.append(("runc refuses a device whose type is not b, c, p or u", path))
     if adjustment.linux.resources.cpu.realtime_runtime.value:
         reason = "runc cannot set a real-time runtime, of which iSulad's own cgroup has none"
-        found.append((reason, f"{_CPU}/realtimeRuntime"))
-    for reason, path in found:
+        changes.append((reason, f"{_CPU}/realtimeRuntime"))
+    for reason, path in changes:
         return Refusal(reason, (path,), creation.setter((path,)))
     return None
 
@@ -218,8 +218,7 @@ def altered(creation: IsuladCreation) -> Iterator[Altered]:
 
 def as_requested(own: api.ContainerAdjustment) -> api.ContainerAdjustment:
     """Return a copy of a plugin's merged request with the limits of rlimits as requested."""
-    copy = api.ContainerAdjustment()
-    copy.CopyFrom(own)
+    copy = deepcopy(own)
     for rlimit in copy.rlimits:
         rlimit.soft, rlimit.hard = rlimit.hard, rlimit.soft
     return copy
@@ -227,11 +226,11 @@ def as_requested(own: api.ContainerAdjustment) -> api.ContainerAdjustment:
 
 def notes(creation: IsuladCreation, plugin: str) -> dict[str, str]:
     """Return what becomes of a plugin's merged requests, by path, unless applied as they are."""
-    found = {one.path: one.reason for one in altered(creation) if one.plugin == plugin}
+    reasons = {one.path: one.reason for one in altered(creation) if one.plugin == plugin}
     start = start_refusal(creation)
     if start is not None and start.plugin == plugin:
-        found.update(dict.fromkeys(start.paths, start.reason))
-    return found
+        reasons.update(dict.fromkeys(start.paths, start.reason))
+    return reasons
 
 
 def _adjust_devices(linux: Spec, adjustment: api.LinuxContainerAdjustment) -> None:
@@ -306,14 +305,14 @@ def _is_available(wanted: str, available: str | None) -> bool:
 
 
 def _ranges(text: str) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    ranges: list[tuple[int, int]] = []
     for part in text.removesuffix(",").split(","):
         match = _RANGE.fullmatch(part)
         if match is None:
             return []
         low = int(match[1])
-        found.append((low, int(match[2]) if match[2] else low))
-    return found
+        ranges.append((low, int(match[2]) if match[2] else low))
+    return ranges
 
 
 def _without_zeros(members: Spec) -> Spec:
@@ -321,10 +320,10 @@ def _without_zeros(members: Spec) -> Spec:
 
 
 def _object(parent: Spec, name: str) -> Spec:
-    found = parent.get(name)
-    return found if isinstance(found, dict) else {}
+    value = parent.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _number(parent: Spec, name: str) -> int:
-    found = parent.get(name)
-    return found if isinstance(found, int) else 0
+    value = parent.get(name)
+    return value if isinstance(value, int) else 0

@@ -7,12 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.specs.json_spec import ABSENT, Json, Spec, text_at
-from nri_scope.specs.path_lookup import value_at
-from nri_scope.specs.paths import pointer
+from nri_scope.specs.json_spec import ABSENT, Json, Spec, pointer, text_at
+from nri_scope.specs.path_labels import value_at
 
 from .adjustment import removed_key
-from .resources import CPU, MEMORY
+from .container import CPU, MEMORY
 from .runtime_rules import UpdatePath
 from .values import device_rule, net_device, rlimit
 

@@ -12,14 +12,17 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import ContainerAdjustment
 from nri_scope.nri.lifecycle import POST_START, START
 from nri_scope.nri.merging import Creation, IsuladCreation, IsuladStopping, Stopping
 from nri_scope.nri.versions import V0_12, NriVersion, runtime_title, sort_key
-from nri_scope.specs.json_spec import Spec
+from nri_scope.specs.json_spec import Spec, copy_object, restore_if_unchanged
 
 from . import isulad_spec
 from .adjustment import adjust
+from .container import update_by_oci_runtime, update_resources
+from .values import keep_unknown, unknown_fields
 
 
 class UpdatePath(Enum):
@@ -198,3 +201,32 @@ def runtime_rules_of(runtime_name: str, runtime_version: str = "") -> RuntimeRul
     if title == "containerd" and key is not None and any(a <= key[:3] < b for a, b in _WITHOUT_CDI):
         return replace(rules, drops_cdi_devices=f"containerd {runtime_version} {_DROPS_CDI}")
     return rules
+
+
+def update(
+    spec: Spec,
+    change: api.LinuxResources | api.ContainerUpdate,
+    path: UpdatePath = UpdatePath.CRI,
+) -> Spec:
+    """Return `spec` with the resources of `change` applied, as a new spec that shares the rest.
+
+    `path` is the path of the update in the runtime; `remarks` lists the settings lost there.
+    Through the CRI, the swap limit follows the memory limit unless `spec` has only a memory limit,
+    as on nodes that cannot limit swap. containerd appends huge page limits, the last of which is
+    effective for its size; the result has only the effective limits. For an unknown path, only
+    settings that all known paths apply are applied.
+    """
+    new = dict(spec)
+    message = change.linux.resources if isinstance(change, api.ContainerUpdate) else change
+    if path is UpdatePath.OCI_RUNTIME:
+        update_by_oci_runtime(copy_object(new, "linux"), message)
+    else:
+        update_resources(
+            copy_object(new, "linux"),
+            message,
+            sets_swap=path is not UpdatePath.UNKNOWN,
+            of_cri=path is UpdatePath.CRI,
+        )
+    restore_if_unchanged(new, "linux", spec)
+    keep_unknown(new, unknown_fields(change, "update"))
+    return new

@@ -1,21 +1,89 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert single NRI messages to the equivalent OCI objects.
-
-Names and omitted empty values follow the runtime spec's Go types (``omitempty``), so that the
-result looks like a ``config.json`` written by a runtime. A zero is included if NRI distinguishes it
-from a missing value. An enum number without a name stays a number.
-"""
+"""OCI values of messages' fields, and fields of a later NRI, which have none."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import base64
+from collections.abc import Iterable, Iterator, Mapping
+from copy import deepcopy
 from functools import lru_cache
+from typing import Protocol
 
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.specs.json_spec import Json, Spec
+from nri_scope.specs.json_spec import Json, Spec, copy_array, copy_object
+
+
+class _Field(Protocol):
+    field_number: int
+    wire_type: int
+    data: object
+
+
+_WIRE_TYPES = {0: "varint", 1: "fixed64", 2: "bytes", 3: "group", 5: "fixed32"}
+
+
+def unknown_fields(message: Message, name: str) -> Spec:
+    """Return the unknown fields of `message` and its members, as ``{"NAME.linux.23": ["varint
+    7"]}``.
+
+    `name` is the first part of each key. Each value starts with its wire type, as its real type is
+    unknown; bytes are Base64. A repeated field has several values.
+    """
+    known = deepcopy(message)
+    known.DiscardUnknownFields()
+    if known.ByteSize() == message.ByteSize():
+        return {}
+    entries: dict[str, list[Json]] = {}
+    for key, value in _walk(message, name):
+        entries.setdefault(key, []).append(value)
+    return dict(entries)
+
+
+def keep_unknown(spec: Spec, entries: Spec) -> None:
+    """Add the result of `unknown_fields` to ``/nri/unknown``. `spec` must be a copy."""
+    if entries:
+        unknown = copy_object(copy_object(spec, "nri"), "unknown")
+        for key, values in entries.items():
+            if isinstance(values, list):
+                copy_array(unknown, key).extend(values)
+
+
+def _walk(message: Message, path: str) -> Iterator[tuple[str, Json]]:
+    for field in _unknown(UnknownFieldSet(message)):
+        yield f"{path}.{field.field_number}", _raw(field.wire_type, field.data)
+    for descriptor, value in message.ListFields():
+        name = f"{path}.{descriptor.name}"
+        kind = descriptor.message_type
+        if kind is None:
+            continue
+        if kind.GetOptions().map_entry:
+            if kind.fields_by_name["value"].message_type is not None:
+                for key in sorted(value):
+                    yield from _walk(value[key], f"{name}[{key}]")
+        elif isinstance(value, Message):
+            yield from _walk(value, name)
+        else:
+            for position, item in enumerate(value):
+                yield from _walk(item, f"{name}[{position}]")
+
+
+def _unknown(fields: UnknownFieldSet) -> Iterator[_Field]:
+    return (fields[position] for position in range(len(fields)))
+
+
+def _raw(wire_type: int, data: object) -> str:
+    if isinstance(data, bytes):
+        text = base64.b64encode(data).decode()
+    elif isinstance(data, UnknownFieldSet):
+        text = " ".join(f"{f.field_number}={_raw(f.wire_type, f.data)}" for f in _unknown(data))
+    else:
+        text = str(data)
+    return f"{_WIRE_TYPES.get(wire_type, wire_type)} {text}"
+
 
 HOOKS = {
     "prestart": "prestart",
@@ -39,29 +107,29 @@ def _fields(message: Message, *names: str) -> Spec:
 
     Fields whose name does not end with ``!`` are omitted if empty or not set.
     """
-    found: Spec = {}
+    fields: Spec = {}
     for name, oci_name, is_required in _plan(names):
         value = getattr(message, name)
         if isinstance(value, Message):
             # One of the Optional… messages, in which a zero is explicit.
             if message.HasField(name):
                 inner = value.value  # type: ignore[attr-defined]
-                found[oci_name] = inner if isinstance(inner, str | int) else [*inner]
+                fields[oci_name] = inner if isinstance(inner, str | int) else [*inner]
         elif value or is_required:
-            found[oci_name] = value if isinstance(value, str | int) else [*value]
-    return found
+            fields[oci_name] = value if isinstance(value, str | int) else [*value]
+    return fields
 
 
 @lru_cache
 def _plan(names: tuple[str, ...]) -> list[tuple[str, str, bool]]:
     """Return each field's name, name in OCI, and whether it is always present."""
-    found: list[tuple[str, str, bool]] = []
+    fields: list[tuple[str, str, bool]] = []
     for marked_name in names:
         name = marked_name.rstrip("!")
         first, *rest = name.split("_")
         in_camel_case = first + "".join(map(str.capitalize, rest))
-        found.append((name, _OCI_NAMES.get(name, in_camel_case), name != marked_name))
-    return found
+        fields.append((name, _OCI_NAMES.get(name, in_camel_case), name != marked_name))
+    return fields
 
 
 def strings(values: Iterable[str]) -> list[Json]:

@@ -26,17 +26,24 @@ from nri_scope.errors import UsageError
 
 from .adjustment import Adjustment, HookStage, syscall_argument, syscall_rule
 from .deregistration import ValidatorSession, deregister
-from .endpoint import Connect, Identity, Launched, inherited, launched, unix_socket
-from .handle import RuntimeHandle
-from .handlers import BasePlugin
-from .main import run
-from .reconnect import ABSENT_POLL, Backoff, keep_connected
-from .replies import CreateReply, Rejection, UpdateReply, UpdatesReply
-from .request import time_left
+from .handle import RuntimeHandle, Timer, time_left
+from .handlers import BasePlugin, CreateReply, Rejection, UpdateReply, UpdatesReply
+from .main import ABSENT_POLL, Backoff, keep_connected, run
+from .resources import Eviction, Update
 from .serving import serve
-from .session import AnswerLater, Exchange, Plugin, PluginSession, SessionEnd
-from .timers import Timer
-from .update import Eviction, Update
+from .session import (
+    AnswerLater,
+    Connect,
+    Exchange,
+    Identity,
+    Launched,
+    Plugin,
+    PluginSession,
+    SessionEnd,
+    inherited,
+    launched,
+    unix_socket,
+)
 
 __all__ = [
     "ABSENT_POLL",

@@ -56,13 +56,13 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         """Set an environment variable, also if the image or the pod sets it."""
         checks.env_name(name)
         entry = build(api.KeyValue, key=name, value=checks.text(value, name))
-        put(self.message.env, entry, lambda one: one.key)
+        put(self.message.env, entry, lambda variable: variable.key)
         return self
 
     def remove_env(self, name: str) -> Self:
         """Remove an environment variable; call `add_env` afterwards to replace another plugin's."""
         entry = build(api.KeyValue, key=f"-{checks.env_name(name)}")
-        put(self.message.env, entry, lambda one: one.key)
+        put(self.message.env, entry, lambda variable: variable.key)
         return self
 
     def add_rlimit(self, type: str, *, soft: int, hard: int) -> Self:
@@ -71,7 +71,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         if soft > hard:
             raise UsageError(f"{type}: the soft limit {soft} is above the hard limit {hard}")
         entry = build(api.POSIXRlimit, type=type, soft=soft, hard=hard)
-        put(self.message.rlimits, entry, lambda one: one.type)
+        put(self.message.rlimits, entry, lambda limit: limit.type)
         return self
 
     def set_oom_score_adj(self, value: int) -> Self:
@@ -110,7 +110,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         ``runtime``, ``deadline`` and ``period`` are in ns.
         """
         names = [
-            checks.one_of(one, api.LinuxSchedulerFlag.keys(), "scheduler flag") for one in flags
+            checks.one_of(name, api.LinuxSchedulerFlag.keys(), "scheduler flag") for name in flags
         ]
         checks.one_of(policy, api.LinuxSchedulerPolicy.keys(), "scheduler policy")
         self.message.linux.scheduler.CopyFrom(
@@ -148,13 +148,13 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
             type=type,
             options=words,
         )
-        put(self.message.mounts, entry, lambda one: one.destination)
+        put(self.message.mounts, entry, lambda mount: mount.destination)
         return self
 
     def remove_mount(self, destination: str) -> Self:
         """Remove a mount; call `add_mount` afterwards to replace it."""
         entry = build(api.Mount, destination=f"-{checks.absolute(destination, 'destination')}")
-        put(self.message.mounts, entry, lambda one: one.destination)
+        put(self.message.mounts, entry, lambda mount: mount.destination)
         return self
 
     def add_device(
@@ -184,19 +184,19 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
             uid=number(api.OptionalUInt32, uid),
             gid=number(api.OptionalUInt32, gid),
         )
-        put(self.message.linux.devices, entry, lambda one: one.path)
+        put(self.message.linux.devices, entry, lambda device: device.path)
         return self
 
     def remove_device(self, path: str) -> Self:
         """Remove a device; call `add_device` afterwards to replace it."""
         entry = build(api.LinuxDevice, path=f"-{checks.absolute(path, 'device path')}")
-        put(self.message.linux.devices, entry, lambda one: one.path)
+        put(self.message.linux.devices, entry, lambda device: device.path)
         return self
 
     def add_cdi_device(self, name: str) -> Self:
         """Request a CDI device, ``vendor/class=device``, which the runtime injects."""
         entry = build(api.CDIDevice, name=checks.cdi_device(name))
-        put(self.message.CDI_devices, entry, lambda one: one.name)
+        put(self.message.CDI_devices, entry, lambda device: device.name)
         return self
 
     def add_net_device(self, host_name: str, name: str = "") -> Self:
@@ -260,13 +260,13 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
         if path:
             checks.absolute(path, "namespace path")
         entry = build(api.LinuxNamespace, type=type, path=path)
-        put(self.message.linux.namespaces, entry, lambda one: one.type)
+        put(self.message.linux.namespaces, entry, lambda namespace: namespace.type)
         return self
 
     def remove_namespace(self, type: str) -> Self:
         """Share the host's namespace; call `add_namespace` afterwards to replace the namespace."""
         entry = api.LinuxNamespace(type=f"-{checks.one_of(type, checks.NAMESPACES, 'namespace')}")
-        put(self.message.linux.namespaces, entry, lambda one: one.type)
+        put(self.message.linux.namespaces, entry, lambda namespace: namespace.type)
         return self
 
     def add_sysctl(self, name: str, value: str) -> Self:
@@ -342,7 +342,7 @@ class Adjustment(ResourceSettings[api.ContainerAdjustment]):
 
         ``nodes`` is a list such as "0-1,3".
         """
-        names = [checks.one_of(one, api.MpolFlag.keys(), "memory policy flag") for one in flags]
+        names = [checks.one_of(name, api.MpolFlag.keys(), "memory policy flag") for name in flags]
         checks.one_of(mode, api.MpolMode.keys(), "memory policy")
         self.message.linux.memory_policy.CopyFrom(
             build(

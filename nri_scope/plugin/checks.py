@@ -86,8 +86,8 @@ def one_of(value: str, allowed: Iterable[str], what: str) -> str:
     known = tuple(allowed)
     if value in known:
         return value
-    nearest = difflib.get_close_matches(value.upper(), [one.upper() for one in known], n=1)
-    meant = next((one for one in known if one.upper() in nearest), "")
+    nearest = difflib.get_close_matches(value.upper(), [name.upper() for name in known], n=1)
+    meant = next((name for name in known if name.upper() in nearest), "")
     hint = f"did you mean {meant}?" if meant else "known: " + ", ".join(known)
     raise UsageError(f"there is no {what} {value!r}", hint)
 

@@ -20,8 +20,7 @@ from nri_scope.nri.runtime_setup import ConfigureRequest, parse_state_part
 from nri_scope.nri.versions import asks_closed_validators
 from nri_scope.wire import RequestReceived
 
-from .endpoint import Connect, Identity, UnixSocket
-from .session import AnswerLater, Exchange, PluginSession, SessionEnd
+from .session import AnswerLater, Connect, Exchange, Identity, PluginSession, SessionEnd, UnixSocket
 
 CONFIGURE_S = 6.0
 """Maximum seconds until Configure. A runtime waits up to 5 s for each plugin that connected before.

@@ -1,30 +1,183 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runtime of a session, as an object for handlers."""
+"""The runtime of a session, as an object for handlers, with the running request and timers."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import inspect
 import logging
+import math
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
+from time import monotonic_ns
 from typing import ParamSpec
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import ConnectionClosed, NriScopeError, UsageError
+from nri_scope.errors import ConnectionClosed, NriScopeError, RpcError, UsageError
+from nri_scope.nri import recording_clock
 from nri_scope.nri.runtime_setup import Introduction
+from nri_scope.wire import Code
 
-from .request import unanswered
+from .resources import Eviction, Update
 from .session import PluginSession
-from .timers import Timer, Timers
-from .update import Eviction, Update
+
+log = logging.getLogger("nri_scope.plugin")
+
+
+def log_failure(where: str, error: Exception) -> None:
+    """Log an exception as one line, and at level DEBUG with its traceback."""
+    log.error("%s: %s", where, words_of(error))
+    log.debug("%s", where, exc_info=error)
+
+
+def words_of(error: Exception) -> str:
+    """Return the text of an exception for a log or an error status."""
+    if isinstance(error, RpcError):
+        return error.message
+    # Errors of nri-scope are sentences; other errors need their type.
+    return str(error) if isinstance(error, NriScopeError) else f"{type(error).__name__}: {error}"
+
+
+class Request:
+    """One request to a handler."""
+
+    def __init__(self, handler: str, subject: str, timeout_ns: int) -> None:
+        self.handler = handler
+        self.subject = subject
+        """``namespace/pod/container``; parts that the request lacks are omitted."""
+        self.answered = False
+        self._deadline_ns = monotonic_ns() + timeout_ns if timeout_ns else None
+
+    def __str__(self) -> str:
+        return f"{self.handler} {self.subject}".rstrip()
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until the deadline, negative after it; None without a deadline."""
+        if self._deadline_ns is None:
+            return None
+        return (self._deadline_ns - monotonic_ns()) / 1e9
+
+
+CURRENT: ContextVar[Request | None] = ContextVar("nri_scope_plugin_request", default=None)
+
+
+def unanswered() -> Request | None:
+    """Return the unanswered request of the running handler; also in tasks that it started."""
+    request = CURRENT.get()
+    return None if request is None or request.answered else request
+
+
+def time_left() -> float | None:
+    """Return the seconds until the running handler's deadline; None without handler or deadline.
+
+    A runtime disconnects a plugin that misses the deadline, and continues without it.
+    """
+    request = unanswered()
+    return None if request is None else request.time_left
+
+
+@dataclass(eq=False)
+class Timer:
+    """A scheduled call, returned by `RuntimeHandle.call_later`."""
+
+    _timers: Timers
+    _number: int
+    _callback: Callable[[], object]
+    _context: contextvars.Context = field(default_factory=contextvars.copy_context)
+    _scheduled: asyncio.TimerHandle | None = None
+
+    def cancel(self) -> None:
+        """Cancel the call; does nothing once it has begun, or the session has ended."""
+        self._timers.cancel(self)
+
+
+class Timers:
+    """Timers of one session: on the event loop's clock or, in a replay, on the recording's."""
+
+    def __init__(self, session: PluginSession) -> None:
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[int, Timer] = {}
+        self._last = 0
+        self._ended = False
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, delay: float, callback: Callable[[], object]) -> Timer:
+        """Start a timer of ``delay`` seconds."""
+        if self._ended:
+            raise ConnectionClosed("the session has ended")
+        if not math.isfinite(delay):
+            raise UsageError(f"call_later: {delay} is not a number of seconds")
+        self._last += 1
+        timer = Timer(self, self._last, callback)
+        self._pending[timer._number] = timer
+        if self._session.has_recording_clock:
+            self._tell(recording_clock.START, timer, max(0, round(delay * 1e9)))
+        else:
+            timer._scheduled = self._loop.call_later(delay, self._start_run, timer)
+        return timer
+
+    def cancel(self, timer: Timer) -> None:
+        """See `Timer.cancel`."""
+        if self._pending.pop(timer._number, None) is None:
+            return
+        if timer._scheduled is None:
+            self._tell(recording_clock.CANCEL, timer)
+        else:
+            timer._scheduled.cancel()
+
+    async def fire(self, number: int) -> None:
+        """Run the callback of a timer on the recording's clock. Raises `RpcError` if it raises."""
+        timer = self._pending.pop(number, None)
+        if timer is None:
+            return
+        task = self._start_task(timer)
+        await task
+
+    def end(self) -> None:
+        """Cancel all timers at the end of the session."""
+        self._ended = True
+        for timer in self._pending.values():
+            if timer._scheduled is not None:
+                timer._scheduled.cancel()
+        self._pending.clear()
+        for task in self._running:
+            task.cancel()
+
+    def _tell(self, method: str, timer: Timer, delay_ns: int = 0) -> None:
+        payload = recording_clock.pack(timer._number, delay_ns)
+        self._session.begin_call(recording_clock.SERVICE, method, payload)
+
+    def _start_run(self, timer: Timer) -> None:
+        del self._pending[timer._number]
+        # Retrieve the exception, which is logged.
+        self._start_task(timer).add_done_callback(lambda task: task.cancelled() or task.exception())
+
+    def _start_task(self, timer: Timer) -> asyncio.Task[None]:
+        task = self._loop.create_task(_run(timer._callback), context=timer._context)
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        return task
+
+
+async def _run(callback: Callable[[], object]) -> None:
+    try:
+        value = callback()
+        if inspect.isawaitable(value):
+            await value
+    except Exception as error:  # noqa: BLE001 - any error of the plugin's code
+        log_failure("call_later", error)
+        raise RpcError(Code.UNKNOWN, words_of(error)) from None
+
 
 P = ParamSpec("P")
 
 UPDATE_TIMEOUT = 30.0
 """Seconds to wait for the reply to UpdateContainers: the runtime first finishes other events."""
-
-log = logging.getLogger("nri_scope.plugin")
 
 
 class RuntimeHandle:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`run`, the main program of a plugin."""
+"""`run`, the main program of a plugin, and its reconnection after a restart of the runtime."""
 
 from __future__ import annotations
 
@@ -7,26 +7,107 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from nri_scope.errors import NriScopeError, RpcError, UsageError
-from nri_scope.nri.failure_policy import FailurePolicy
+from nri_scope.errors import (
+    ConnectError,
+    ConnectionClosed,
+    DeadlineExceeded,
+    NriScopeError,
+    RpcError,
+    UsageError,
+)
+from nri_scope.nri.events import DEFAULT_SOCKET
 from nri_scope.nri.identity import check_index, check_name
-from nri_scope.nri.methods import DEFAULT_SOCKET
+from nri_scope.nri.runtime_setup import FailurePolicy
 from nri_scope.process.signals import stop_signals
+from nri_scope.text.escape import safe
 from nri_scope.transport.loop import run as run_loop
 
-from .endpoint import Connect, Identity, inherited, launched, unix_socket
 from .handlers import Handlers
-from .reconnect import keep_connected
 from .serving import HandlerSession
-from .session import SessionEnd
+from .session import Connect, Identity, SessionEnd, inherited, launched, unix_socket
 
 if TYPE_CHECKING:
     import argparse
+
+
+ABSENT_POLL = 0.1
+"""Seconds between two attempts to connect while no runtime listens. Changes of the socket's folder
+are not watched. An attempt takes about 50 µs, and no runtime notices it.
+"""
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Pauses between attempts in seconds, which double from `first` to `longest`."""
+
+    first: float = 0.1
+    longest: float = 5.0
+    absent: float = ABSENT_POLL
+    """Pause while no runtime is running."""
+    healthy: float = 10.0
+    """Length of a session after which pauses start from `first` again."""
+    _next: float = 0.0
+
+    def pause(self, lasted: float) -> float:
+        """Return the pause after a session, or a failed attempt, that lasted ``lasted`` seconds."""
+        if lasted >= self.healthy or not self._next:
+            self._next = self.first
+        pause, self._next = self._next, min(self._next * 2, self.longest)
+        return pause
+
+    def poll(self) -> float:
+        """Return the pause while no runtime is running; later pauses start from `first`."""
+        self._next = self.first
+        return self.absent
+
+
+async def keep_connected(
+    run_session: Callable[[], Awaitable[SessionEnd]],
+    *,
+    wait: bool,
+    once: bool,
+    stopping: Callable[[], bool],
+    backoff: Backoff | None = None,
+    on_end: Callable[[SessionEnd], None] = lambda end: None,
+    on_wait: Callable[[NriScopeError], None] = lambda error: None,
+) -> None:
+    """Run one session after the other until ``stopping`` or, with ``once``, until one has ended.
+
+    Before the first session, errors are raised; with ``wait``, attempts are repeated as long as no
+    runtime is running. After the first session all errors lead to another attempt, even rejections:
+    a starting runtime may reject plugins for a while. ``on_wait`` is called with the first error of
+    a series.
+    """
+    backoff = backoff or Backoff()
+    connected = False
+    waiting = False
+    while True:
+        started = monotonic()
+        absent = False
+        try:
+            end = await run_session()
+        except NriScopeError as error:
+            if stopping():
+                return
+            absent = isinstance(error, ConnectError) and error.can_retry
+            starting = absent or isinstance(error, ConnectionClosed | DeadlineExceeded)
+            if not (connected or (wait and starting)):
+                raise
+            if not waiting:
+                on_wait(error)
+            waiting = True
+        else:
+            connected, waiting = True, False
+            on_end(end)
+            if once or stopping():
+                return
+        await asyncio.sleep(backoff.poll() if absent else backoff.pause(monotonic() - started))
 
 
 _OWN = "nri_scope.plugin"
@@ -65,20 +146,13 @@ class _OneLine(logging.Formatter):
     """Formatter that escapes untrusted text, and prints one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = printable(record.getMessage())
+        line = safe(record.getMessage())
         text = f"{record.levelname.lower()}: {line}"
         if record.exc_info:
             # A traceback has several lines.
             lines = self.formatException(record.exc_info).splitlines()
-            text = "\n".join([text, *("  " + printable(one) for one in lines)])
+            text = "\n".join([text, *("  " + safe(line) for line in lines)])
         return text
-
-
-def printable(text: str) -> str:
-    """Escape control characters and other characters that terminals do not print."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -122,7 +196,7 @@ def run(
     try:
         status = _run(plugin, name, index, failure_policy, parser, arguments)
     except NriScopeError as error:
-        print(f"{name}: {printable(str(error))}", file=sys.stderr)  # noqa: T201 - a main program
+        print(f"{name}: {safe(str(error))}", file=sys.stderr)  # noqa: T201 - a main program
         status = 2
     sys.exit(status)
 

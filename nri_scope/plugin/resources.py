@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Methods for resources, shared by adjustments and updates."""
+"""Methods for resources, shared by adjustments and updates, with the checks of their values.
+
+The checks follow the rules of NRI and OCI. A runtime detects most of these errors only when it
+creates the container, which then fails. Each check returns the value or raises `UsageError`.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +124,7 @@ class ResourceSettings(AroundMessage[_Sent]):
     def add_hugepage_limit(self, page_size: str, limit: int) -> Self:
         """Limit huge pages of ``page_size``, such as ``2MB``, to ``limit`` bytes."""
         entry = build(api.HugepageLimit, page_size=checks.page_size(page_size), limit=limit)
-        put(self.resources.hugepage_limits, entry, lambda one: one.page_size)
+        put(self.resources.hugepage_limits, entry, lambda limit: limit.page_size)
         return self
 
     def set_pids_limit(self, limit: int) -> Self:
@@ -186,8 +190,38 @@ def put(
     entries: MutableSequence[_Entry], entry: _Entry, key_of: Callable[[_Entry], object]
 ) -> None:
     """Append ``entry``, or replace the entry of the same key: a reply must not repeat a key."""
-    for one in entries:
-        if key_of(one) == key_of(entry):
-            one.CopyFrom(entry)
+    for known in entries:
+        if key_of(known) == key_of(entry):
+            known.CopyFrom(entry)
             return
     entries.append(entry)
+
+
+class Update(ResourceSettings[api.ContainerUpdate]):
+    """New resources for one existing container, set by the methods of `ResourceSettings`.
+
+    With ``ignore_failure`` the runtime continues if it cannot apply them.
+    """
+
+    def __init__(self, container_id: str, *, ignore_failure: bool = False) -> None:
+        if not container_id:
+            raise UsageError("an update needs the container's id")
+        self.message = build(
+            api.ContainerUpdate, container_id=container_id, ignore_failure=ignore_failure
+        )
+        """The message to send, for inspection and for fields without a method."""
+
+    @property
+    def resources(self) -> api.LinuxResources:
+        """The message that the methods for resources fill."""
+        return self.message.linux.resources
+
+
+class Eviction(AroundMessage[api.ContainerEviction]):
+    """Request to evict a container. containerd and CRI-O accept it and do nothing."""
+
+    def __init__(self, container_id: str, reason: str) -> None:
+        if not container_id:
+            raise UsageError("an eviction needs the container's id")
+        self.message = build(api.ContainerEviction, container_id=container_id, reason=reason)
+        """The message to send."""

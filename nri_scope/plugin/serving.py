@@ -12,22 +12,16 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RpcError, UsageError
 from nri_scope.nri import recording_clock
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
-from nri_scope.nri.negotiation import negotiate
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS, Event
 from nri_scope.nri.no_change import no_change
-from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of
+from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of, negotiate
 from nri_scope.nri.versions import runtime_words
 from nri_scope.wire import Code, RequestReceived
 
 from .deregistration import ValidatorSession
-from .endpoint import Connect, Identity
-from .handle import RuntimeHandle
-from .handler_errors import log, log_failure, words_of
-from .handlers import EVENT_HANDLERS, Handlers
-from .replies import REPLIES, ReplyOf, empty_reply, synchronize_reply
-from .request import CURRENT, Request
-from .session import AnswerLater, Exchange, SessionEnd
+from .handle import CURRENT, Request, RuntimeHandle, log, log_failure, words_of
+from .handlers import EVENT_HANDLERS, REPLIES, Handlers, ReplyOf, empty_reply, synchronize_reply
+from .session import AnswerLater, Connect, Exchange, Identity, SessionEnd
 
 QUIET = Event.RemovePodSandbox
 """Event subscribed to without event handlers, as an empty mask would subscribe to all events."""

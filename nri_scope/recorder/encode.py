@@ -23,7 +23,7 @@ from nri_scope.events import (
     plugin_title,
     problem_of,
 )
-from nri_scope.nri import invocation
+from nri_scope.nri import v01
 from nri_scope.nri.changes import changes_of, targets_of
 from nri_scope.nri.request_subject import (
     MALFORMED,
@@ -407,7 +407,7 @@ class Encoder:
 def _decoded(item: CapturedCall) -> Decoded:
     if item.service == CRI_SERVICE:
         return _container_status(item)
-    if item.service == invocation.SERVICE:
+    if item.service == v01.SERVICE:
         return _invocation(item)
     return decode_request(item.method, item.request, item.service)
 
@@ -421,7 +421,7 @@ def _container_status(item: CapturedCall) -> Decoded:
 
 
 def _invocation(item: CapturedCall) -> Decoded:
-    request = invocation.parse_request(item.request)
+    request = v01.parse_request(item.request)
     if request is None or request.method != item.method:
         return Decoded(item.method, item.method, None, None, None, MALFORMED)
     return Decoded(item.method, item.method, None, request.pod, request.container, "")

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from nri_scope.events import CLOSED_BY_RUNTIME, RUNTIME_CLOSED, Event, Session
 from nri_scope.nri.lifecycle import UNSOLICITED, UPDATE
 from nri_scope.nri.versions import runtime_title
-from nri_scope.wire.status import Code
+from nri_scope.wire.ttrpc import Code
 
 SOON_NS = 5_000_000_000
 """Maximum time from an event's end to the runtime's end: other plugins reply in between, each

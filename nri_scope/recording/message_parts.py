@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from google.protobuf.message import DecodeError
 
 from nri_scope.nri.element_limits import MAX_IN_SYNCHRONIZE, bounded, varint
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 
 _LENGTH_DELIMITED = 2
 _SYNC_PODS = METHODS["Synchronize"].request.DESCRIPTOR.fields_by_name["pods"].number

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from nri_scope.events import Event
-from nri_scope.nri.invocation import is_invocation
 from nri_scope.nri.plain import MALFORMED, Plain, json_or_malformed, plain_bytes
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
+from nri_scope.nri.v01 import is_invocation
 
 from .cri_answers import is_container_status, request_as_plain
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Apply merged replies to the world, the containers' specs and the result."""
+"""Apply merged replies to the world, and record the plugins' changes to OCI specs, by event."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol, cast
@@ -26,8 +27,7 @@ from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import isulad_spec
 from nri_scope.runtime import Outcome
 
-from .ledger import Ledger
-from .result import PlayedEvent
+from .result import Attributed, ContainerResult, PlayedEvent
 from .world import World
 
 
@@ -44,17 +44,25 @@ class Effects:
     def __init__(
         self,
         world: World,
-        ledger: Ledger,
+        containers: dict[str, ContainerResult],
         rules: oci.RuntimeRules,
         version: NriVersion | None,
+        *,
+        keep: bool,
     ) -> None:
-        """``rules``: those of the emulated runtime. ``version``: the NRI version, which determines
-        the requests that a runtime drops.
+        """``containers``: receives the results, in the order in which containers first appear.
+        ``rules``: those of the emulated runtime. ``version``: the NRI version, which determines
+        the requests that a runtime drops. Without ``keep``, containers that are removed unchanged
+        are discarded.
         """
         self._world = world
+        self._containers = containers
         self._rules = rules
-        self._ledger = ledger
         self._version = version
+        self._keep = keep
+        self._by_id: dict[str, ContainerResult] = {}
+        self._times: Counter[str] = Counter()
+        """Number of containers so far, by name."""
         self._start_failures: dict[str, str] = {}
         """Why a created container does not start, by its id."""
 
@@ -81,7 +89,7 @@ class Effects:
         elif not outcome.failure:
             self._world.happened(event, request)
             if event is Event.RemoveContainer and container is not None:
-                rest = partial(self._ledger.removed, container.id)
+                rest = partial(self._record_removal, container.id)
         if outcome.failure or outcome.error:
             # The runtime then applies no reply, even if it only logs the error.
             return rest
@@ -90,7 +98,7 @@ class Effects:
         if not isinstance(outcome.merged, Updating) or container is None:
             own = []
         else:
-            own = [one for one in asked if one[1].container_id == container.id]
+            own = [request for request in asked if request[1].container_id == container.id]
             asked = [one for one in asked if one[1].container_id != container.id]
             wanted = cast("api.UpdateContainerRequest", request).linux_resources
             rest = partial(
@@ -112,7 +120,7 @@ class Effects:
         """Apply unsolicited updates, or those in a reply to Synchronize."""
         kept, dropped = unsolicited(updates, plugin, version=self._version)
         played.dropped += dropped
-        self._update(played, [(plugin, one) for one in kept], kept, dropped)
+        self._update(played, [(plugin, update) for update in kept], kept, dropped)
 
     def refusal(self, request: Message, outcome: Outcome) -> tuple[str, str]:
         """Return why the runtime rejects the merged adjustments, and the responsible plugin.
@@ -125,13 +133,15 @@ class Effects:
             return "", ""
         spec = oci.spec_of(container)
         why = _refused(outcome.merged.adjustment, spec)
-        responsible = (plugin for plugin, one in adjusting if why and _refused(one, spec))
+        responsible = (
+            plugin for plugin, adjustment in adjusting if why and _refused(adjustment, spec)
+        )
         return why, next(responsible, "")
 
     def _create(
         self, played: PlayedEvent, request: Message, container: api.Container, outcome: Outcome
     ) -> Callable[[], None]:
-        world, ledger = self._world, self._ledger
+        world = self._world
         pod = pod_of(Event.CreateContainer.name, request)
         wanted = list(_adjusting(outcome))
         adjustment = None
@@ -151,17 +161,10 @@ class Effects:
             self._start_failures[container.id] = f"{start.plugin}: {start.reason}"
 
         def rest() -> None:
-            played.changes += ledger.created(
-                container,
-                pod,
-                wanted,
-                adjustment,
-                outcome,
-                self._start_failures.get(container.id, ""),
-            )
+            played.changes += self._record_creation(container, pod, wanted, adjustment, outcome)
             if wanted and adjustment is not None and isinstance(outcome.merged, Creation):
                 spec, path = oci.spec_of(container, pod), self._rules.own_updates
-                played.dropped += ledger.remarks(wanted, outcome.dropped, path, container.id, spec)
+                played.dropped += self._remarks(wanted, outcome.dropped, path, container.id, spec)
             elif adjustment is not None and isinstance(outcome.merged, IsuladCreation):
                 played.dropped += [
                     Dropped(one.plugin, container.id, one.path, json.dumps(one.value), one.reason)
@@ -174,16 +177,31 @@ class Effects:
         self,
         played: PlayedEvent,
         container_id: str,
-        wanted: api.LinuxResources,
+        requested: api.LinuxResources,
         own: Sequence[tuple[str, api.ContainerUpdate]],
         merged: Updating,
         voided_by: str,
     ) -> None:
-        ledger, resources = self._ledger, merged.resources
-        played.changes += ledger.resources(container_id, wanted, own, resources, voided_by)
+        """Record an update ``requested`` by the kubelet, which plugins change by ``own`` updates.
+
+        ``voided_by``: the plugin because of which the runtime applies nothing; "" for none.
+        """
+        path = self._rules.own_updates
+        result = self._result_of(container_id)
+        if result is not None:
+            result.before = oci.update(result.before, requested, path)
+            spec = oci.update(result.spec, requested, path)
+            if voided_by:
+                self._attribute(result, voided_by, spec, result.spec)
+            else:
+                for plugin, update in own:
+                    after = oci.update(spec, update.linux.resources, path)
+                    played.changes += self._attribute(result, plugin, spec, after)
+                    spec = after
+                result.spec = oci.update(result.spec, merged.resources, path)
         if voided_by:
             played.dropped.append(Dropped(voided_by, container_id, "", "", oci.VOIDED))
-        played.dropped += ledger.remarks(own, merged.dropped, self._rules.own_updates)
+        played.dropped += self._remarks(own, merged.dropped, path)
 
     def _voiding_plugin(self, outcome: Outcome, container: api.Container | None) -> str:
         """Return the plugin whose update makes the runtime apply nothing of an UpdateContainer."""
@@ -195,7 +213,7 @@ class Effects:
             or not (merged.is_emptied and self._rules.voids_empty_updates)
         ):
             return ""
-        return next(who for who, one in _asked(outcome) if one.container_id == container.id)
+        return next(who for who, update in _asked(outcome) if update.container_id == container.id)
 
     def _update(
         self,
@@ -209,12 +227,138 @@ class Effects:
             if update.container_id not in self._world.containers:
                 reason = "unknown container: runtimes ignore the update"
                 id_ = update.container_id
-                plugin = next((who for who, one in asked if one.container_id == id_), "")
+                plugin = next((who for who, update in asked if update.container_id == id_), "")
                 played.dropped.append(Dropped(plugin, update.container_id, "", "", reason))
-        played.changes += self._ledger.updated(asked, merged)
-        played.dropped += self._ledger.remarks(asked, dropped, self._rules.other_updates)
+        played.changes += self._record_updates(asked, merged)
+        played.dropped += self._remarks(asked, dropped, self._rules.other_updates)
         for update in merged:
             self._world.update(update.container_id, update.linux.resources)
+
+    # -- specs of containers, with and without the changes ------------------------------------
+
+    def _record_creation(
+        self,
+        container: api.Container,
+        pod: api.PodSandbox | None,
+        asked: Iterable[tuple[str, api.ContainerAdjustment]],
+        merged: api.ContainerAdjustment | None,
+        outcome: Outcome,
+    ) -> list[Attributed]:
+        """Record a creation; ``merged`` is None if it failed.
+
+        Returns the changes that the adjustments ``asked`` make, in their order.
+        """
+        rules = self._rules
+        spec = rules.first(oci.spec_of(container, pod))
+        result = self._new(container, spec)
+        changes: list[Attributed] = []
+        for plugin, adjustment in asked:
+            if adjustment.mounts and rules.sorts_mounts:
+                # A runtime sorts all mounts if one is adjusted; that is not the plugin's change.
+                spec = oci.sort_mounts(spec)
+                result.before = oci.sort_mounts(result.before)
+            after = rules.adjust(spec, adjustment)
+            changes += self._attribute(result, plugin, rules.written(spec), rules.written(after))
+            spec = after
+        result.created, result.failure = merged is not None, outcome.failure
+        result.runtime_died = outcome.killed
+        result.start_failure = self._start_failures.get(container.id, "")
+        if merged is not None:
+            result.spec = rules.written(rules.adjust(result.before, merged))
+        else:
+            self._by_id.pop(container.id, None)
+        return changes
+
+    def _record_removal(self, container_id: str) -> None:
+        """Record that a container was removed."""
+        result = self._by_id.pop(container_id, None)
+        if result is None:
+            return
+        if not self._keep and not result.changes and result.created:
+            del self._containers[result.name]
+        else:
+            result.pack()
+
+    def _remarks(
+        self,
+        asked: Iterable[tuple[str, api.ContainerAdjustment | api.ContainerUpdate]],
+        already: Iterable[Dropped],
+        path: oci.UpdatePath,
+        container_id: str = "",
+        spec: specs.Spec | None = None,
+    ) -> list[Dropped]:
+        """Return the requests of plugins that the runtime drops or applies differently.
+
+        ``already``: those that merging drops. ``path``: that of updates. ``container_id``,
+        ``spec``: the container that is adjusted.
+        """
+        known = {(one.plugin, one.container_id, one.path) for one in already}
+        drops_cdi = self._rules.drops_cdi_devices
+        return [
+            Dropped(plugin, target, one.path, json.dumps(one.value), one.reason)
+            for plugin, wanted in asked
+            if (target := container_id or getattr(wanted, "container_id", ""))
+            in self._world.containers
+            for one in (
+                *oci.remarks(wanted, spec, path, drops_cdi),
+                *oci.empty_cpu_set(wanted.linux.resources),
+            )
+            if (plugin, target, one.path) not in known
+        ]
+
+    def _record_updates(
+        self,
+        asked: Iterable[tuple[str, api.ContainerUpdate]],
+        merged: Iterable[api.ContainerUpdate],
+    ) -> list[Attributed]:
+        """Record updates that plugins requested for other containers, applied as ``merged``."""
+        path = self._rules.other_updates
+        changes: list[Attributed] = []
+        shown: dict[str, specs.Spec] = {}
+        for plugin, update in asked:
+            result = self._result_of(update.container_id)
+            if result is None:
+                continue
+            spec = shown.get(update.container_id, result.spec)
+            after = oci.update(spec, update.linux.resources, path)
+            changes += self._attribute(result, plugin, spec, after)
+            shown[update.container_id] = after
+        for update in merged:
+            result = self._result_of(update.container_id)
+            if result is not None:
+                result.spec = oci.update(result.spec, update.linux.resources, path)
+        return changes
+
+    def _attribute(
+        self, result: ContainerResult, plugin: str, before: specs.Spec, after: specs.Spec
+    ) -> list[Attributed]:
+        changes = [
+            Attributed(plugin, result.name, change) for change in specs.changes(before, after)
+        ]
+        for attributed in changes:
+            result.own(attributed.change.path, plugin)
+        return changes
+
+    def _result_of(self, container_id: str) -> ContainerResult | None:
+        """Return the result of a container, created on first use for one of Synchronize."""
+        result = self._by_id.get(container_id)
+        container = self._world.containers.get(container_id)
+        if result is None and container is not None:
+            pod = self._world.pods.get(container.pod_sandbox_id)
+            result = self._new(container, oci.spec_of(container, pod))
+            result.existed = True
+        return result
+
+    def _new(self, container: api.Container, spec: specs.Spec) -> ContainerResult:
+        # A repeated creation keeps the container's name.
+        known = self._by_id.get(container.id)
+        name = self._world.name_of(container.id) if known is None else known.name
+        if known is None:
+            self._times[name] += 1
+            name = f"{name}#{self._times[name]}" if self._times[name] > 1 else name
+        result = ContainerResult(name, before=spec, spec=spec)
+        self._containers[name] = self._by_id[container.id] = result
+        return result
 
 
 def _no_work() -> None:
@@ -222,8 +366,8 @@ def _no_work() -> None:
 
 
 def _refused(adjustment: api.ContainerAdjustment, spec: specs.Spec) -> str:
-    found = oci.remarks(adjustment, spec)
-    return next((one.reason for one in found if one.kind == "refused"), "")
+    remarks = oci.remarks(adjustment, spec)
+    return next((remark.reason for remark in remarks if remark.kind == "refused"), "")
 
 
 def _adjusting(outcome: Outcome) -> Iterator[tuple[str, api.ContainerAdjustment]]:

@@ -108,7 +108,5 @@ def _of_file(file: str) -> tuple[str, str]:
     if dash and name and len(index) == 2 and index.isascii() and index.isdigit():
         return index, name
     # Runtimes reject a file of this name, but replay and tap can launch it.
-    valid = "".join(
-        one if one.isascii() and (one.isalnum() or one in "_.+-") else "-" for one in file
-    )
+    valid = "".join(c if c.isascii() and (c.isalnum() or c in "_.+-") else "-" for c in file)
     return "", valid or "plugin"

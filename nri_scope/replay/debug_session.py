@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from nri_scope.errors import NriScopeError
 
-from .progress import ReplayListener
+from .playback import SEND, PendingEvent, ReplayListener, StepDecision
 from .result import PlayedEvent, Replayed
 from .run import Job, replay
-from .step_control import SEND, PendingEvent, StepDecision
 
 Breakpoint = Callable[[PendingEvent], bool]
 """Predicate for the events before which to stop."""
@@ -86,7 +85,7 @@ class DebugSession:
     @property
     def position(self) -> int:
         """Number of events before the pending one, those that were sent again excluded."""
-        return sum(not one.again for one in self._history[: self._next])
+        return sum(not event.again for event in self._history[: self._next])
 
     async def run(self) -> None:
         """Replay until `quit`."""

@@ -151,46 +151,46 @@ class InjectedFaults:
 
     def fails(self, event: Event) -> bool:
         """Return whether the event is to fail."""
-        return any(self._affects(one, event) for one in self.faults.error)
+        return any(self._affects(fault, event) for fault in self.faults.error)
 
     def delay_s(self, event: Event | None, plugin: str) -> float:
         """Return the delay of a plugin's reply to this event. ``plugin``: ``NN-name``."""
-        for one in self.faults.slow:
-            if one.plugin in ("", plugin[:2]) and self._affects(one, event):
-                self._delays[one] = plugin
-                return one.seconds
+        for fault in self.faults.slow:
+            if fault.plugin in ("", plugin[:2]) and self._affects(fault, event):
+                self._delays[fault] = plugin
+                return fault.seconds
         return 0.0
 
     def delays(self) -> str:
         """Describe the delays of replies to this event; "" if there are none."""
         return ", ".join(
-            f"the reply of {plugin} is delayed by {limit_words(one.seconds)}"
-            if one.plugin
-            else f"each reply to this event is delayed by {limit_words(one.seconds)}"
-            for one, plugin in self._delays.items()
+            f"the reply of {plugin} is delayed by {limit_words(fault.seconds)}"
+            if fault.plugin
+            else f"each reply to this event is delayed by {limit_words(fault.seconds)}"
+            for fault, plugin in self._delays.items()
         )
 
     def unmatched(self) -> Iterator[EventFault]:
         """Yield the faults with modifiers that have affected no event."""
-        for one in (
+        for fault in (
             *self.faults.slow,
             *self.faults.error,
             *self.faults.duplicate,
             *self.faults.skip,
         ):
-            if one.is_restricted and one not in self._first:
-                yield one
+            if fault.is_restricted and fault not in self._first:
+                yield fault
 
     def _is_affected(self, faults: Sequence[EventFault], step: ReplayStep, number: int) -> bool:
-        return any(self._applies(one, step.event, step.subject, number) for one in faults)
+        return any(self._applies(fault, step.event, step.subject, number) for fault in faults)
 
-    def _affects(self, one: EventFault, event: Event | None) -> bool:
-        return self._applies(one, event, self._subject, self._number)
+    def _affects(self, fault: EventFault, event: Event | None) -> bool:
+        return self._applies(fault, event, self._subject, self._number)
 
-    def _applies(self, one: EventFault, event: Event | None, subject: str, number: int) -> bool:
-        if not one.matches(event, subject):
+    def _applies(self, fault: EventFault, event: Event | None, subject: str, number: int) -> bool:
+        if not fault.matches(event, subject):
             return False
-        return self._first.setdefault(one, number) == number or not one.once
+        return self._first.setdefault(fault, number) == number or not fault.once
 
 
 def parse_faults(texts: Sequence[str]) -> Faults:
@@ -212,8 +212,8 @@ def _with(faults: Faults, text: str) -> Faults:
     if len(arguments) < fixed or (len(arguments) > fixed and name not in MODIFIERS):
         raise UsageError(f"fault {text!r} has the wrong number of arguments", f"write it as {form}")
     if name in MODIFIERS:
-        one = _event_fault(text, name, arguments[:fixed], arguments[fixed:])
-        more: dict[str, Any] = {name: (*getattr(faults, name), one)}
+        fault = _event_fault(text, name, arguments[:fixed], arguments[fixed:])
+        more: dict[str, Any] = {name: (*getattr(faults, name), fault)}
         return replace(faults, **more)
     match name, arguments:
         case "drop-connection", [after]:
@@ -230,17 +230,17 @@ def _with(faults: Faults, text: str) -> Faults:
 
 
 def _event_fault(text: str, name: str, arguments: list[str], modifiers: list[str]) -> EventFault:
-    found = EventFault(text, _event(text, arguments[0]))
+    fault = EventFault(text, _event(text, arguments[0]))
     for duration in arguments[1:]:
         nanoseconds = parse_duration(duration)
         if not nanoseconds:
             raise UsageError(f"fault {text!r}: {duration!r} is not a duration", "write 3s or 500ms")
-        found = replace(found, seconds=nanoseconds / 1e9)
+        fault = replace(fault, seconds=nanoseconds / 1e9)
     given: set[str] = set()
     for modifier in modifiers:
         key, equals, value = modifier.partition("=")
         if key not in MODIFIER_FORMS or bool(equals) != ("=" in MODIFIER_FORMS[key]):
-            known = ", ".join(MODIFIER_FORMS[one] for one in MODIFIERS[name])
+            known = ", ".join(MODIFIER_FORMS[accepted] for accepted in MODIFIERS[name])
             raise UsageError(
                 f"fault {text!r}: {modifier!r} is not a modifier", f"{name} accepts {known}"
             )
@@ -254,8 +254,8 @@ def _event_fault(text: str, name: str, arguments: list[str], modifiers: list[str
                 "leave one of them out",
             )
         given.add(key)
-        found = replace(found, **_modified(found, key, value))
-    return found
+        fault = replace(fault, **_modified(fault, key, value))
+    return fault
 
 
 def _modified(fault: EventFault, key: str, value: str) -> dict[str, Any]:

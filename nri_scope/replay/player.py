@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -13,22 +13,35 @@ from google.protobuf.message import Message
 
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import container_of, pod_of
-from nri_scope.runtime import RECORDED, Answer, LifecycleState, LifecycleStep, Outcome
+from nri_scope.runtime import (
+    RECORDED,
+    Answer,
+    LifecycleState,
+    LifecycleStep,
+    Outcome,
+    Runtime,
+)
 
-from .faults import INJECTED
-from .playback import PlaybackOptions, ReplayParts, no_wait
-from .replies import Reply
-from .result import PlayedEvent
-from .script import ReplayStep, Script
-from .step_control import (
+from .applied_replies import Effects
+from .faults import INJECTED, InjectedFaults
+from .playback import (
     ANSWERED,
     EDITED,
     SENT_AGAIN,
     SKIPPED,
+    Pace,
     PendingEvent,
+    PlaybackOptions,
+    ReplayProgress,
     StepControl,
     StepDecision,
 )
+from .plugins import ReplayPlugins
+from .recording_clock import RecordingClock
+from .replies import Judge, Reply
+from .result import PlayedEvent
+from .script import ReplayStep, Script
+from .world import World
 
 T = TypeVar("T")
 
@@ -64,6 +77,20 @@ class ReadAhead(Generic[T]):
 _RESTARTS = "the runtime restarts"
 
 
+@dataclass(frozen=True, slots=True)
+class ReplayParts:
+    """Objects that a player uses."""
+
+    runtime: Runtime
+    plugins: ReplayPlugins
+    world: World
+    effects: Effects
+    judge: Judge
+    progress: ReplayProgress
+    clock: RecordingClock
+    faults: InjectedFaults
+
+
 class Player:
     """Single playback of one script."""
 
@@ -80,6 +107,8 @@ class Player:
         self._course.note_pods(pods)
         self._course.note_containers(containers)
         self._played = 0
+        self._before_ns: int | None = None
+        """Time of the event before, for `Pace`."""
         self._resend: Callable[[StepDecision], Awaitable[None]] | None = None
         """Sends the newest event again."""
 
@@ -95,12 +124,12 @@ class Player:
             self._progress.settle()
             steps.look()
 
-        self._parts.meanwhile(meanwhile)
+        self._progress.meanwhile = meanwhile
         clock = self._parts.clock
         for step in steps:
-            if step.selected and self._playback.wait is not no_wait and not step.restarts:
+            if step.selected and self._playback.pace is not None and not step.restarts:
                 self._progress.settle()
-                await self._playback.wait(step)
+                await self._pause(self._playback.pace, step.recorded.at_ns)
             if clock.is_due(step.recorded.at_ns):
                 await clock.fire_until(step.recorded.at_ns)
             clock.pass_to(step.recorded.at_ns)
@@ -130,6 +159,12 @@ class Player:
                     self._progress.note(fault, unreached)
         for one in injected.unmatched():
             self._progress.note("fault", f"no event matched {one.text}")
+
+    async def _pause(self, pace: Pace, at_ns: int) -> None:
+        if self._before_ns is not None:
+            pause_s = pace.pause(self._before_ns, at_ns)
+            await asyncio.sleep(min(pause_s, self._playback.max_idle_s))
+        self._before_ns = at_ns
 
     def _follow(self, step: ReplayStep) -> None:
         if step.event is None or step.message is None:
@@ -210,8 +245,8 @@ class Player:
         def pending() -> PendingEvent:
             # The event before may have been sent again, with other effects.
             request = self._world.shown(part.event, part.request)
-            found = self._pending(step, part.event.name, played.event_id, part.event)
-            return replace(found, request=request)
+            event = self._pending(step, part.event.name, played.event_id, part.event)
+            return replace(event, request=request)
 
         async def send(decision: StepDecision, into: PlayedEvent) -> None:
             shown = pending()
@@ -287,7 +322,7 @@ class Player:
             self._progress.result.tally.fail(words)
         played.failure, played.logged = outcome.failure, outcome.error or played.logged
         if not (outcome.failure or outcome.refused or outcome.lost):
-            self._parts.read_output()
+            self._parts.plugins.read_output()
             self._progress.end_later(partial(self._complete, played, outcome, rest))
             return
         rest()
@@ -345,7 +380,7 @@ class Player:
     async def _reply(
         self, played: PlayedEvent, answer: Answer, event: str, refused: str = ""
     ) -> Reply:
-        lost = await self._parts.lost(answer.plugin) if answer.dropped else ""
+        lost = await self._parts.plugins.lost(answer.plugin) if answer.dropped else ""
         return self._judged(played, answer, event, refused, lost)
 
     def _judged(
@@ -362,7 +397,7 @@ class Player:
         return step.recorded.timeout_ns if is_recorded else 0
 
     def _end(self) -> None:
-        self._parts.read_output()
+        self._parts.plugins.read_output()
         self._progress.end()
 
     # -- faults and unknown events ------------------------------------------------------------
@@ -400,7 +435,7 @@ class Player:
         """Apply the runtime faults that are due after this number of events."""
         if self._played in self._faults.drop_after:
             self._progress.note("drop-connection", "the runtime closes every connection")
-            await self._parts.drop_connections(
+            await self._parts.plugins.disconnect(
                 "closed by the runtime because of --fault drop-connection"
             )
         if self._played in self._faults.restart_after:
@@ -408,6 +443,6 @@ class Player:
             await self._restart()
 
     async def _restart(self) -> None:
-        await self._parts.restart()
+        await self._parts.plugins.restart()
         self._course = LifecycleState(self._parts.runtime.profile)
         self._course.note_containers(self._world.state()[1])

@@ -78,7 +78,7 @@ class PluginSet:
     def has_externals(self) -> bool:
         """Whether there are plugins that set their own index and name."""
         return self.listen is not None or any(
-            isinstance(one, Command) and one.external for one in self.plugins
+            isinstance(plugin, Command) and plugin.external for plugin in self.plugins
         )
 
     def config(self, index: str) -> str:
@@ -100,6 +100,8 @@ class ReplayPlugins:
         with messages for the user.
         """
         self._plugin_set = plugin_set
+        self._runtime: Runtime
+        """Set by `enter`."""
         self._on_output = on_output
         self._on_notice = on_notice
         self._last_event = last_event
@@ -119,7 +121,7 @@ class ReplayPlugins:
     def results(self) -> list[PluginResult]:
         """Return the result of each plugin, in the order of their indices."""
         self._collect_exits()
-        return sorted(self._results.values(), key=lambda one: one.plugin)
+        return sorted(self._results.values(), key=lambda result: result.plugin)
 
     def _collect_exits(self) -> None:
         """Store how processes ended, which is final once the runtime is down."""
@@ -161,10 +163,12 @@ class ReplayPlugins:
             result.deserted = f"disconnected between requests: {plugin.end_reason}"
         return is_early
 
-    async def lost(self, runtime: Runtime, plugin_id: str) -> str:
+    async def lost(self, plugin_id: str) -> str:
         """Wait until a plugin lost during a request has ended, and return the reason."""
-        await runtime.wait_for(
-            lambda: not any(one.id == plugin_id and one.link.closed for one in self._present)
+        await self._runtime.wait_for(
+            lambda: (
+                not any(plugin.id == plugin_id and plugin.link.closed for plugin in self._present)
+            )
         )
         result = self._results.get(plugin_id)
         if result is None:
@@ -187,37 +191,38 @@ class ReplayPlugins:
 
         Raises `UsageError` if a plugin does not become ready.
         """
+        self._runtime = runtime
         if self._plugin_set.listen is not None:
-            await runtime.listen(self._plugin_set.listen)
+            await self._runtime.listen(self._plugin_set.listen)
         for plugin in self._in_order():
             if isinstance(plugin, Command):
-                await self._launch(runtime, plugin)
+                await self._launch(plugin)
             else:
                 self._add(plugin.id, "in this process")
-                await self._adopt(runtime, plugin)
-        await self._await_others(runtime, _connect_timeout_s(runtime))
+                await self._adopt(plugin)
+        await self._await_others(_connect_timeout_s(self._runtime))
 
-    async def restart(self, runtime: Runtime, *, graceful: bool = False) -> None:
+    async def restart(self, *, graceful: bool = False) -> None:
         """Stop and start the runtime; return once the plugins have reconnected.
 
         If ``graceful``, launched plugins may end by themselves.
         """
-        known = runtime.rejected
+        known = self._runtime.rejected
         self._is_disconnecting = True
         try:
-            await runtime.restart(graceful=graceful)
+            await self._runtime.restart(graceful=graceful)
         finally:
             self._is_disconnecting = False
         self._count_starts()
         self._collect_exits()
-        for one in _rejected_since(runtime, known):
-            result = self._results.get(one.plugin)
+        for rejection in _rejected_since(self._runtime, known):
+            result = self._results.get(rejection.plugin)
             if result is not None:
-                result.deserted = f"failed to restart: {one.reason}"
+                result.deserted = f"failed to restart: {rejection.reason}"
         for plugin in self._in_order():
             if isinstance(plugin, InProcess):
-                await self._adopt(runtime, plugin)
-        await self._await_reconnects(runtime)
+                await self._adopt(plugin)
+        await self._await_reconnects()
 
     def _add(self, plugin: str, command: str) -> PluginResult:
         self._started.add(plugin)
@@ -225,20 +230,20 @@ class ReplayPlugins:
         result.command = command
         return result
 
-    async def disconnect(self, runtime: Runtime, reason: str) -> None:
+    async def disconnect(self, reason: str) -> None:
         """Close all connections; return once external plugins have reconnected.
 
         Runtimes do not relaunch a plugin, but service managers start external ones again.
         """
         self._is_disconnecting = True
         try:
-            for one in {plugin.id for plugin in runtime.plugins}:
-                await runtime.drop(one, reason)
+            for plugin_id in {plugin.id for plugin in self._runtime.plugins}:
+                await self._runtime.drop(plugin_id, reason)
         finally:
             self._is_disconnecting = False
-        await runtime.start_externals()
+        await self._runtime.start_externals()
         self._count_starts()
-        await self._await_reconnects(runtime)
+        await self._await_reconnects()
 
     def _count_starts(self) -> None:
         """Count the external plugins that ended with their connections, and were started again."""
@@ -249,22 +254,22 @@ class ReplayPlugins:
                 if self._plugin_set.must_reconnect:
                     result.deserted = "ended with its connection instead of connecting again"
 
-    async def _await_reconnects(self, runtime: Runtime) -> None:
+    async def _await_reconnects(self) -> None:
         """Wait for external plugins to reconnect; record a failure for any that does not."""
 
         def missing() -> set[str]:
-            return self._externals - {plugin.id for plugin in runtime.plugins}
+            return self._externals - {plugin.id for plugin in self._runtime.plugins}
 
         with suppress(TimeoutError):
             async with asyncio.timeout(RECONNECT_TIMEOUT_S):
-                await runtime.wait_for(lambda: not missing())
+                await self._runtime.wait_for(lambda: not missing())
         for name in missing():
             self._results[name].deserted = f"did not reconnect within {RECONNECT_TIMEOUT_S:g} s"
         try:
-            await self._await_others(runtime, RECONNECT_TIMEOUT_S)
+            await self._await_others(RECONNECT_TIMEOUT_S)
         except UsageError as error:
-            there = {plugin.id for plugin in self._present}
-            for name in self._results.keys() - self._started - there:
+            present = {plugin.id for plugin in self._present}
+            for name in self._results.keys() - self._started - present:
                 self._results[name].deserted = f"did not reconnect: {error.problem}"
 
     def leave(self) -> None:
@@ -272,9 +277,9 @@ class ReplayPlugins:
         self._closing = True
 
     def _in_order(self) -> list[Command | InProcess]:
-        return sorted(self._plugin_set.plugins, key=lambda one: one.index)
+        return sorted(self._plugin_set.plugins, key=lambda plugin: plugin.index)
 
-    async def _launch(self, runtime: Runtime, plugin: Command) -> str:
+    async def _launch(self, plugin: Command) -> str:
         """Start a plugin; return the index and name that it has registered."""
         if plugin in self._plugin_set.own_index:
             plugin = replace(plugin, external=True)
@@ -288,11 +293,11 @@ class ReplayPlugins:
         try:
             if plugin.external:
                 external = ExternalPlugin(plugin.argv, environment, on_output=printed)
-                name = (await self._start_external(runtime, external, name)).id
+                name = (await self._start_external(external, name)).id
                 self._add_external(name, plugin)
             else:
                 self._add(plugin.id, str(plugin))
-                await runtime.launch_command(
+                await self._runtime.launch_command(
                     plugin.argv,
                     plugin.index,
                     plugin.name,
@@ -301,7 +306,7 @@ class ReplayPlugins:
                     on_output=printed,
                 )
         except ConnectionClosed as error:
-            ended = runtime.former[-1] if runtime.former else None
+            ended = self._runtime.former[-1] if self._runtime.former else None
             if ended is not None and ended.id in self._failed_setups:
                 return ended.id
             process = ended.process if ended is not None else None
@@ -318,20 +323,20 @@ class ReplayPlugins:
             f"{', without a configuration' if config else ''}"
         )
         self._plugin_set.own_index.add(plugin)
-        registered = await self._launch(runtime, plugin)
+        registered = await self._launch(plugin)
         if registered != plugin.id:
             self._on_notice(f"{plugin.id} registered as {registered}")
         return registered
 
-    async def _start_external(self, runtime: Runtime, one: ExternalPlugin, title: str) -> Plugin:
+    async def _start_external(self, process: ExternalPlugin, title: str) -> Plugin:
         def remind() -> None:
-            if not one.has_connected:
+            if not process.has_connected:
                 waiting = f"{title} has not connected to its socket yet, the replay waits"
-                self._on_notice(f"{waiting}; {one.socket_hint}")
+                self._on_notice(f"{waiting}; {process.socket_hint}")
 
         reminder = asyncio.get_running_loop().call_later(REMIND_S, remind)
         try:
-            return await runtime.launch_external(one, _connect_timeout_s(runtime))
+            return await self._runtime.launch_external(process, _connect_timeout_s(self._runtime))
         finally:
             reminder.cancel()
 
@@ -343,7 +348,7 @@ class ReplayPlugins:
         self._externals.add(name)
         self._add(name, str(plugin)).external = True
 
-    async def _adopt(self, runtime: Runtime, plugin: InProcess) -> None:
+    async def _adopt(self, plugin: InProcess) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
         async def session() -> None:
@@ -358,33 +363,33 @@ class ReplayPlugins:
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
         try:
-            await runtime.adopt(ours, self._plugin_set.config(plugin.index))
+            await self._runtime.adopt(ours, self._plugin_set.config(plugin.index))
         except ConnectionClosed as error:
             if plugin.id not in self._failed_setups:
                 raise _start_error(plugin.id, error) from error
 
-    async def _await_others(self, runtime: Runtime, seconds: float) -> None:
+    async def _await_others(self, seconds: float) -> None:
         expected = self._plugin_set.expect
         if not expected or self._plugin_set.listen is None:
             return
         started = self._started
-        known = runtime.rejected
+        known = self._runtime.rejected
 
         def there() -> bool:
             failed = self._failed_setups - started
-            came = {plugin.id for plugin in runtime.plugins} - started
+            came = {plugin.id for plugin in self._runtime.plugins} - started
             return len(failed | came) >= expected
 
         def refused() -> list[Rejection]:
             return [
-                one
-                for one in _rejected_since(runtime, known)
-                if one.plugin and one.stage is not Stage.SYNCHRONIZATION
+                rejection
+                for rejection in _rejected_since(self._runtime, known)
+                if rejection.plugin and rejection.stage is not Stage.SYNCHRONIZATION
             ]
 
         try:
             async with asyncio.timeout(seconds):
-                await runtime.wait_for(lambda: there() or bool(refused()))
+                await self._runtime.wait_for(lambda: there() or bool(refused()))
         except TimeoutError:
             count = "no plugin" if expected == 1 else f"fewer than {expected} plugins"
             raise UsageError(
@@ -393,10 +398,10 @@ class ReplayPlugins:
             ) from None
         if not there():
             # A retry would fail the same way, so report the reason.
-            one = refused()[0]
+            rejection = refused()[0]
             raise UsageError(
-                f"{one.plugin} connected to {self._plugin_set.listen} and was rejected: "
-                f"{one.reason}"
+                f"{rejection.plugin} connected to {self._plugin_set.listen} and was rejected: "
+                f"{rejection.reason}"
             )
 
 

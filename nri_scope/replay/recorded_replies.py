@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,162 +53,6 @@ class TappedPlugin(NamedTuple):
     """Its sessions, in order."""
     is_replayed: bool
     """Whether its session itself is replayed."""
-
-
-@dataclass(frozen=True, slots=True)
-class TappedPlugins:
-    """Tapped plugins of one recording."""
-
-    path: Path
-    tapped: Mapping[str, tuple[Session, ...]]
-    """Sessions by ``NN-name`` in order, at least one per plugin."""
-    is_replayed: bool
-    """Whether this recording is replayed."""
-    whole: frozenset[int] = frozenset()
-    """Sessions that can be replayed because their Synchronize is complete."""
-    notes: Mapping[int, tuple[str, ...]] = field(default_factory=dict[int, tuple[str, ...]])
-    """Notes by session, for example on injected faults."""
-
-    @classmethod
-    def of(cls, path: Path, replayed: Path) -> TappedPlugins:
-        """Find the plugins that were tapped in the recording at ``path``.
-
-        Raises `UsageError` if there are none, and `RecordingError`.
-        """
-        tapped: dict[str, tuple[Session, ...]] = {}
-        with Recording.open(path) as recording:
-            sessions = [one for one in recording.sessions() if one.role == Role.TAP]
-            whole = frozenset(one.id for one in sessions if recording.state(one.id).complete)
-            notes: dict[int, tuple[str, ...]] = {}
-            for note in recording.notes():
-                if note.session is not None:
-                    notes[note.session] = (*notes.get(note.session, ()), note.text)
-        for one in sessions:
-            tapped[one.plugin] = (*tapped.get(one.plugin, ()), one)
-        if not tapped:
-            raise UsageError(
-                f"{safe(str(path))}: contains no replies of a plugin: it is not a tap's recording",
-                "record with `tap`, or write a golden with --golden and --update-golden",
-            )
-        return cls(path, tapped, os.path.realpath(path) == os.path.realpath(replayed), whole, notes)
-
-    def models(self, plugins: Sequence[str], selection: ReplaySelection) -> dict[str, TappedPlugin]:
-        """Return the tapped plugin to compare with for each of ``plugins`` (``NN-name``).
-
-        It is the plugin of the same name; else the only tapped plugin, if a single one is replayed;
-        else the only one with the same index. Others have no entry. Raises `UsageError` if no
-        plugin has one.
-        """
-        session = selection.session if self.is_replayed else None
-        by_session = next((one for one in self._sessions() if one.id == session), None)
-        found: dict[str, TappedPlugin] = {}
-        for plugin in plugins:
-            is_single = len(plugins) == 1
-            if is_single and by_session is not None:
-                tapped = by_session.plugin
-            elif plugin in self.tapped:
-                tapped = plugin
-            elif is_single and len(self.tapped) == 1:
-                (tapped,) = self.tapped
-            else:
-                same_index = [one for one in self.tapped if one[:2] == plugin[:2]]
-                if len(same_index) != 1:
-                    continue
-                (tapped,) = same_index
-            found[plugin] = self._model(tapped, session)
-        if not found:
-            raise self._no_match(plugins)
-        inexact = [plugin for plugin, model in found.items() if not model.is_replayed]
-        if inexact and (selection.where is not None or selection.begin is not None):
-            raise UsageError(
-                f"--where and --from need the tapped session of {safe(found[inexact[0]].plugin)} "
-                f"in {safe(str(self.path))}: replies of other sessions are matched by counting "
-                "events",
-                "leave out --where and --from, or replay that session",
-            )
-        return found
-
-    def session_for(self, plugins: Sequence[str], selection: ReplaySelection) -> int | None:
-        """Return the session to replay: as selected, else that of the first tapped plugin.
-
-        None is the default session, if another recording is replayed. Raises UsageError.
-        """
-        if selection.session is not None or not self.is_replayed:
-            return selection.session
-        if not plugins and len(self.tapped) > 1:
-            raise self._no_match(plugins)
-        # Without names, the plugins are external.
-        if plugins:
-            everything = ReplaySelection()
-            tapped = min(model.plugin for model in self.models(plugins, everything).values())
-        else:
-            (tapped,) = self.tapped
-        sessions = [one.id for one in self.tapped[tapped]]
-        return next((one for one in sessions if one in self.whole), sessions[0])
-
-    def compare(
-        self, replayed: Replayed, models: Mapping[str, TappedPlugin], selection: ReplaySelection
-    ) -> list[Mismatch]:
-        """Return the mismatches of replies with the recorded ones.
-
-        Raises RecordingError, and UsageError if there are no recorded replies.
-        """
-        with Recording.open(self.path) as recording:
-            names = {one.id: container_name(one) for one in recording.containers()}
-            reader = _RecordedReplies(recording, replayed, models, is_part=bool(selection.only))
-            expected, unreadable = reader.all()
-
-        def name_of(container_id: str) -> str:
-            name = replayed.name_of(container_id)
-            return names.get(container_id, name) if name == container_id else name
-
-        self._check_any(expected, models)
-        golden = Golden.of(expected, replayed.origin, name_of)
-        counted = {plugin for plugin, model in models.items() if not model.is_replayed}
-        places = {_place(reply) for reply in expected}
-        got = [
-            # A conflict is the runtime's verdict, which a tap does not record.
-            replace(reply, verdict=Verdict.OK) if reply.verdict is Verdict.CONFLICT else reply
-            for reply in _comparable(replayed.replies())
-            if reply.plugin in models
-            and (
-                _place(reply) in places
-                or (reply.plugin in counted and _place(reply) not in unreadable)
-                # The recorded reply is unknown, but an error is a mismatch nevertheless.
-                or reply.verdict is not Verdict.OK
-            )
-        ]
-        return golden.compare(got, name_of)
-
-    def _check_any(self, expected: Sequence[Reply], models: Mapping[str, TappedPlugin]) -> None:
-        if not expected:
-            names = ", ".join(model.plugin for model in models.values())
-            raise UsageError(
-                f"{safe(str(self.path))} has no reply of {safe(names)} to any replayed event",
-                "replay a session in which the plugin received events",
-            )
-
-    def _sessions(self) -> Iterator[Session]:
-        for sessions in self.tapped.values():
-            yield from sessions
-
-    def _model(self, tapped: str, session: int | None) -> TappedPlugin:
-        sessions = tuple(one.id for one in self.tapped[tapped])
-        if session in sessions:
-            assert session is not None
-            return TappedPlugin(tapped, (session,), True)
-        return TappedPlugin(tapped, sessions, False)
-
-    def _no_match(self, plugins: Sequence[str]) -> UsageError:
-        tapped = ", ".join(
-            f"{plugin} (session {sessions[0].id})"
-            for plugin, sessions in [*self.tapped.items()][:_LISTED]
-        )
-        problem = f"not of {' or '.join(plugins)}" if plugins else "it is unclear which to compare"
-        return UsageError(
-            f"{safe(str(self.path))} has replies of {safe(tapped)}, {safe(problem)}",
-            "select one with --session, or set the plugin's name with --index and --name",
-        )
 
 
 _Place = tuple[str, str, str, int]
@@ -251,7 +96,7 @@ class _RecordedReplies:
             for event in replayed.events
             if event.event_id in self._played
         )
-        self._first = next((one.event_id for one in replayed.events if one.event_id), 0)
+        self._first = next((event.event_id for event in replayed.events if event.event_id), 0)
         self._got = {
             (reply.plugin, reply.event_id, reply.event): reply.occurrence
             for reply in _comparable(replayed.replies())
@@ -263,14 +108,16 @@ class _RecordedReplies:
 
     def all(self) -> tuple[list[Reply], set[_Place]]:
         """Return the expected replies, and the places whose reply is unknown."""
-        found: list[Reply] = []
+        replies: list[Reply] = []
         for plugin, model in self._models.items():
             of_plugin = list(self._of(plugin, model))
             # Replies with a counterpart in this replay come first.
-            found += sorted(of_plugin, key=lambda reply: reply.occurrence == 0)
+            replies += sorted(of_plugin, key=lambda reply: reply.occurrence == 0)
             if self._is_part and not model.is_replayed:
                 self._unreadable.add((plugin, "", _SYNCHRONIZE, 1))
-        return [one for one in found if _place(one) not in self._unreadable], self._unreadable
+        return [
+            reply for reply in replies if _place(reply) not in self._unreadable
+        ], self._unreadable
 
     def _of(self, plugin: str, model: TappedPlugin) -> Iterator[Reply]:
         counts: dict[tuple[str, str], int] = {}
@@ -361,40 +208,92 @@ class TapComparison:
     """Comparison of one replay with a tap's recording: `prepared` before it, `compare` after it."""
 
     def __init__(self, path: Path, job: Job) -> None:
-        """Open the recording.
+        """Open the recording, and find the plugins that were tapped.
 
         Raises `RecordingError` if it cannot be read, and `UsageError` if no plugin matches.
         """
         self.path = path
-        self._tapped = TappedPlugins.of(path, job.recording)
+        self._tapped: dict[str, tuple[Session, ...]] = {}
+        """Sessions by ``NN-name`` in order, at least one per plugin."""
+        self._notes: dict[int, list[str]] = {}
+        """Notes by session, for example on injected faults."""
+        with Recording.open(path) as recording:
+            sessions = [session for session in recording.sessions() if session.role == Role.TAP]
+            self._whole = frozenset(one.id for one in sessions if recording.state(one.id).complete)
+            """Sessions that can be replayed because their Synchronize is complete."""
+            for note in recording.notes():
+                if note.session is not None:
+                    self._notes.setdefault(note.session, []).append(note.text)
+        for session in sessions:
+            self._tapped[session.plugin] = (*self._tapped.get(session.plugin, ()), session)
+        if not sessions:
+            raise UsageError(
+                f"{safe(str(path))}: contains no replies of a plugin: it is not a tap's recording",
+                "record with `tap`, or write a golden with --golden and --update-golden",
+            )
+        self._is_replayed = os.path.realpath(path) == os.path.realpath(job.recording)
+        """Whether this recording is replayed."""
         self._models: Mapping[str, TappedPlugin] = {}
         # Names of external plugins are unknown until they connect.
         plugin_set = job.plugin_set
         known = [] if plugin_set.has_externals else [one.id for one in plugin_set.plugins]
-        session = self._tapped.session_for(known, job.selection)
-        self._selection = replace(job.selection, session=session)
+        chosen = self._session_for(known, job.selection)
+        self._selection = replace(job.selection, session=chosen)
         if known:
-            self._models = self._tapped.models(known, self._selection)
+            self._models = self._models_of(known, self._selection)
 
     def prepared(self, job: Job) -> Job:
         """Return the job with the tapped session selected, unless --session selects another."""
         return replace(job, selection=self._selection)
 
     def compare(self, replayed: Replayed) -> list[Mismatch]:
-        """Return the differences between the replies and the recorded ones.
+        """Return the mismatches of replies with the recorded ones.
 
-        Raises `RecordingError`, and `UsageError` if no recorded plugin matches.
+        Raises `RecordingError`, and `UsageError` if no recorded plugin matches, or if there are no
+        recorded replies.
         """
         if not self._models:
-            plugins = [one.plugin for one in replayed.plugins]
-            self._models = self._tapped.models(plugins, self._selection)
-        return self._tapped.compare(replayed, self._models, self._selection)
+            plugins = [plugin.plugin for plugin in replayed.plugins]
+            self._models = self._models_of(plugins, self._selection)
+        models = self._models
+        with Recording.open(self.path) as recording:
+            names = {one.id: container_name(one) for one in recording.containers()}
+            is_part = bool(self._selection.only)
+            reader = _RecordedReplies(recording, replayed, models, is_part=is_part)
+            expected, unreadable = reader.all()
+
+        def name_of(container_id: str) -> str:
+            name = replayed.name_of(container_id)
+            return names.get(container_id, name) if name == container_id else name
+
+        if not expected:
+            tapped = ", ".join(model.plugin for model in models.values())
+            raise UsageError(
+                f"{safe(str(self.path))} has no reply of {safe(tapped)} to any replayed event",
+                "replay a session in which the plugin received events",
+            )
+        golden = Golden.of(expected, replayed.origin, name_of)
+        counted = {plugin for plugin, model in models.items() if not model.is_replayed}
+        places = {_place(reply) for reply in expected}
+        got = [
+            # A conflict is the runtime's verdict, which a tap does not record.
+            replace(reply, verdict=Verdict.OK) if reply.verdict is Verdict.CONFLICT else reply
+            for reply in _comparable(replayed.replies())
+            if reply.plugin in models
+            and (
+                _place(reply) in places
+                or (reply.plugin in counted and _place(reply) not in unreadable)
+                # The recorded reply is unknown, but an error is a mismatch nevertheless.
+                or reply.verdict is not Verdict.OK
+            )
+        ]
+        return golden.compare(got, name_of)
 
     def warnings(self) -> Iterator[str]:
         """Yield the recording's notes on the compared sessions."""
         for model in self._models.values():
             for session in model.sessions:
-                for note in self._tapped.notes.get(session, ())[:NOTES_MAX]:
+                for note in self._notes.get(session, ())[:NOTES_MAX]:
                     yield safe(f"note in {self.path}, session {session}: {note}", NOTE_WIDTH_MAX)
 
     def verdict(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
@@ -413,3 +312,78 @@ class TapComparison:
             {"plugin": plugin, "tapped": model.plugin, "sessions": list(model.sessions)}
             for plugin, model in self._models.items()
         ]
+
+    def _models_of(
+        self, plugins: Sequence[str], selection: ReplaySelection
+    ) -> dict[str, TappedPlugin]:
+        """Return the tapped plugin to compare with for each of ``plugins`` (``NN-name``).
+
+        It is the plugin of the same name; else the only tapped plugin, if a single one is replayed;
+        else the only one with the same index. Others have no entry. Raises `UsageError` if no
+        plugin has one.
+        """
+        session = selection.session if self._is_replayed else None
+        everything = chain.from_iterable(self._tapped.values())
+        by_session = next((one for one in everything if one.id == session), None)
+        models: dict[str, TappedPlugin] = {}
+        for plugin in plugins:
+            is_single = len(plugins) == 1
+            if is_single and by_session is not None:
+                tapped = by_session.plugin
+            elif plugin in self._tapped:
+                tapped = plugin
+            elif is_single and len(self._tapped) == 1:
+                (tapped,) = self._tapped
+            else:
+                same_index = [known for known in self._tapped if known[:2] == plugin[:2]]
+                if len(same_index) != 1:
+                    continue
+                (tapped,) = same_index
+            models[plugin] = self._model(tapped, session)
+        if not models:
+            raise self._no_match(plugins)
+        inexact = [plugin for plugin, model in models.items() if not model.is_replayed]
+        if inexact and (selection.where is not None or selection.begin is not None):
+            raise UsageError(
+                f"--where and --from need the tapped session of {safe(models[inexact[0]].plugin)} "
+                f"in {safe(str(self.path))}: replies of other sessions are matched by counting "
+                "events",
+                "leave out --where and --from, or replay that session",
+            )
+        return models
+
+    def _session_for(self, plugins: Sequence[str], selection: ReplaySelection) -> int | None:
+        """Return the session to replay: as selected, else that of the first tapped plugin.
+
+        None is the default session, if another recording is replayed. Raises UsageError.
+        """
+        if selection.session is not None or not self._is_replayed:
+            return selection.session
+        if not plugins and len(self._tapped) > 1:
+            raise self._no_match(plugins)
+        # Without names, the plugins are external.
+        if plugins:
+            models = self._models_of(plugins, ReplaySelection())
+            tapped = min(model.plugin for model in models.values())
+        else:
+            (tapped,) = self._tapped
+        sessions = [session.id for session in self._tapped[tapped]]
+        return next((session for session in sessions if session in self._whole), sessions[0])
+
+    def _model(self, tapped: str, session: int | None) -> TappedPlugin:
+        sessions = tuple(session.id for session in self._tapped[tapped])
+        if session in sessions:
+            assert session is not None
+            return TappedPlugin(tapped, (session,), True)
+        return TappedPlugin(tapped, sessions, False)
+
+    def _no_match(self, plugins: Sequence[str]) -> UsageError:
+        tapped = ", ".join(
+            f"{plugin} (session {sessions[0].id})"
+            for plugin, sessions in [*self._tapped.items()][:_LISTED]
+        )
+        problem = f"not of {' or '.join(plugins)}" if plugins else "it is unclear which to compare"
+        return UsageError(
+            f"{safe(str(self.path))} has replies of {safe(tapped)}, {safe(problem)}",
+            "select one with --session, or set the plugin's name with --index and --name",
+        )

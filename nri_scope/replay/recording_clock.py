@@ -12,7 +12,7 @@ from nri_scope.nri import recording_clock
 from nri_scope.runtime import Plugin
 from nri_scope.wire import Code
 
-from .progress import ReplayProgress
+from .playback import ReplayProgress
 from .result import PlayedEvent
 
 TIMERS_MAX = 100_000

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri.api_pb2 import ConfigureResponse
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, RpcError
 from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri.methods import PLUGIN_SERVICE
+from nri_scope.nri.events import PLUGIN_SERVICE
 from nri_scope.recorder.writer import Recorder
 from nri_scope.runtime import Exchange, Plugin, Profile
 from nri_scope.wire import Code

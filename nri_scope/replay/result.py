@@ -14,7 +14,7 @@ from nri_scope.nri.merging import Dropped
 from nri_scope.recording.display import duration
 from nri_scope.specs import Change, Spec, changes, path_of
 
-from .golden.file_layout import Origin
+from .golden.entries import Origin
 from .replies import Reply, Verdict
 
 _COMPRESSION_LEVEL = 1
@@ -104,12 +104,12 @@ class ContainerResult:
 
         ``path`` may also be a label, such as ``env FOO``.
         """
-        found = ""
+        owner = ""
         path = path_of(path) or path
         for owned, plugin in self._owners.items():
             if owned == path or owned.startswith(f"{path}/") or path.startswith(f"{owned}/"):
-                found = plugin
-        return found
+                owner = plugin
+        return owner
 
     def own(self, path: str, plugin: str) -> None:
         """Record ``plugin`` as the owner of ``path``."""
@@ -276,9 +276,9 @@ class Tally:
     def counts(self) -> dict[str, int]:
         """Number of replies by what is said about them: a verdict, or that a valid one is slow."""
         slow = {"slow": self.slow, "too slow": self.too_slow}
-        found = {str(verdict): count for verdict, count in self.verdicts.items()}
-        found["ok"] = found.get("ok", 0) - sum(slow.values())
-        return {words: count for words, count in {**found, **slow}.items() if count}
+        counts = {str(verdict): count for verdict, count in self.verdicts.items()}
+        counts["ok"] = counts.get("ok", 0) - sum(slow.values())
+        return {words: count for words, count in {**counts, **slow}.items() if count}
 
     def fail(self, text: str) -> None:
         """Record a failure that is not one of a reply."""

@@ -14,9 +14,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import NO_DEADLINE_MS, RECORDED, Profile, profile_named
 
 from .chain import Command
-from .playback import PlaybackOptions
+from .playback import PlaybackOptions, ReplayListener
 from .plugins import PluginSet
-from .progress import ReplayListener
 from .replay_recording import ReplayRecorder
 from .result import Replayed
 from .script import ReplaySelection, Script
@@ -105,7 +104,9 @@ def _check(job: Job, profile: Profile) -> None:
     if (
         job.playback.faults.huge_sync
         and not profile.synchronizes_launched
-        and all(isinstance(one, Command) and not one.external for one in job.plugin_set.plugins)
+        and all(
+            isinstance(plugin, Command) and not plugin.external for plugin in job.plugin_set.plugins
+        )
         and job.plugin_set.listen is None
     ):
         raise UsageError(

@@ -3,22 +3,21 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, did_you_mean
 from nri_scope.events import Event as Recorded
 from nri_scope.events import Role
 from nri_scope.filter import Filter, parse
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import (
+from nri_scope.nri.events import (
     DEFAULT_REGISTRATION_TIMEOUT_MS,
     DEFAULT_REQUEST_TIMEOUT_MS,
     METHODS,
+    Event,
 )
 from nri_scope.nri.request_subject import container_of, decode_request, is_plugins_call
 from nri_scope.recording.event_times import range_words
@@ -26,8 +25,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_choice import concerns, find_session, sessions_of, subject_of
 from nri_scope.runtime import Profile
 from nri_scope.runtime.lifecycle import own_request
-from nri_scope.runtime.lifecycle_rules import recorded_rules_of
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
+from nri_scope.runtime.rules import recorded_rules_of
 from nri_scope.scenario.from_recording import initial_state
 
 _BUDGET_FACTOR = 0.5
@@ -247,8 +246,7 @@ class Script:
         }
         if only in names or any(name.startswith(f"{only}/") for name in names):
             return
-        nearest = difflib.get_close_matches(only, names, n=1)
-        hint = f"did you mean {nearest[0]}?" if nearest else "write ns/pod or ns/pod/container"
+        hint = did_you_mean(only, names) or "write ns/pod or ns/pod/container"
         raise UsageError(
             f"{self._recording.path}: session {self.session.id} has no event of {only}", hint
         )

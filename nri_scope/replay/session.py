@@ -3,8 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from contextlib import AsyncExitStack
+from copy import deepcopy
 from dataclasses import dataclass, field
 from time import monotonic_ns
 
@@ -13,27 +14,25 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolError
 from nri_scope.events import Role, Session
-from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.merging import Dropped, drop_evictions
 from nri_scope.nri.merging.isulad import SYNCHRONIZE_IGNORED, UNSOLICITED_CRASH
+from nri_scope.nri.runtime_setup import NO_POLICY
 from nri_scope.nri.session import check_part_reply
 from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.oci import runtime_rules_of
 from nri_scope.runtime import Answer, Exchange, Plugin, Profile, ProfileSetUp, Runtime
-from nri_scope.runtime.plugin_chain import event_of
+from nri_scope.runtime.operations import event_of
 from nri_scope.specs import changes
 
 from .applied_replies import Effects
 from .faults import InjectedFaults
 from .golden import fingerprint
-from .ledger import Ledger
-from .playback import PlaybackOptions, ReplayParts
-from .player import Player
+from .playback import PlaybackOptions, ReplayListener, ReplayProgress
+from .player import Player, ReplayParts
 from .plugins import PluginSet, ReplayPlugins
-from .progress import ReplayListener, ReplayProgress
 from .recording_clock import RecordingClock
 from .replay_recording import ReplayRecorder
-from .reply_verdict import Judge
+from .replies import Judge
 from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
 from .script import Script
 from .world import World
@@ -53,7 +52,7 @@ class SetUp(ProfileSetUp):
 def size_of(world: World) -> int:
     """Return the approximate size of the world's state in Synchronize, in bytes."""
     pods, containers = world.state()
-    return sum(one.ByteSize() for one in (*pods, *containers))
+    return sum(message.ByteSize() for message in (*pods, *containers))
 
 
 def add_copies(world: World, count: int) -> None:
@@ -64,8 +63,7 @@ def add_copies(world: World, count: int) -> None:
     model = next(iter(world.containers.values()), api.Container())
     containers: list[api.Container] = []
     for number in range(count):
-        container = api.Container()
-        container.CopyFrom(model)
+        container = deepcopy(model)
         container.id = f"nri-scope-crowd-{number:06d}"
         container.name = f"crowd-{number}"
         container.pod_sandbox_id = pod.id
@@ -118,7 +116,6 @@ class ReplayRun:
         )
         self._began_ns = monotonic_ns()
         self._parts = 0
-        self._meanwhile: Callable[[], None] = self._progress.settle
         self._unfinished: dict[Plugin, tuple[PlayedEvent, Answer]] = {}
         self._first_round: dict[str, ContainerResult] = {}
         self._prepare()
@@ -147,7 +144,7 @@ class ReplayRun:
                     if number > 1:
                         await self._again(number)
                     playing_ns = monotonic_ns()
-                    await Player(self._script, self._replay_parts(), self._playback).play()
+                    await self._play()
                     result.playing_ns += monotonic_ns() - playing_ns
                     self._compare_rounds(number)
                 self._progress.settle()
@@ -159,22 +156,19 @@ class ReplayRun:
             result.fingerprint = fingerprint(self._runtime_words, self._outline())
         return result
 
-    def _replay_parts(self) -> ReplayParts:
+    async def _play(self) -> None:
         self._effects = self._new_effects()
-        return ReplayParts(
-            runtime=self._runtime,
-            world=self._world,
-            effects=self._effects,
-            judge=self._judge,
-            progress=self._progress,
-            clock=self._clock,
-            faults=self._faults,
-            restart=lambda: self._plugins.restart(self._runtime),
-            drop_connections=lambda reason: self._plugins.disconnect(self._runtime, reason),
-            meanwhile=self._set_meanwhile,
-            lost=lambda plugin: self._plugins.lost(self._runtime, plugin),
-            read_output=self._plugins.read_output,
+        parts = ReplayParts(
+            self._runtime,
+            self._plugins,
+            self._world,
+            self._effects,
+            self._judge,
+            self._progress,
+            self._clock,
+            self._faults,
         )
+        await Player(self._script, parts, self._playback).play()
 
     def _prepare(self) -> None:
         """Set up the state before the first selected event."""
@@ -199,13 +193,13 @@ class ReplayRun:
         self._effects = self._new_effects()
 
     def _new_effects(self) -> Effects:
-        ledger = Ledger(self._world, self._result.containers, self._rules, keep=self._keep)
-        return Effects(self._world, ledger, self._rules, self._setup.profile.version)
+        containers, version = self._result.containers, self._setup.profile.version
+        return Effects(self._world, containers, self._rules, version, keep=self._keep)
 
     async def _again(self, number: int) -> None:
         self._prepare()
         self._progress.note("restart-runtime", note=f"round {number} begins")
-        await self._plugins.restart(self._runtime, graceful=True)
+        await self._plugins.restart(graceful=True)
 
     def _compare_rounds(self, number: int) -> None:
         """Record a failure for each container that differs from the first round."""
@@ -225,18 +219,12 @@ class ReplayRun:
 
     def _new_plugin(self, plugin: Plugin) -> None:
         plugin.on_exchange = self._exchanged
-        plugin.on_sent = self._sent
+        plugin.on_sent = self._progress.sent
         plugin.on_timer = self._clock.change_timer
         if self._playback.faults.slow:
             plugin.transit_ns = lambda method, payload: int(
                 self._faults.delay_s(event_of(method, payload), plugin.id) * 1e9
             )
-
-    def _set_meanwhile(self, work: Callable[[], None]) -> None:
-        self._meanwhile = work
-
-    def _sent(self) -> None:
-        self._meanwhile()
 
     def _ready(self, plugin: Plugin) -> None:
         self._plugins.ready(plugin)
@@ -304,7 +292,8 @@ class ReplayRun:
             self._result.tally.fail(f"{played.event} of {plugin}: {played.failure}")
         else:
             played.dropped += [
-                Dropped(plugin, one.container_id, "", "", SYNCHRONIZE_IGNORED) for one in updates
+                Dropped(plugin, update.container_id, "", "", SYNCHRONIZE_IGNORED)
+                for update in updates
             ]
 
     def _unsolicited(

@@ -10,6 +10,7 @@ recorded. A container that existed before the replay keeps the adjustments of th
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
@@ -18,16 +19,13 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
-from nri_scope.nri.merging import adjusted, with_resources
+from nri_scope.nri.merging import ADJUSTABLE, adjusted, with_resources
 from nri_scope.nri.request_subject import (
     container_of,
     name_of_container,
     name_of_pod,
     pod_of,
 )
-
-ADJUSTABLE = ("annotations", "args", "env", "mounts", "hooks", "linux", "rlimits", "CDI_devices")
-"""Fields of a Container that an adjustment or an update can change."""
 
 _OTHERS = tuple(
     field.name for field in api.Container.DESCRIPTOR.fields if field.name not in ADJUSTABLE
@@ -110,8 +108,7 @@ class World:
             not self.effects or ours is None or container.id not in self._shaped
         ):
             return recorded
-        request = type(recorded)()
-        request.CopyFrom(recorded)
+        request = deepcopy(recorded)
         if devices is not None:
             shown = cast("_AboutContainer", request).container.linux
             del shown.devices[:]
@@ -193,7 +190,7 @@ class World:
         ours = adjusted(container, adjustment, shows_rlimits=self.shows_rlimits)
         self.containers[container.id] = ours
         if self.shows_devices:
-            self._devices[container.id] = [_with_zeros(one) for one in ours.linux.devices]
+            self._devices[container.id] = [_with_zeros(device) for device in ours.linux.devices]
 
     def not_created(self, container: api.Container, pod: api.PodSandbox | None) -> None:
         """Record that the creation of ``container`` in ``pod`` failed."""
@@ -219,8 +216,7 @@ class World:
 
 def _with_zeros(device: api.LinuxDevice) -> api.LinuxDevice:
     """Return a copy that has the mode and the owner, as iSulad always sends them."""
-    copy = api.LinuxDevice()
-    copy.CopyFrom(device)
+    copy = deepcopy(device)
     for value in (copy.file_mode, copy.uid, copy.gid):
         value.SetInParent()
     return copy
@@ -229,8 +225,7 @@ def _with_zeros(device: api.LinuxDevice) -> api.LinuxDevice:
 def _overlay(recorded: api.Container, ours: api.Container) -> None:
     """Copy the adjustable fields of ``ours`` to ``recorded``."""
     _clear(recorded, ADJUSTABLE)
-    adjustable = api.Container()
-    adjustable.CopyFrom(ours)
+    adjustable = deepcopy(ours)
     _clear(adjustable, _OTHERS)
     recorded.MergeFrom(adjustable)
 

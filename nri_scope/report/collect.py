@@ -27,7 +27,7 @@ from nri_scope.events import (
     Role,
     Session,
 )
-from nri_scope.nri import invocation
+from nri_scope.nri import v01
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.lifecycle import CREATE
 from nri_scope.recording import lookup
@@ -182,7 +182,7 @@ def _row(step: ChangeStep) -> Row:
 
 
 _NAMES = frozenset(event.name for event in NriEvent)
-_CALLS = _NAMES | frozenset(invocation.METHODS)
+_CALLS = _NAMES | frozenset(v01.METHODS)
 _ROLES: dict[str, str] = {
     Role.LOGGER: "passive connection of nri-scope",
     Role.PROBE: "passive probe of nri-scope",

@@ -9,8 +9,7 @@ from nri_scope.nri.plain import Plain
 from nri_scope.nri.versions import runtime_remark
 from nri_scope.recording.display import left_out_words, many, moment, runtime
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
-from nri_scope.text.layout import Layout, LayoutPart
-from nri_scope.text.styled_text import Style
+from nri_scope.text.styled_text import Layout, LayoutPart, Style
 
 from . import wording
 from .finding import Finding, Level

@@ -6,7 +6,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 
 _WORDS = """\
 CONTAINER CONTAINER_EXITED Changes Compare Configure Conflict ContainerID ContainerStatus Containers

@@ -7,6 +7,8 @@ never starts a container.
 """
 
 from .answer import Answer as Answer
+from .answer import Rejection as Rejection
+from .answer import Stage as Stage
 from .crash_output import without_numbers as without_numbers
 from .external_plugin import ExternalPlugin as ExternalPlugin
 from .external_plugin import registers_itself as registers_itself
@@ -14,7 +16,6 @@ from .lifecycle import LifecycleState as LifecycleState
 from .lifecycle import LifecycleStep as LifecycleStep
 from .operations import Outcome as Outcome
 from .output import Stream as Stream
-from .pace import Pace as Pace
 from .plugin import NO_DEADLINE_MS as NO_DEADLINE_MS
 from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
@@ -24,10 +25,8 @@ from .plugin_process import Process as Process
 from .plugin_process import end_signature as end_signature
 from .plugin_setup import ProfileSetUp as ProfileSetUp
 from .plugin_setup import synchronize_parts as synchronize_parts
+from .profile import PROFILES as PROFILES
+from .profile import RECORDED as RECORDED
 from .profile import Profile as Profile
-from .profiles import PROFILES as PROFILES
-from .profiles import RECORDED as RECORDED
-from .profiles import profile_named as profile_named
-from .rejection import Rejection as Rejection
-from .rejection import Stage as Stage
+from .profile import profile_named as profile_named
 from .server import Runtime as Runtime

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nri_scope.errors import UsageError
+from nri_scope.nri.events import DEFAULT_SOCKET
 from nri_scope.nri.identity import check_index, check_name
-from nri_scope.nri.methods import DEFAULT_SOCKET
 
 PLUGIN_DESCRIPTOR = 3
 """The descriptor of a launched plugin's end of the connection."""
@@ -162,11 +162,11 @@ def _command(
 def _program(word: str) -> str:
     """Return the absolute path of a program, with the checks that a shell makes."""
     if "/" not in word:
-        found = shutil.which(word)
-        if found is None:
+        program = shutil.which(word)
+        if program is None:
             here = f"for a file here write ./{word}" if Path(word).exists() else ""
             raise _problem(word, "no such program in the folders of PATH", here)
-        word = found
+        word = program
     path = str(Path(word).absolute())
     try:
         found_mode = Path(path).stat().st_mode

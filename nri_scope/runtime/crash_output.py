@@ -137,9 +137,9 @@ def without_numbers(text: str) -> str:
 
 def signature(crash: str) -> str:
     """Return the text of a `Crash` without the numbers in its message."""
-    found = _IN_TEXT.match(crash)
-    assert found is not None
-    return f"{without_numbers(found['message'])} at {found['place'] or ''}"
+    match = _IN_TEXT.match(crash)
+    assert match is not None
+    return f"{without_numbers(match['message'])} at {match['place'] or ''}"
 
 
 def crash_in(lines: Sequence[str]) -> Crash:

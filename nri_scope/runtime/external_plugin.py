@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 
 from nri_scope.errors import ConnectionClosed, UsageError
-from nri_scope.nri.methods import DEFAULT_SOCKET
+from nri_scope.nri.events import DEFAULT_SOCKET
 from nri_scope.transport.sockets import UNIX_PATH_MAX
 
 from .command import SOCKET, external_command_of
@@ -94,8 +94,8 @@ class ExternalPlugin:
         """
         assert self.process is not None
         waiting = [
-            asyncio.ensure_future(one)
-            for one in (self._has_connected.wait(), self.process.wait_exit())
+            asyncio.ensure_future(awaited)
+            for awaited in (self._has_connected.wait(), self.process.wait_exit())
         ]
         try:
             await asyncio.wait(waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -19,8 +19,7 @@ from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS, Event
 from nri_scope.nri.request_subject import container_of, pod_of
 
 from .profile import Profile
@@ -149,7 +148,7 @@ class LifecycleState:
             case _:
                 pass
         return tuple(
-            LifecycleStep(one, _request(one, pod, container), added=True) for one in undone
+            LifecycleStep(event, _request(event, pod, container), added=True) for event in undone
         )
 
     # -- inside -------------------------------------------------------------------------------

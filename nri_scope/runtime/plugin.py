@@ -21,26 +21,25 @@ from nri_scope.errors import (
     RpcError,
 )
 from nri_scope.nri import recording_clock
-from nri_scope.nri.events import Event
-from nri_scope.nri.failure_policy import NO_POLICY
-from nri_scope.nri.identity import plugin_id
-from nri_scope.nri.methods import (
+from nri_scope.nri.events import (
     METHODS,
     PLUGIN_CONN,
     PLUGIN_SERVICE,
     RUNTIME_CONN,
     RUNTIME_SERVICE,
     STATE_CHANGE_EVENTS,
+    Event,
 )
+from nri_scope.nri.identity import plugin_id
+from nri_scope.nri.runtime_setup import NO_POLICY
 from nri_scope.nri.session import MessageKind, Role, Session
 from nri_scope.nri.session import State as SessionState
 from nri_scope.transport import Link, Notice
 from nri_scope.wire import Code, Connection, RequestReceived
 
-from .answer import Answer
+from .answer import Answer, Stage
 from .lifecycle import state_change_of
 from .plugin_process import Process
-from .rejection import Stage
 
 NO_DEADLINE_MS = 10**12
 """A timeout of 31 years, which stands for none: requests have no deadline then. Plugins find it in

@@ -6,12 +6,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import (
-    SynchronizeResponse,
     UpdateContainersRequest,
     UpdateContainersResponse,
 )
@@ -22,19 +20,16 @@ from nri_scope.errors import (
     RpcError,
     UsageError,
 )
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import PLUGIN_SERVICE
+from nri_scope.nri.events import PLUGIN_SERVICE, Event
 from nri_scope.wire import Code
 
-from . import admission
-from .answer import Answer
-from .operations import Operation, Outcome
+from . import plugin_setup
+from .answer import Answer, Rejection
+from .operations import Chain, Operation, Outcome, event_of, request_for
 from .plugin import Plugin
-from .plugin_chain import Chain, event_of, request_for
 from .plugin_process import Process
-from .plugin_setup import ProfileSetUp, SetUp
+from .plugin_setup import PART_MAX, ProfileSetUp
 from .profile import Profile
-from .rejection import Rejection
 
 Update = Callable[[Plugin, UpdateContainersRequest], UpdateContainersResponse]
 """Return the reply to a plugin's UpdateContainers, or raise the `RpcError` to reply with."""
@@ -52,41 +47,47 @@ EXIT_GRACE_S = 2.0
 it is killed. (Real runtimes kill it at the next event.)"""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionHooks:
-    """Functions to call for connections; `Runtime` describes them."""
-
-    on_update: Update
-    on_new: Callable[[Plugin], None]
-    on_ready: Callable[[Plugin], None]
-    on_synchronized: Callable[[Plugin, SynchronizeResponse], None]
-    on_end: Callable[[Plugin], None]
-
-
 class PluginConnections:
     """Admits plugins, one at a time, sends them requests and ends them: the base of `Runtime`."""
 
     def __init__(
         self,
-        setup: SetUp | Profile,
-        hooks: ConnectionHooks,
+        setup: ProfileSetUp | Profile,
         *,
-        configure_first: bool,
-        sync_part_max: int | None,
-        grace_s: float,
+        on_update: Update = lambda plugin, request: UpdateContainersResponse(),
+        on_new: Callable[[Plugin], None] = lambda plugin: None,
+        on_ready: Callable[[Plugin], None] = lambda plugin: None,
+        on_end: Callable[[Plugin], None] = lambda plugin: None,
+        sync_part_max: int | None = None,
+        grace_s: float = 0.0,
     ) -> None:
-        self._setup: SetUp = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
+        """Create a runtime with these hooks.
+
+        ``on_new`` is called for each connection before any request is sent, to set the hooks of
+        `Plugin`; ``on_ready`` for each plugin when it is admitted; ``on_end`` for each connection
+        that has ended, admitted or not.
+
+        Parts of Synchronize have at most ``sync_part_max`` bytes, unless a single object is larger;
+        raises `UsageError` if the runtime does not split Synchronize.
+
+        At the end of the context, and before a graceful restart, launched plugins have ``grace_s``
+        to end after their connections were closed, see `Process.stop`. With 0, and at any other
+        time, they are killed before that, as real runtimes do.
+        """
+        self._setup = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
         self.profile = self._setup.profile
         """Behaviour of this runtime."""
         self._chain = Chain(by_name=self.profile.dispatch_rules.orders_by_name)
-        self._hooks = hooks
-        self._configure_first = configure_first
+        self._on_update = on_update
+        self._on_new = on_new
+        self._on_ready = on_ready
+        self._on_end = on_end
         if sync_part_max is not None and not self.profile.split_sync:
             raise UsageError(
                 f"{self.profile.title} never sends Synchronize in parts",
                 "use the profile of a runtime with NRI 0.7 or later",
             )
-        self._sync_part_max = sync_part_max
+        self._sync_part_max = sync_part_max or PART_MAX
         self._grace_s = grace_s
         self._group = asyncio.TaskGroup()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -182,7 +183,7 @@ class PluginConnections:
 
     def _new_plugin(self, identity: tuple[str, str] | None = None) -> Plugin:
         plugin = Plugin(self._queue_update, identity)
-        self._hooks.on_new(plugin)
+        self._on_new(plugin)
         return plugin
 
     async def _admitted(self, plugin: Plugin) -> Plugin:
@@ -206,13 +207,9 @@ class PluginConnections:
         """Register, configure and synchronize a plugin. Other new connections wait to register."""
         try:
             async with self._registering:
-                stream_id = await admission.register(plugin, self.profile)
-                if self._configure_first:
-                    # This reply is sent after `admission.configure` has sent its request.
-                    asyncio.get_running_loop().call_soon(plugin.link.respond, stream_id)
-                else:
-                    plugin.link.respond(stream_id)
-                await admission.configure(plugin, self._setup, config)
+                stream_id = await plugin_setup.register(plugin, self.profile)
+                plugin.link.respond(stream_id)
+                await plugin_setup.configure(plugin, self._setup, config)
                 async with self._chain.lock:
                     if plugin.identity is None or self.profile.synchronizes_launched:
                         await self._synchronize(plugin)
@@ -228,7 +225,7 @@ class PluginConnections:
                 plugin.drop(reason)
         else:
             plugin.admitted = True
-            self._hooks.on_ready(plugin)
+            self._on_ready(plugin)
         self._notify()
 
     def _reject(self, rejection: Rejection) -> None:
@@ -237,14 +234,13 @@ class PluginConnections:
 
     async def _synchronize(self, plugin: Plugin) -> None:
         try:
-            reply = await admission.synchronize(plugin, self._setup, self._sync_part_max)
+            await plugin_setup.synchronize(plugin, self._setup, self._sync_part_max)
         except NriScopeError as error:
             if not plugin.link.closed and self.profile.dispatch_rules.keeps_unsynchronized:
                 return
             if not self.profile.closes_unsynchronized:
                 plugin.leave(str(error))
             raise
-        self._hooks.on_synchronized(plugin, reply)
 
     async def _watch(self, plugin: Plugin, process: Process | None) -> None:
         try:
@@ -270,7 +266,7 @@ class PluginConnections:
             plugin.end_reason = plugin.process.explain(plugin.end_reason)
         del self._connected[plugin]
         self.former.append(plugin)
-        self._hooks.on_end(plugin)
+        self._on_end(plugin)
         self._notify()
 
     async def drop(self, plugin: str, reason: str = "closed by the runtime") -> None:
@@ -278,15 +274,15 @@ class PluginConnections:
 
         Raises `UsageError` if no plugin of that name is connected.
         """
-        found = [one for one in self._connected if one.id == plugin]
-        if not found:
-            connected = ", ".join(one.id for one in self.plugins) or "none"
+        named = [connected for connected in self._connected if connected.id == plugin]
+        if not named:
+            connected = ", ".join(connection.id for connection in self.plugins) or "none"
             raise UsageError(
                 f"no plugin {plugin!r} is connected", f"connected plugins: {connected}"
             )
-        for one in found:
-            one.drop(reason)
-        await self.wait_for(lambda: not any(one in self._connected for one in found))
+        for connection in named:
+            connection.drop(reason)
+        await self.wait_for(lambda: not any(connection in self._connected for connection in named))
 
     async def wait_for(self, predicate: Callable[[], bool]) -> None:
         """Wait until ``predicate`` is true; it is called when an admission or a connection ends."""
@@ -329,7 +325,7 @@ class PluginConnections:
             if plugin.link.closed:
                 return
             try:
-                reply = self._hooks.on_update(plugin, request)
+                reply = self._on_update(plugin, request)
                 plugin.link.respond(stream_id, reply.SerializeToString())
             except RpcError as error:
                 plugin.link.respond_error(stream_id, error.code, error.message)

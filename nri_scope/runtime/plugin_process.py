@@ -17,6 +17,7 @@ from time import monotonic_ns
 from nri_scope.errors import UsageError
 from nri_scope.process.channel import LoopChannel
 from nri_scope.process.child import PLUGIN_ENDED, Child, describe_exit, spawn
+from nri_scope.text.escape import safe
 
 from .command import Command
 from .crash_output import signature
@@ -194,10 +195,10 @@ class Process:
             return reason
         crash = self.output.crash_output.crash(self.exit_code, self._ended_ns)
         if crash is not None:
-            return f"{reason}{PLUGIN_ENDED}{self.exit_words}{_CRASH}{_printable(str(crash))}"
+            return f"{reason}{PLUGIN_ENDED}{self.exit_words}{_CRASH}{safe(str(crash))}"
         # Skip lines with which Python underlines a part of the line above.
         lines = [
-            _printable(line.strip())
+            safe(line.strip())
             for line in _without_usage(self.output.last(Stream.STDERR, LAST_KEPT))
             if any(map(str.isalnum, line))
         ]
@@ -267,7 +268,7 @@ class Process:
                 self.exit_code = os.waitstatus_to_exitcode(status)
                 self._exit(describe_exit(self.exit_code))
             case {"left": list(left)}:
-                self.left_behind = tuple(_left_behind(one) for one in left)
+                self.left_behind = tuple(_left_behind(process) for process in left)
             case {"gone": bool()}:
                 self._clean = True
             case _:
@@ -405,14 +406,8 @@ def _settle(future: asyncio.Future[None], error: UsageError | None = None) -> No
         future.set_exception(error)
 
 
-def _left_behind(found: object) -> LeftBehind:
-    match found:
+def _left_behind(report: object) -> LeftBehind:
+    match report:
         case [int(pid), str(command), bool(detached)]:
             return LeftBehind(pid, command, detached)
-    raise TypeError(f"not a process: {found!r}")
-
-
-def _printable(text: str) -> str:
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
+    raise TypeError(f"not a process: {report!r}")

@@ -1,28 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that set up a plugin before its first event: Configure and Synchronize.
+"""Requests that set up a plugin before its first event, and its admission: registration, Configure
+and Synchronize.
 
 Synchronize is split into parts if it exceeds one ttRPC message, which has at most 4 MiB.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from time import monotonic_ns
 
 from google.protobuf.message import DecodeError
 
-from nri_scope._gen.nri.api_pb2 import Container, PodSandbox, SynchronizeRequest
-from nri_scope.errors import UsageError
-from nri_scope.wire.limits import MESSAGE_DATA_MAX
+from nri_scope._gen.nri.api_pb2 import (
+    ConfigureResponse,
+    Container,
+    PodSandbox,
+    SynchronizeRequest,
+    SynchronizeResponse,
+)
+from nri_scope.errors import DeadlineExceeded, RemoteProtocolError
+from nri_scope.nri import recording_clock
+from nri_scope.nri.identity import plugin_id
+from nri_scope.nri.runtime_setup import parse_failure_policy
+from nri_scope.nri.session import MessageKind, check_part_reply
+from nri_scope.nri.versions import has_failure_policy
+from nri_scope.wire import Code
+from nri_scope.wire.ttrpc import MESSAGE_DATA_MAX
 
+from .answer import Stage, registration_problem
+from .plugin import Plugin
 from .profile import Profile
 
 SETUP_METHODS = frozenset({"Configure", "Synchronize"})
 """Methods of the set-up, which are never played as events."""
 
-ENVELOPE_MAX = 1024
-"""Bytes reserved for a ttRPC request without its payload; the rest needs less than 100."""
+PART_MAX = MESSAGE_DATA_MAX - 1024
+"""Maximum bytes of a part of Synchronize. A ttRPC request without its payload needs less than 100.
+"""
 
 FIELD_OVERHEAD_MAX = 6
 """Maximum bytes of the tag and the length before an element of a repeated message field."""
@@ -31,26 +48,9 @@ MORE_LENGTH = 2
 """Bytes of the field ``more``: a tag and a bool."""
 
 
-class SetUp(Protocol):
-    """Source of the requests that set up plugins. ``plugin`` is an ``NN-name``."""
-
-    @property
-    def profile(self) -> Profile:
-        """Behaviour of the runtime."""
-        ...
-
-    def configure(self, plugin: str, config: str) -> bytes:
-        """Return the Configure request, with the configuration of a launched plugin."""
-        ...
-
-    def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """Return the Synchronize requests; `SynchronizeRequest.more` is set in all but the last."""
-        ...
-
-
 @dataclass(slots=True)
 class ProfileSetUp:
-    """Set-up made from a profile and the existing pods and containers.
+    """Source of the requests that set up plugins: a profile, and the existing pods and containers.
 
     Both lists may be changed at any time: a plugin gets their content at the time of its set-up.
     """
@@ -63,11 +63,14 @@ class ProfileSetUp:
         """Return the same request for every plugin, except for the configuration."""
         return self.profile.configure_request(config).SerializeToString()
 
-    def synchronize(self, plugin: str) -> Sequence[bytes]:
-        """Return the state, in parts if this runtime splits it."""
+    def synchronize(self, plugin: str, part_max: int = PART_MAX) -> Sequence[bytes]:
+        """Return the state, in parts of at most ``part_max`` bytes if this runtime splits it.
+
+        `SynchronizeRequest.more` is set in all parts but the last.
+        """
         pods, containers = self.state()
         if self.profile.split_sync:
-            return synchronize_parts(pods, containers)
+            return synchronize_parts(pods, containers, limit=part_max)
         return [SynchronizeRequest(pods=pods, containers=containers).SerializeToString()]
 
     def state(self) -> tuple[list[PodSandbox], list[Container]]:
@@ -79,7 +82,7 @@ def synchronize_parts(
     pods: Iterable[PodSandbox],
     containers: Iterable[Container],
     *,
-    limit: int = MESSAGE_DATA_MAX - ENVELOPE_MAX,
+    limit: int = PART_MAX,
 ) -> list[bytes]:
     """Return Synchronize requests of at most ``limit`` bytes each with all objects, pods first.
 
@@ -104,20 +107,89 @@ def synchronize_parts(
     return [request.SerializeToString() for request in requests]
 
 
-def split_again(parts: Iterable[bytes], limit: int) -> list[bytes]:
-    """Return the same state in parts of at most ``limit`` bytes.
+async def register(plugin: Plugin, profile: Profile) -> int:
+    """Wait for RegisterPlugin and check it. Return its stream id, which is not answered yet.
 
-    Raises `UsageError` if the parts are not Synchronize requests.
+    Raises `DeadlineExceeded` or `ConnectionClosed`. Answers an invalid name or index with an error,
+    and raises `RemoteProtocolError`.
     """
-    pods: list[PodSandbox] = []
-    containers: list[Container] = []
-    for part in parts:
+    timeout = profile.registration_timeout_ms / 1e3
+    done, _ = await asyncio.wait({plugin.registration}, timeout=timeout)
+    if not done:
+        raise DeadlineExceeded("RegisterPlugin", timeout)
+    stream_id, request = await plugin.registration
+    plugin.registered = plugin_id(request.plugin_idx, request.plugin_name)
+    if plugin.identity is None:
+        refusal = registration_problem(request, checks_names=profile.checks_names)
+        if refusal is not None:
+            problem, plugin.error_sent = refusal
+            plugin.leave(f"registration refused: {problem}")
+            # The default code of a Go handler's error.
+            plugin.link.respond_error(stream_id, Code.UNKNOWN, plugin.error_sent)
+            raise RemoteProtocolError(plugin.end_reason)
+        plugin.index, plugin.name = request.plugin_idx, request.plugin_name
+    plugin.nri_version = request.NRI_version
+    plugin.session.feed(MessageKind.REGISTER_REPLY)
+    return stream_id
+
+
+async def configure(plugin: Plugin, setup: ProfileSetUp, config: str) -> None:
+    """Send Configure and store the event mask and the failure policy of the reply.
+
+    Raises `RemoteProtocolError` for an event bit that is unknown to this runtime, of which the
+    plugin gets no error, and the errors of the call itself.
+    """
+    profile = setup.profile
+    plugin.stage = Stage.CONFIGURATION
+    payload = setup.configure(plugin.id, config)
+    plugin.session.feed(MessageKind.CONFIGURE)
+    data = await plugin.call(
+        "Configure",
+        payload,
+        profile.request_timeout_ms * 1_000_000,
+        metadata=() if plugin.on_timer is None else (recording_clock.OFFER,),
+    )
+    try:
+        mask = ConfigureResponse.FromString(data).events
+        policy = parse_failure_policy(data)
+    except DecodeError as error:
+        raise RemoteProtocolError(f"Configure: the reply cannot be decoded: {error}") from error
+    unknown = mask & ~profile.mask & 0xFFFFFFFF
+    if unknown:
+        raise RemoteProtocolError(
+            f"subscribed to events 0x{unknown:x} that {profile.title} does not know"
+        )
+    # An empty mask means every event, ValidateContainerAdjustment included.
+    plugin.mask = mask or profile.mask
+    if has_failure_policy(profile.version):
+        plugin.failure_policy = policy
+    else:
+        plugin.ignored_policy = policy
+    plugin.session.feed(MessageKind.CONFIGURE_REPLY)
+
+
+async def synchronize(plugin: Plugin, setup: ProfileSetUp, part_max: int) -> None:
+    """Send the plugin the existing pods and containers, in parts of at most ``part_max`` bytes.
+
+    One deadline covers all parts. Raises `RemoteProtocolError` if the reply to any part but the
+    last lacks `SynchronizeResponse.more` or has updates: the plugin mistook the part for the whole
+    state.
+    """
+    deadline_ns = monotonic_ns() + setup.profile.request_timeout_ms * 1_000_000
+    plugin.stage = Stage.SYNCHRONIZATION
+    parts = setup.synchronize(plugin.id, part_max)
+    for number, part in enumerate(parts, 1):
+        last = number == len(parts)
+        plugin.session.feed(MessageKind.SYNCHRONIZE if last else MessageKind.SYNCHRONIZE_PART)
+        data = await plugin.call("Synchronize", part, deadline_ns - monotonic_ns())
         try:
-            request = SynchronizeRequest.FromString(part)
+            reply = SynchronizeResponse.FromString(data)
         except DecodeError as error:
-            raise UsageError(
-                f"Synchronize cannot be decoded, so it cannot be split: {error}"
+            raise RemoteProtocolError(
+                f"Synchronize: the reply cannot be decoded: {error}"
             ) from error
-        pods.extend(request.pods)
-        containers.extend(request.containers)
-    return synchronize_parts(pods, containers, limit=limit)
+        if not last:
+            check_part_reply(reply)
+        plugin.session.feed(
+            MessageKind.SYNCHRONIZE_REPLY if last else MessageKind.SYNCHRONIZE_PART_REPLY
+        )

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles: the behaviour of a runtime version towards its plugins."""
+"""Profiles: the behaviour of a runtime version towards its plugins, by names to select."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
+from nri_scope.errors import UsageError, did_you_mean
+from nri_scope.nri.events import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS, Event
 from nri_scope.nri.versions import (
     V0_7,
     V0_12,
@@ -22,8 +22,16 @@ from nri_scope.nri.versions import (
 )
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
-from .dispatch_rules import DispatchRules, dispatch_rules_of
-from .lifecycle_rules import VERBATIM, LifecycleRules
+from .rules import (
+    CONTAINERD,
+    CONTAINERD_2_3,
+    CRI_O,
+    ISULAD,
+    VERBATIM,
+    DispatchRules,
+    LifecycleRules,
+    dispatch_rules_of,
+)
 
 
 @cache
@@ -138,3 +146,49 @@ class Profile:
         if event in self.never_sent:
             return f"{self.title} never sends {event.name}, though plugins may subscribe to it"
         return ""
+
+
+RECORDED = "recorded"
+"""Name of the profile of the recorded runtime."""
+
+_NONE = frozenset[Event]()
+_POST_UPDATE_OF_PODS = frozenset({Event.PostUpdatePodSandbox})
+_UPDATES_OF_PODS = _POST_UPDATE_OF_PODS | {Event.UpdatePodSandbox}
+
+PROFILES: dict[str, Profile] = {
+    name: replace(
+        Profile.of(name, runtime_name, version, nri), lifecycle_rules=rules, never_sent=never_sent
+    )
+    for name, runtime_name, version, nri, rules, never_sent in (
+        # containerd 1.7.16 to 1.7.25, as shipped by distributions, have NRI 0.6.1; 1.7.26 has
+        # 0.8.0.
+        ("containerd-1.7", "containerd", "1.7.24", "0.6.1", CONTAINERD, _NONE),
+        ("containerd-2.1", "containerd", "2.1.9", "0.8.0", CONTAINERD, _NONE),
+        # Its UpdatePodSandboxResources is not implemented.
+        ("containerd-2.2", "containerd", "2.2.1", "0.11.0", CONTAINERD, _UPDATES_OF_PODS),
+        ("containerd-2.3", "containerd", "2.3.0", "0.12.0", CONTAINERD_2_3, _NONE),
+        ("containerd-2.4", "containerd", "2.4.2", "0.12.3", CONTAINERD_2_3, _NONE),
+        # No release of a runtime has this NRI so far.
+        ("nri-0.12.5", "containerd", "2.4.2", "0.12.5", CONTAINERD_2_3, _NONE),
+        # server/sandbox_update_resources.go sends only one of the two events.
+        ("cri-o", "cri-o", "1.37.0", "0.12.0", CRI_O, _POST_UPDATE_OF_PODS),
+        # iSulad sends the name and version of containerd, after which it was modelled (plugin.cc).
+        ("isulad", "v2", "2.0.0-beta.2+unknown", "0.6.1", ISULAD, _NONE),
+    )
+}
+"""Profiles by name."""
+
+
+def profile_named(name: str, recorded: Profile | None = None) -> Profile:
+    """Return a profile by its name; ``recorded`` is the profile for the name "recorded".
+
+    Raises `UsageError` for an unknown name, with the nearest name as a hint.
+    """
+    if name == RECORDED and recorded is not None:
+        return recorded
+    profile = PROFILES.get(name)
+    if profile is not None:
+        return profile
+    names = ([RECORDED] if recorded is not None else []) + list(PROFILES)
+    hint = f"{did_you_mean(name.lower(), names, cutoff=0.5)} profiles are {', '.join(names)}"
+    raise UsageError(f"there is no profile {name!r}", hint.lstrip())

@@ -11,10 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from nri_scope._gen.nri.api_pb2 import (
-    SynchronizeResponse,
-    UpdateContainersResponse,
-)
 from nri_scope.errors import (
     ConnectError,
     ConnectionClosed,
@@ -23,15 +19,13 @@ from nri_scope.errors import (
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.transport import Server, listen_unix
 
+from .answer import Rejection, Stage
 from .command import command_of
 from .external_plugin import ExternalPlugin
 from .output import OnOutput
 from .plugin import Plugin
-from .plugin_connections import ConnectionHooks, PluginConnections, Update
+from .plugin_connections import PluginConnections
 from .plugin_process import Process, launch
-from .plugin_setup import SetUp
-from .profile import Profile
-from .rejection import Rejection, Stage
 
 ENDED = "the runtime has ended"
 """End reason of connections when the runtime ends."""
@@ -49,49 +43,12 @@ class Runtime(PluginConnections):
     runtimes that order is undefined.
     """
 
-    def __init__(
-        self,
-        setup: SetUp | Profile,
-        *,
-        on_update: Update = lambda plugin, request: UpdateContainersResponse(),
-        on_new: Callable[[Plugin], None] = lambda plugin: None,
-        on_ready: Callable[[Plugin], None] = lambda plugin: None,
-        on_synchronized: Callable[[Plugin, SynchronizeResponse], None] = lambda plugin, reply: None,
-        on_end: Callable[[Plugin], None] = lambda plugin: None,
-        configure_first: bool = False,
-        sync_part_max: int | None = None,
-        grace_s: float = 0.0,
-    ) -> None:
-        """Create a runtime with these hooks.
-
-        ``on_new`` is called for each connection before any request is sent, to set the hooks of
-        `Plugin`; ``on_ready`` for each plugin when it is admitted; ``on_end`` for each connection
-        that has ended, admitted or not. ``on_synchronized`` gets replies to Synchronize before any
-        other request is sent; real runtimes apply the updates in them one by one, without merging.
-
-        With ``configure_first`` Configure is sent before the reply to RegisterPlugin, as real
-        runtimes may do. Parts of Synchronize have at most ``sync_part_max`` bytes, unless a single
-        object is larger; raises `UsageError` if the runtime does not split Synchronize.
-
-        At the end of the context, and before a graceful restart, launched plugins have ``grace_s``
-        to end after their connections were closed, see `Process.stop`. With 0, and at any other
-        time, they are killed before that, as real runtimes do.
-        """
-        hooks = ConnectionHooks(on_update, on_new, on_ready, on_synchronized, on_end)
-        super().__init__(
-            setup,
-            hooks,
-            configure_first=configure_first,
-            sync_part_max=sync_part_max,
-            grace_s=grace_s,
-        )
+    async def __aenter__(self) -> Self:
         self._servers: list[Server] = []
         self._paths: list[str] = []
         self._launches: dict[str, Callable[[], Awaitable[Plugin]]] = {}
         self._externals: dict[str, ExternalPlugin] = {}
         """The external plugins that were started here, by the paths of their sockets."""
-
-    async def __aenter__(self) -> Self:
         await self._group.__aenter__()
         return self
 
@@ -272,10 +229,10 @@ class Runtime(PluginConnections):
             await server.close()
         for task in self._tasks:
             task.cancel()
-        externals = [one.process for one in self._externals.values() if one.process is not None]
-        for process in externals:
+        processes = [e.process for e in self._externals.values() if e.process is not None]
+        for process in processes:
             process.closing = process.running
         self._disconnect(ENDED, graceful=True)
-        stopping = (asyncio.ensure_future(one.stop(self._grace_s)) for one in externals)
+        stopping = (asyncio.ensure_future(process.stop(self._grace_s)) for process in processes)
         if ending := [*self._watches, *stopping]:
             await asyncio.wait(ending)

@@ -14,14 +14,13 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, Event, mask_of
-from nri_scope.nri.failure_policy import NO_POLICY
 from nri_scope.nri.no_change import no_change
-from nri_scope.nri.runtime_setup import configure_reply
+from nri_scope.nri.runtime_setup import NO_POLICY, configure_reply
 from nri_scope.nri.versions import runtime_title
 from nri_scope.recorder.complete_recording import CompleteRecording, complete_recording
 from nri_scope.runtime import LifecycleState, Profile, ProfileSetUp
 from nri_scope.runtime.lifecycle import LifecycleStep
-from nri_scope.runtime.plugin_chain import request_for
+from nri_scope.runtime.operations import request_for
 
 from .event_contents import EventContents
 from .model import ContainerKind, Ending, Scenario, ScenarioPod, Step, Verb
@@ -116,11 +115,11 @@ class EventSequence:
     def _restart(self) -> RuntimeStart:
         self._now_ns += self._scenario.pause_ns
         self._course = LifecycleState(self._profile)
-        for one in self.subjects.containers():
-            if one.stage is Stage.RUNNING and not self._is_silent:
-                one.message.state = api.ContainerState.CONTAINER_RUNNING
-            elif one.stage is Stage.CREATED and not self._is_silent:
-                one.message.state = api.ContainerState.CONTAINER_CREATED
+        for container in self.subjects.containers():
+            if container.stage is Stage.RUNNING and not self._is_silent:
+                container.message.state = api.ContainerState.CONTAINER_RUNNING
+            elif container.stage is Stage.CREATED and not self._is_silent:
+                container.message.state = api.ContainerState.CONTAINER_CREATED
         started = self._start()
         self._now_ns += _STEP_NS
         return started
@@ -145,8 +144,10 @@ class EventSequence:
         """Yield the events of a step; those about copies of a pod one copy after the other."""
         for pod in self.subjects.find_pods(step.subject) if self._takes_pods(step) else ():
             yield from self._pod_actions(step, pod)
-        for one in self.subjects.find_containers(step.subject) if self._takes_others(step) else ():
-            yield from self._container_actions(step, one)
+        for container in (
+            self.subjects.find_containers(step.subject) if self._takes_others(step) else ()
+        ):
+            yield from self._container_actions(step, container)
 
     def _takes_pods(self, step: Step) -> bool:
         return step.what in _POD_VERBS or step.what in POD_EVENTS
@@ -177,30 +178,30 @@ class EventSequence:
     def _end_of_pod(self, pod: LivePod, *, removed: bool) -> Iterator[_Action]:
         containers = list(pod.containers.values())
         if not self._is_silent:
-            for one in containers:
-                if one.stage is Stage.RUNNING:
-                    yield _Action(Event.StopContainer, pod, one)
+            for container in containers:
+                if container.stage is Stage.RUNNING:
+                    yield _Action(Event.StopContainer, pod, container)
         if pod.stage is not Stage.STOPPED:
             yield _Action(Event.StopPodSandbox, pod, None)
         if not removed:
             return
-        for one in containers:
-            if one.stage is not Stage.ABSENT and not self._is_silent:
-                yield _Action(Event.RemoveContainer, pod, one)
-            one.stage = Stage.ABSENT
+        for container in containers:
+            if container.stage is not Stage.ABSENT and not self._is_silent:
+                yield _Action(Event.RemoveContainer, pod, container)
+            container.stage = Stage.ABSENT
         yield _Action(Event.RemovePodSandbox, pod, None)
 
-    def _container_actions(self, step: Step, one: LiveContainer) -> Iterator[_Action]:
-        what, pod = step.what, one.pod
+    def _container_actions(self, step: Step, container: LiveContainer) -> Iterator[_Action]:
+        what, pod = step.what, container.pod
         creates = what in (Verb.CREATE, Event.CreateContainer)
-        if creates != (one.stage is Stage.ABSENT) and not (
-            isinstance(what, Event) and one.creations
+        if creates != (container.stage is Stage.ABSENT) and not (
+            isinstance(what, Event) and container.creations
         ):
             problem = "exists already" if creates else "does not exist at this point"
-            hint = "remove it first" if creates else f"add a step create: {one.name}"
-            raise step.place.error(f"the container {one.name} {problem}", hint)
+            hint = "remove it first" if creates else f"add a step create: {container.name}"
+            raise step.place.error(f"the container {container.name} {problem}", hint)
         if isinstance(what, Event):
-            yield _Action(what, pod, one, is_exact=True)
+            yield _Action(what, pod, container, is_exact=True)
             return
         match what:
             case Verb.CREATE:
@@ -209,23 +210,27 @@ class EventSequence:
                         f"the pod {pod.name} is not running at this point",
                         f"add a step run: {pod.name}",
                     )
-                yield _Action(Event.CreateContainer, pod, one)
-                yield _Action(Event.PostCreateContainer, pod, one)
+                yield _Action(Event.CreateContainer, pod, container)
+                yield _Action(Event.PostCreateContainer, pod, container)
             case Verb.START:
-                if one.stage is not Stage.CREATED:
-                    raise step.place.error(f"the container {one.name} was started before")
-                yield _Action(Event.StartContainer, pod, one)
-                yield _Action(Event.PostStartContainer, pod, one)
+                if container.stage is not Stage.CREATED:
+                    raise step.place.error(f"the container {container.name} was started before")
+                yield _Action(Event.StartContainer, pod, container)
+                yield _Action(Event.PostStartContainer, pod, container)
             case Verb.UPDATE:
-                yield _Action(Event.UpdateContainer, pod, one)
-                yield _Action(Event.PostUpdateContainer, pod, one)
+                yield _Action(Event.UpdateContainer, pod, container)
+                yield _Action(Event.PostUpdateContainer, pod, container)
             case Verb.REMOVE:
-                yield _Action(Event.RemoveContainer, pod, one)
+                yield _Action(Event.RemoveContainer, pod, container)
             case _:
                 is_crash = what is Verb.CRASH
-                if one.stage is Stage.STOPPED or (is_crash and one.stage is not Stage.RUNNING):
-                    raise step.place.error(f"the container {one.name} does not run at this point")
-                yield _Action(Event.StopContainer, pod, one)
+                if container.stage is Stage.STOPPED or (
+                    is_crash and container.stage is not Stage.RUNNING
+                ):
+                    raise step.place.error(
+                        f"the container {container.name} does not run at this point"
+                    )
+                yield _Action(Event.StopContainer, pod, container)
 
     def _usual_life(self) -> Iterator[MadeEvent]:
         """Yield the events of all pods when the kubelet starts, and possibly ends, each."""
@@ -248,8 +253,8 @@ class EventSequence:
             running = [pod.containers[key] for key in _in_order(pod.spec)]
             sidecars = [one for one in running if one.spec.kind is ContainerKind.SIDECAR]
             others = [one for one in running if one.spec.kind is ContainerKind.CONTAINER]
-            for one in [*others, *reversed(sidecars)]:
-                yield from self._do(Verb.STOP, one.name)
+            for last in [*others, *reversed(sidecars)]:
+                yield from self._do(Verb.STOP, last.name)
             yield from self._do(Verb.STOP, pod.name)
             if self._scenario.until is Ending.REMOVED:
                 yield from self._do(Verb.REMOVE, pod.name)
@@ -262,16 +267,16 @@ class EventSequence:
     # -- one event ----------------------------------------------------------------------------
 
     def _act(self, action: _Action, step: Step) -> Iterator[MadeEvent]:
-        event, pod, one = action.event, action.pod, action.container
+        event, pod, container = action.event, action.pod, action.container
         now_ns = self._now_ns + self._scenario.pause_ns
-        own = self._contents.begin(event, pod, one, step, now_ns)
+        own = self._contents.begin(event, pod, container, step, now_ns)
         parts = self._course.steps_of(event, own)
         if action.is_exact:
             parts = (LifecycleStep(event, own, self._profile.skip_reason(event)),)
         for part in parts:
             if not part.skipped:
                 yield self._made(part.event, part.request, action, step)
-        self._contents.end(event, pod, one, step)
+        self._contents.end(event, pod, container, step)
 
     def _made(self, event: Event, request: Message, action: _Action, step: Step) -> MadeEvent:
         request = self._contents.request(event, request, action.pod, action.container, step)
@@ -302,10 +307,10 @@ class EventSequence:
             if not step.subject:
                 continue
             pods, others = self._takes_pods(step), self._takes_others(step)
-            found = (pods and self.subjects.find_pods(step.subject)) or (
+            has_subject = (pods and self.subjects.find_pods(step.subject)) or (
                 others and self.subjects.find_containers(step.subject)
             )
-            if not found:
+            if not has_subject:
                 raise self.subjects.unknown(step.subject, step.place, pods=pods, containers=others)
 
 
@@ -337,11 +342,11 @@ def compile_scenario(scenario: Scenario, path: Path) -> int:
     sequence = EventSequence(scenario, profile)
     with complete_recording(path) as recording:
         writing = _Writing(recording, profile, f"{NOTE}: {scenario.source}")
-        for one in sequence.play():
-            if isinstance(one, MadeEvent):
-                writing.event(one)
+        for played in sequence.play():
+            if isinstance(played, MadeEvent):
+                writing.event(played)
             else:
-                writing.start(one)
+                writing.start(played)
         writing.end(_ENDED)
     return writing.events
 
@@ -355,7 +360,7 @@ class _Writing:
         self._now_ns = 0
         self.events = 0
 
-    def start(self, one: RuntimeStart) -> None:
+    def start(self, runtime: RuntimeStart) -> None:
         """Begin a session, with Configure and Synchronize."""
         if self._session:
             self.end(_RESTARTED)
@@ -374,22 +379,22 @@ class _Writing:
                 mask=mask,
                 registration_timeout_ms=configure.registration_timeout,
                 request_timeout_ms=configure.request_timeout,
-                started_ns=one.at_ns,
+                started_ns=runtime.at_ns,
             )
         )
-        self._recording.note(self._session, one.at_ns, self._note)
+        self._recording.note(self._session, runtime.at_ns, self._note)
         reply = configure_reply(mask, NO_POLICY)
-        self._capture(one.at_ns, "Configure", configure.SerializeToString(), reply)
-        state = ProfileSetUp(profile, one.pods, one.containers)
+        self._capture(runtime.at_ns, "Configure", configure.SerializeToString(), reply)
+        state = ProfileSetUp(profile, runtime.pods, runtime.containers)
         for part in state.synchronize(PLUGIN_NAME):
-            self._capture(one.at_ns, "Synchronize", part, no_change("Synchronize", part))
+            self._capture(runtime.at_ns, "Synchronize", part, no_change("Synchronize", part))
 
-    def event(self, one: MadeEvent) -> None:
+    def event(self, made: MadeEvent) -> None:
         """Write an event."""
         method, payload = request_for(
-            one.event, one.request, dedicated=self._profile.dedicated_rpcs
+            made.event, made.request, dedicated=self._profile.dedicated_rpcs
         )
-        self._capture(one.at_ns, method, payload, no_change(method, payload))
+        self._capture(made.at_ns, method, payload, no_change(method, payload))
 
     def end(self, reason: str) -> None:
         """End the session."""

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, Event
 from nri_scope.nri.versions import NriVersion
 from nri_scope.text.yaml_reader import Node
 
@@ -19,97 +20,191 @@ from .model import (
     VERSION,
     ContainerKind,
     Ending,
+    FieldChanges,
+    Place,
     RuntimeChoice,
     Scenario,
     ScenarioContainer,
     ScenarioPod,
+    Step,
+    Verb,
+    meant,
+    shown,
 )
-from .place import Place, meant, shown
 from .shapes import (
     Record,
     Shape,
     choice,
     duration,
     integer,
+    list_of,
     mapping_of,
     rate,
     text_of,
     time,
 )
-from .step_shapes import StepsShape
+
+MAX_REPETITIONS = 100_000
+MAX_DEPTH = 8
+"""Maximum depth of repeated steps."""
+
+_WITHOUT_SUBJECT = frozenset({Verb.WAIT, Verb.RESTART, Verb.REPEAT})
+_UPDATES = frozenset({Verb.UPDATE, Event.UpdateContainer, Event.UpdatePodSandbox})
+_ENDS = frozenset({Verb.STOP, Verb.CRASH, Event.StopContainer})
+
+
+def read_field_changes(
+    kind: type[api.PodSandbox] | type[api.Container], node: Node, place: Place
+) -> FieldChanges:
+    """Return the new values of fields of a pod or a container."""
+    message, _, names = MessageShape(kind, can_remove=True).parts(node, place)
+    return FieldChanges(message, frozenset(names))
+
+
+_STEP_KEYS: Mapping[str, Shape] = {
+    **{verb: text_of for verb in Verb if verb not in _WITHOUT_SUBJECT},
+    **{event.name: text_of for event in Event if event in PASSIVE_EVENTS},
+    Verb.RESTART: choice(["runtime"]),
+    Verb.WAIT: duration,
+    Verb.REPEAT: integer(1, MAX_REPETITIONS),
+}
+"""What a step does: the name of a verb or of an event, with its subject."""
+_OPTION_KEYS: Mapping[str, Shape] = {
+    "linux_resources": MessageShape(api.LinuxResources).read,
+    "overhead_linux_resources": MessageShape(api.LinuxResources).read,
+    "exit_code": integer(-(2**31), 2**31 - 1),
+    "pod": partial(read_field_changes, api.PodSandbox),
+    "container": partial(read_field_changes, api.Container),
+}
+
+
+def _read_steps(depth: int, node: Node, place: Place) -> tuple[Step, ...]:
+    """Return the steps of a list, which is inside of ``depth`` repetitions."""
+    if depth > MAX_DEPTH:
+        raise place.error(f"repeated steps are nested deeper than {MAX_DEPTH} levels")
+    inner = partial(_read_steps, depth + 1)
+    step = Record({**_STEP_KEYS, **_OPTION_KEYS, "steps": inner}, make=_make_step)
+    return tuple(
+        step.read(item, place.item(number, item.line))
+        for number, item in enumerate(list_of(node, place))
+    )
+
+
+def _make_step(values: dict[str, Any], place: Place) -> Step:
+    given = [name for name in values if name in _STEP_KEYS]
+    if len(given) != 1:
+        problem = f"{' and '.join(given)} exclude each other" if given else "it does nothing"
+        raise place.error(problem, "write one of them for each step" if given else _verbs())
+    (name,) = given
+    what: Verb | Event = Event[name] if name in Event.__members__ else Verb(name)
+    place = place.key(name, place.line)
+    value = values[name]
+    _check_options(what, values, place)
+    return Step(
+        what,
+        "" if what in _WITHOUT_SUBJECT else value,
+        place,
+        values.get("pod"),
+        values.get("container"),
+        values.get("linux_resources"),
+        values.get("overhead_linux_resources"),
+        values.get("exit_code"),
+        value if what is Verb.WAIT else 0,
+        value if what is Verb.REPEAT else 0,
+        values.get("steps", ()),
+    )
+
+
+def _verbs() -> str:
+    return f"a step has one of {', '.join(Verb)}, or the name of an event"
+
+
+def _check_options(what: Verb | Event, values: Mapping[str, Any], place: Place) -> None:
+    name = what.name if isinstance(what, Event) else what.value
+    allowed = {name}
+    if what is Verb.REPEAT:
+        allowed.add("steps")
+        if "steps" not in values:
+            raise place.error("the key steps is missing")
+    elif what not in _WITHOUT_SUBJECT:
+        allowed |= {"pod"}
+        if what is not Verb.RUN and what not in POD_EVENTS:
+            allowed.add("container")
+        if what in _UPDATES:
+            allowed.add("linux_resources")
+        if what in (Verb.UPDATE, Event.UpdatePodSandbox):
+            allowed.add("overhead_linux_resources")
+        if what in _ENDS:
+            allowed.add("exit_code")
+    for other in values:
+        if other not in allowed:
+            raise place.error(f"it takes no {other}", f"it may have {_listed(allowed - {name})}")
+
+
+def _listed(names: set[str]) -> str:
+    return ", ".join(sorted(names)) or "no other key"
+
 
 _MILLISECOND_NS = 1_000_000
 
 # -- pods and containers ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ContainersShape:
-    """The containers of a pod by name, in the order in which they are created."""
-
-    exist: bool
-
-    def read(self, node: Node, place: Place) -> dict[str, ScenarioContainer]:
-        """Return the containers by key."""
-        found: dict[str, ScenarioContainer] = {}
-        for key, value in mapping_of(node, place).items():
-            at = place.key(key, value.line)
-            if not key or "/" in key:
-                raise at.error("not the name of a container", "write a name without /")
-            message, values, given = _CONTAINER.parts(value, at)
-            container = cast("api.Container", message)
-            if "name" not in given:
-                container.name = key
-            kind = ContainerKind(values.get("kind", ContainerKind.CONTAINER))
-            found[key] = ScenarioContainer(key, container, kind, frozenset(given), self.exist)
-        return found
+def _read_containers(exist: bool, node: Node, place: Place) -> dict[str, ScenarioContainer]:
+    """Return the containers of a pod by key, in the order in which they are created."""
+    containers: dict[str, ScenarioContainer] = {}
+    for key, value in mapping_of(node, place).items():
+        inner = place.key(key, value.line)
+        if not key or "/" in key:
+            raise inner.error("not the name of a container", "write a name without /")
+        message, values, given = _CONTAINER.parts(value, inner)
+        container = cast("api.Container", message)
+        if "name" not in given:
+            container.name = key
+        kind = ContainerKind(values.get("kind", ContainerKind.CONTAINER))
+        containers[key] = ScenarioContainer(key, container, kind, frozenset(given), exist)
+    return containers
 
 
-@dataclass(frozen=True, slots=True)
-class PodsShape:
-    """Pods by name, or namespace and name."""
-
-    exist: bool
-
-    def read(self, node: Node, place: Place) -> dict[str, ScenarioPod]:
-        """Return the pods by key."""
-        found: dict[str, ScenarioPod] = {}
-        ids: dict[str, str] = {}
-        for key, value in mapping_of(node, place).items():
-            at = place.key(key, value.line)
-            namespace, slash, name = key.partition("/")
-            if not slash:
-                namespace, name = DEFAULT_NAMESPACE, key
-            if not name or not namespace or "/" in name:
-                raise at.error("not the name of a pod", "write NAME or NAMESPACE/NAME")
-            message, values, given = _POD[self.exist].parts(value, at)
-            pod = cast("api.PodSandbox", message)
-            if "name" not in given:
-                pod.name = name
-            if "namespace" not in given:
-                pod.namespace = namespace
-            containers = values.get("containers", {})
-            names = {f"{key}/{one.key}": one.message.id for one in containers.values()}
-            for owner, number in {key: pod.id, **names}.items():
-                if number and ids.setdefault(number, owner) != owner:
-                    problem = f"{owner} has the id of {ids[number]}"
-                    raise at.error(problem, "remove its id, so that one is derived from its name")
-            found[key] = ScenarioPod(
-                key,
-                pod,
-                containers,
-                values.get("copies", 0),
-                self.exist,
-                frozenset(given),
-            )
-        return found
+def read_pods(exist: bool, node: Node, place: Place) -> dict[str, ScenarioPod]:
+    """Return the pods by key, which is a name, or a namespace and a name."""
+    pods: dict[str, ScenarioPod] = {}
+    ids: dict[str, str] = {}
+    for key, value in mapping_of(node, place).items():
+        inner = place.key(key, value.line)
+        namespace, slash, name = key.partition("/")
+        if not slash:
+            namespace, name = DEFAULT_NAMESPACE, key
+        if not name or not namespace or "/" in name:
+            raise inner.error("not the name of a pod", "write NAME or NAMESPACE/NAME")
+        message, values, given = _POD[exist].parts(value, inner)
+        pod = cast("api.PodSandbox", message)
+        if "name" not in given:
+            pod.name = name
+        if "namespace" not in given:
+            pod.namespace = namespace
+        containers = values.get("containers", {})
+        names = {f"{key}/{one.key}": one.message.id for one in containers.values()}
+        for owner, number in {key: pod.id, **names}.items():
+            if number and ids.setdefault(number, owner) != owner:
+                problem = f"{owner} has the id of {ids[number]}"
+                raise inner.error(problem, "remove its id, so that one is derived from its name")
+        pods[key] = ScenarioPod(
+            key,
+            pod,
+            containers,
+            values.get("copies", 0),
+            exist,
+            frozenset(given),
+        )
+    return pods
 
 
 _CONTAINER = MessageShape(api.Container, {"kind": choice([*ContainerKind])})
 _POD = {
     exist: MessageShape(
         api.PodSandbox,
-        {"copies": integer(1, MAX_COPIES), "containers": ContainersShape(exist).read},
+        {"copies": integer(1, MAX_COPIES), "containers": partial(_read_containers, exist)},
     )
     for exist in (False, True)
 }
@@ -166,9 +261,9 @@ KEYS: Mapping[str, Shape] = {
     "start": time,
     "every": duration,
     "rate": rate,
-    "existing": PodsShape(True).read,
-    "pods": PodsShape(False).read,
-    "steps": StepsShape().read,
+    "existing": partial(read_pods, True),
+    "pods": partial(read_pods, False),
+    "steps": partial(_read_steps, 0),
     "until": choice([*Ending]),
 }
 """Keys of a document; docs/scenarios.md describes them."""
@@ -179,16 +274,16 @@ def _add_later(existing: ScenarioPod, later: ScenarioPod, place: Place) -> None:
     if later.given or later.copies:
         hint = "write only its containers here, which are created later"
         raise place.error("it is listed in existing, too", hint)
-    for key, one in later.containers.items():
+    for key, container in later.containers.items():
         if key in existing.containers:
             raise place.key("containers", 0).key(key, 0).error("it is listed in existing, too")
-        existing.containers[key] = one
+        existing.containers[key] = container
 
 
 def _make_scenario(values: dict[str, Any], place: Place) -> Scenario:
-    for one, other in (("every", "rate"), ("steps", "until")):
-        if one in values and other in values:
-            raise place.error(f"{one} and {other} exclude each other", "remove one of them")
+    for field, other in (("every", "rate"), ("steps", "until")):
+        if field in values and other in values:
+            raise place.error(f"{field} and {other} exclude each other", "remove one of them")
     scenario = Scenario(source=place.source)
     scenario.runtime = values.get("runtime", scenario.runtime)
     scenario.start_ns = values.get("start", scenario.start_ns)
@@ -209,7 +304,7 @@ SCENARIO = Record(KEYS, ("scenario",), _make_scenario)
 
 
 def read_document(root: Node, place: Place) -> Scenario:
-    """Return the scenario in a document. Raises ScenarioError."""
+    """Return the scenario in a document. Raises UsageError."""
     top = mapping_of(root, place)
     version = top.get("scenario")
     if version is None:

@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, replace
 
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import METHODS, Event
 from nri_scope.nri.merging import with_resources
-from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.nri.versions import V0_7, runtime_title
 from nri_scope.runtime import Profile
 from nri_scope.runtime.lifecycle import own_request
-from nri_scope.runtime.lifecycle_rules import CONTAINERD_2_3
+from nri_scope.runtime.rules import CONTAINERD_2_3
 
 from .model import Step, Verb
 from .subjects import LiveContainer, LivePod, Stage
@@ -137,7 +137,7 @@ class EventContents:
         self._rules = content_rules_of(profile)
 
     def begin(
-        self, event: Event, pod: LivePod, one: LiveContainer | None, step: Step, now_ns: int
+        self, event: Event, pod: LivePod, container: LiveContainer | None, step: Step, now_ns: int
     ) -> Message:
         """Change the subjects as they are when the event is sent.
 
@@ -149,13 +149,15 @@ class EventContents:
             pod.stage = Stage.RUNNING
         if event is Event.StopPodSandbox:
             pod.stage = Stage.STOPPED
-        if one is not None:
-            _begin(event, one, step, now_ns)
+        if container is not None:
+            _begin(event, container, step, now_ns)
             if step.container is not None:
-                step.container.apply(one.message)
+                step.container.apply(container.message)
         if step.pod is not None:
             step.pod.apply(pod.message)
-        about = api.StateChangeEvent(pod=pod.message, container=one.message if one else None)
+        about = api.StateChangeEvent(
+            pod=pod.message, container=container.message if container else None
+        )
         request = own_request(METHODS[event.name].request, about)
         if isinstance(request, api.UpdateContainerRequest | api.UpdatePodSandboxRequest):
             request.linux_resources.CopyFrom(step.resources or api.LinuxResources())
@@ -164,15 +166,14 @@ class EventContents:
         return request
 
     def request(
-        self, event: Event, own: Message, pod: LivePod, one: LiveContainer | None, step: Step
+        self, event: Event, own: Message, pod: LivePod, live: LiveContainer | None, step: Step
     ) -> Message:
         """Return a request with what this runtime tells about its subjects in ``event``."""
         adapted = self._profile.lifecycle_rules.adapted(event, own)
-        request = type(adapted)()
-        request.CopyFrom(adapted)
+        request = deepcopy(adapted)
         shown_pod, container = pod_of(event.name, request), container_of(event.name, request)
-        if container is not None and one is not None:
-            self._rules.set_container(container, event, was_started=one.was_started)
+        if container is not None and live is not None:
+            self._rules.set_container(container, event, was_started=live.was_started)
             if step.container is not None:
                 step.container.apply(container)
         if shown_pod is not None:
@@ -187,38 +188,38 @@ class EventContents:
                 step.pod.apply(shown_pod)
         return request
 
-    def end(self, event: Event, pod: LivePod, one: LiveContainer | None, step: Step) -> None:
+    def end(self, event: Event, pod: LivePod, container: LiveContainer | None, step: Step) -> None:
         """Change the subjects as they are after the event."""
         match event:
-            case Event.UpdateContainer if one is not None and step.resources is not None:
-                one.message = with_resources(one.message, step.resources)
+            case Event.UpdateContainer if container is not None and step.resources is not None:
+                container.message = with_resources(container.message, step.resources)
             case Event.UpdatePodSandbox:
                 if step.resources is not None:
                     pod.message.linux.pod_resources.CopyFrom(step.resources)
                 if step.overhead is not None:
                     pod.message.linux.pod_overhead.CopyFrom(step.overhead)
-            case Event.RemoveContainer if one is not None:
-                one.stage = Stage.ABSENT
+            case Event.RemoveContainer if container is not None:
+                container.stage = Stage.ABSENT
             case Event.RemovePodSandbox:
                 pod.stage = Stage.ABSENT
             case _:
                 pass
 
 
-def _begin(event: Event, one: LiveContainer, step: Step, now_ns: int) -> None:
+def _begin(event: Event, container: LiveContainer, step: Step, now_ns: int) -> None:
     match event:
         case Event.CreateContainer:
-            one.create()
+            container.create()
         case Event.PostCreateContainer:
-            one.message.created_at = one.message.created_at or now_ns
+            container.message.created_at = container.message.created_at or now_ns
         case Event.StartContainer:
-            one.stage, one.was_started = Stage.RUNNING, True
+            container.stage, container.was_started = Stage.RUNNING, True
         case Event.PostStartContainer:
-            one.message.started_at = now_ns
-        case Event.StopContainer | Event.RemoveContainer if one.stage is not Stage.STOPPED:
-            one.stage = Stage.STOPPED
-            one.message.finished_at = now_ns
-            one.message.exit_code = _exit_code(step)
+            container.message.started_at = now_ns
+        case Event.StopContainer | Event.RemoveContainer if container.stage is not Stage.STOPPED:
+            container.stage = Stage.STOPPED
+            container.message.finished_at = now_ns
+            container.message.exit_code = _exit_code(step)
         case _:
             pass
 

@@ -9,6 +9,7 @@ which later requests of a container contain. They are replaced by those of the r
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,8 +20,7 @@ from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import NO_ID, Session, State
 from nri_scope.events import Event as Recorded
 from nri_scope.filter import Filter, parse
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS, Event
 from nri_scope.nri.request_subject import (
     container_of,
     decode_request,
@@ -114,10 +114,10 @@ class _Reading:
         """Return the scenario and the remarks."""
         self._add_state(self._sessions[0])
         count = 0
-        for one in self._events():
-            if isinstance(one, RecordedEvent):
+        for event in self._events():
+            if isinstance(event, RecordedEvent):
                 count += 1
-                self._add_subjects(one)
+                self._add_subjects(event)
         if not count and (self._only or self._where):
             raise UsageError(
                 f"{self._recording.path}: no event is selected", "widen --only or --where"
@@ -126,18 +126,18 @@ class _Reading:
         self._left_out.clear()
         steps = RecordedSteps(self._scenario, self._profile)
         before_ns = self._scenario.start_ns
-        for one in self._events():
-            at_ns = one.at_ns if isinstance(one, Restart) else one.recorded.at_ns
+        for event in self._events():
+            at_ns = event.at_ns if isinstance(event, Restart) else event.recorded.at_ns
             pause = at_ns - before_ns - self._scenario.pause_ns
             before_ns = at_ns
             if pause >= _PAUSE_SHOWN_NS:
                 steps.wait(min(pause, LONGEST_NS) // _PAUSE_UNIT_NS * _PAUSE_UNIT_NS)
-            if isinstance(one, Restart):
+            if isinstance(event, Restart):
                 steps.restart()
                 continue
-            pod = self._pods[one.pod.id]
-            container = self._container_of(one)
-            steps.add(one.event, one.request, pod.key, container.key if container else "")
+            pod = self._pods[event.pod.id]
+            container = self._container_of(event)
+            steps.add(event.event, event.request, pod.key, container.key if container else "")
             self._check_size(steps.bytes)
         self._scenario.steps = steps.finished()
         notes = [f"left out: {count:,} × {what}" for what, count in self._left_out.items()]
@@ -156,8 +156,8 @@ class _Reading:
                     recorded.method, recorded.mark
                 ):
                     continue
-                if self._is_selected(recorded) and (one := self._decoded(recorded, request)):
-                    yield one
+                if self._is_selected(recorded) and (event := self._decoded(recorded, request)):
+                    yield event
 
     def _is_selected(self, recorded: Recorded) -> bool:
         if self._only and not concerns(self._only, recorded):
@@ -183,7 +183,7 @@ class _Reading:
             and not recorded.container_id.startswith(NO_ID)
         ):
             # iSulad assigns it later.
-            container = api.Container.FromString(container.SerializeToString())
+            container = deepcopy(container)
             container.id = recorded.container_id
         pod = pod_of(event.name, message)
         if pod is None:
@@ -201,10 +201,10 @@ class _Reading:
         )
         for pod in pods:
             self._add_pod(pod, exists=True)
-        for one in containers:
-            if one.pod_sandbox_id not in self._pods:
-                self._add_pod(api.PodSandbox(id=one.pod_sandbox_id), exists=True)
-            self._add_container(self._pods[one.pod_sandbox_id], one, exists=True)
+        for container in containers:
+            if container.pod_sandbox_id not in self._pods:
+                self._add_pod(api.PodSandbox(id=container.pod_sandbox_id), exists=True)
+            self._add_container(self._pods[container.pod_sandbox_id], container, exists=True)
         if self._only:
             self._remove_others()
 
@@ -214,31 +214,33 @@ class _Reading:
             name = f"{pod.message.namespace}/{name_of_pod(pod.message)}"
             if self._only == name:
                 continue
-            for key, one in list(pod.containers.items()):
-                if self._only != f"{name}/{name_of_container(one.message)}":
+            for key, container in list(pod.containers.items()):
+                if self._only != f"{name}/{name_of_container(container.message)}":
                     del pod.containers[key]
-                    self._containers.pop(one.message.id, None)
+                    self._containers.pop(container.message.id, None)
             if not pod.containers and not self._only.startswith(f"{name}/"):
                 del self._pods[pod.message.id]
 
-    def _add_subjects(self, one: RecordedEvent) -> None:
+    def _add_subjects(self, event: RecordedEvent) -> None:
         is_part = bool(self._only or self._where)
-        pod = self._pods.get(one.pod.id)
+        pod = self._pods.get(event.pod.id)
         if pod is None:
-            pod = self._add_pod(one.pod, exists=is_part and one.event is not Event.RunPodSandbox)
-        if one.container is None:
+            pod = self._add_pod(
+                event.pod, exists=is_part and event.event is not Event.RunPodSandbox
+            )
+        if event.container is None:
             return
-        known = self._container_of(one)
+        known = self._container_of(event)
         if known is None:
-            is_created = one.event is Event.CreateContainer
-            known = self._add_container(pod, one.container, exists=not is_created)
+            is_created = event.event is Event.CreateContainer
+            known = self._add_container(pod, event.container, exists=not is_created)
             if not is_created:
                 pod.exists = True
                 self._notes.append(
                     f"{pod.key}/{known.key} was not created in these events, so it is in existing"
                 )
-        if not known.message.pid and one.container.pid:
-            known.message.pid = one.container.pid
+        if not known.message.pid and event.container.pid:
+            known.message.pid = event.container.pid
 
     def _add_size(self, message: Message) -> None:
         self._bytes += message.ByteSize() + _OBJECT_BYTES
@@ -251,13 +253,13 @@ class _Reading:
                 "select a part with --only or --where",
             )
 
-    def _container_of(self, one: RecordedEvent) -> ScenarioContainer | None:
-        found = self._containers.get(one.container.id) if one.container is not None else None
-        return found[1] if found is not None else None
+    def _container_of(self, event: RecordedEvent) -> ScenarioContainer | None:
+        known = self._containers.get(event.container.id) if event.container is not None else None
+        return known[1] if known is not None else None
 
     def _add_pod(self, pod: api.PodSandbox, *, exists: bool) -> ScenarioPod:
         self._add_size(pod)
-        message = api.PodSandbox.FromString(pod.SerializeToString())
+        message = deepcopy(pod)
         message.name = name_of_pod(pod)
         rules = self._profile.lifecycle_rules
         if rules.adapted_state([message], [])[0][0].name != pod.name:
@@ -273,7 +275,7 @@ class _Reading:
         self, pod: ScenarioPod, container: api.Container, *, exists: bool
     ) -> ScenarioContainer:
         self._add_size(container)
-        message = api.Container.FromString(container.SerializeToString())
+        message = deepcopy(container)
         message.name = name_of_container(container)
         if exists:
             state = self._profile.lifecycle_rules.adapted_state([pod.message], [message])[1]
@@ -340,7 +342,7 @@ def runtime_of(session: Session) -> RuntimeChoice:
 def _nearest(profiles: Iterable[Profile], version: NriVersion | None) -> Profile:
     """Return the profile with the newest NRI that is not newer than ``version``."""
     versions = [(one.version, one) for one in profiles if one.version is not None]
-    versions.sort(key=lambda one: one[0])
+    versions.sort(key=lambda item: item[0])
     older = [one for known, one in versions if version is not None and known <= version]
     return older[-1] if older else versions[0][1]
 

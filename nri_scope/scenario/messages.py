@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -32,7 +33,7 @@ from nri_scope.nri.plain import (
 from nri_scope.text.yaml_reader import Node
 from nri_scope.text.yaml_text import FlowList, FlowMapping, YamlValue
 
-from .place import Place, nearest, shown
+from .model import Place, nearest, shown
 from .shapes import (
     Shape,
     flag,
@@ -67,14 +68,16 @@ _KINDS: dict[str, type[Message]] = {
 def message_form(message: Message) -> dict[str, YamlValue]:
     """Return the fields that are set, in the order of their numbers."""
     form: dict[str, YamlValue] = {}
-    for one, value in message.ListFields():
+    for descriptor, value in message.ListFields():
         if isinstance(value, str | int | Message):
-            form[one.name] = _value_form(one, value)
-        elif is_map(one):
-            of_value = value_field(one)
-            form[one.name] = {str(key): _value_form(of_value, value[key]) for key in sorted(value)}
+            form[descriptor.name] = _value_form(descriptor, value)
+        elif is_map(descriptor):
+            of_value = value_field(descriptor)
+            form[descriptor.name] = {
+                str(key): _value_form(of_value, value[key]) for key in sorted(value)
+            }
         else:
-            form[one.name] = _list_form(message, one, value)
+            form[descriptor.name] = _list_form(message, descriptor, value)
     if unknown := unknown_fields(message):
         form[UNKNOWN] = unknown.hex()
     if message.DESCRIPTOR.name in _ON_ONE_LINE:
@@ -84,31 +87,30 @@ def message_form(message: Message) -> dict[str, YamlValue]:
 
 def unknown_fields(message: Message) -> bytes:
     """Return the fields that are unknown here, serialized."""
-    rest = type(message)()
-    rest.CopyFrom(message)
-    for one in message.DESCRIPTOR.fields:
-        rest.ClearField(one.name)
+    rest = deepcopy(message)
+    for descriptor in message.DESCRIPTOR.fields:
+        rest.ClearField(descriptor.name)
     return rest.SerializeToString(deterministic=True)
 
 
-def _value_form(one: FieldDescriptor, value: object) -> YamlValue:
+def _value_form(field: FieldDescriptor, value: object) -> YamlValue:
     if isinstance(value, Message):
         if is_optional_value(value.DESCRIPTOR.name) and not unknown_fields(value):
             inner = cast("Any", value).value
             return inner if isinstance(inner, str | int) else list(inner)
         return message_form(value)
-    if one.enum_type is not None:
-        named = one.enum_type.values_by_number.get(cast("int", value))
+    if field.enum_type is not None:
+        named = field.enum_type.values_by_number.get(cast("int", value))
         return named.name if named else cast("int", value)
     return cast("str | int", value)
 
 
-def _list_form(message: Message, one: FieldDescriptor, values: Iterable[object]) -> YamlValue:
-    if (message.DESCRIPTOR.name, one.name) == _ENVIRONMENT:
+def _list_form(message: Message, field: FieldDescriptor, values: Iterable[object]) -> YamlValue:
+    if (message.DESCRIPTOR.name, field.name) == _ENVIRONMENT:
         texts = [cast("str", value) for value in values]
         return dict(text.split("=", 1) for text in texts) if _is_environment(texts) else texts
-    forms = [_value_form(one, value) for value in values]
-    key = LIST_KEYS.get(one.message_type.name) if one.message_type is not None else None
+    forms = [_value_form(field, value) for value in values]
+    key = LIST_KEYS.get(field.message_type.name) if field.message_type is not None else None
     if key is None:
         short = all(isinstance(form, str) for form in forms) and message.DESCRIPTOR.name == "Mount"
         return FlowList(cast("list[str]", forms)) if short else forms
@@ -116,7 +118,7 @@ def _list_form(message: Message, one: FieldDescriptor, values: Iterable[object])
     names = [cast("str", member.get(key, "")) for member in members]
     if len(set(names)) < len(names):
         return forms
-    if _is_key_value(one):
+    if _is_key_value(field):
         if any(UNKNOWN in member for member in members):
             return forms
         return {name: member.get("value", "") for name, member in zip(names, members, strict=True)}
@@ -126,8 +128,8 @@ def _list_form(message: Message, one: FieldDescriptor, values: Iterable[object])
     }
 
 
-def _is_key_value(one: FieldDescriptor) -> bool:
-    return one.message_type is not None and one.message_type.name == _KEY_VALUE
+def _is_key_value(field: FieldDescriptor) -> bool:
+    return field.message_type is not None and field.message_type.name == _KEY_VALUE
 
 
 def _is_environment(texts: list[str]) -> bool:
@@ -148,7 +150,7 @@ class MessageShape:
     """Whether `ABSENT` is accepted as the value of a field that is a message."""
 
     def read(self, node: Node, place: Place) -> Message:
-        """Return the message. Raises ScenarioError."""
+        """Return the message. Raises UsageError."""
         return self.parts(node, place)[0]
 
     def parts(self, node: Node, place: Place) -> tuple[Message, dict[str, Any], set[str]]:
@@ -158,20 +160,20 @@ class MessageShape:
         names: set[str] = set()
         known = fields_of(self.kind)
         for name, value in mapping_of(node, place).items():
-            at = place.key(name, value.line)
+            inner = place.key(name, value.line)
             if name in self.keys:
-                values[name] = self.keys[name](value, at)
+                values[name] = self.keys[name](value, inner)
                 continue
             if name == UNKNOWN:
-                _read_unknown(message, value, at)
+                _read_unknown(message, value, inner)
                 continue
-            one = known.get(name)
-            if one is None:
-                raise at.error("unknown key", nearest(name, [*self.keys, *known]))
+            field = known.get(name)
+            if field is None:
+                raise inner.error("unknown key", nearest(name, [*self.keys, *known]))
             names.add(name)
-            if self.can_remove and value.value == ABSENT and one.has_presence:
+            if self.can_remove and value.value == ABSENT and field.has_presence:
                 continue
-            _read_field(message, one, value, at)
+            _read_field(message, field, value, inner)
         return message, values, names
 
 
@@ -182,33 +184,33 @@ def _read_unknown(message: Message, node: Node, place: Place) -> None:
         raise place.error("not hexadecimal protobuf") from None
 
 
-def _read_field(message: Message, one: FieldDescriptor, node: Node, place: Place) -> None:
-    name = one.name
-    if is_map(one):
-        of_value = value_field(one)
+def _read_field(message: Message, field: FieldDescriptor, node: Node, place: Place) -> None:
+    name = field.name
+    if is_map(field):
+        of_value = value_field(field)
         target = getattr(message, name)
-        has_numbers = key_field(one).cpp_type in _NUMBERS
+        has_numbers = key_field(field).cpp_type in _NUMBERS
         for name_or_number, value in mapping_of(node, place).items():
-            at = place.key(name_or_number, value.line)
+            inner = place.key(name_or_number, value.line)
             key: str | int = name_or_number
             if has_numbers:
                 if _INTEGER.fullmatch(name_or_number) is None:
-                    raise at.error(f"{shown(name_or_number)} is not a number of a field")
+                    raise inner.error(f"{shown(name_or_number)} is not a number of a field")
                 key = int(name_or_number)
             if of_value.message_type is not None:
-                target[key].CopyFrom(_read_message(of_value, value, at))
+                target[key].CopyFrom(_read_message(of_value, value, inner))
             else:
-                target[key] = _read_scalar(of_value, value, at)
-    elif one.is_repeated:
-        getattr(message, name).extend(_read_list(message, one, node, place))
-    elif one.message_type is not None:
-        getattr(message, name).CopyFrom(_read_message(one, node, place))
+                target[key] = _read_scalar(of_value, value, inner)
+    elif field.is_repeated:
+        getattr(message, name).extend(_read_list(message, field, node, place))
+    elif field.message_type is not None:
+        getattr(message, name).CopyFrom(_read_message(field, node, place))
     else:
-        setattr(message, name, _read_scalar(one, node, place))
+        setattr(message, name, _read_scalar(field, node, place))
 
 
-def _read_message(one: FieldDescriptor, node: Node, place: Place) -> Message:
-    kind = _kind(one)
+def _read_message(field: FieldDescriptor, node: Node, place: Place) -> Message:
+    kind = _kind(field)
     if is_optional_value(kind.DESCRIPTOR.name) and not isinstance(node.value, dict):
         message = kind()
         _read_field(message, fields_of(kind)["value"], node, place)
@@ -217,57 +219,59 @@ def _read_message(one: FieldDescriptor, node: Node, place: Place) -> Message:
 
 
 def _read_list(
-    message: Message, one: FieldDescriptor, node: Node, place: Place
+    message: Message, field: FieldDescriptor, node: Node, place: Place
 ) -> Iterable[Message | str | int]:
-    if isinstance(node.value, dict) and (message.DESCRIPTOR.name, one.name) == _ENVIRONMENT:
+    if isinstance(node.value, dict) and (message.DESCRIPTOR.name, field.name) == _ENVIRONMENT:
         for name, value in node.value.items():
             yield f"{name}={text_of(value, place.key(name, value.line))}"
         return
-    key = LIST_KEYS.get(one.message_type.name) if one.message_type is not None else None
+    key = LIST_KEYS.get(field.message_type.name) if field.message_type is not None else None
     if isinstance(node.value, dict) and key is not None:
         for name, value in node.value.items():
-            at = place.key(name, value.line)
-            if _is_key_value(one) and not isinstance(value.value, dict):
-                yield api.KeyValue(key=name, value=text_of(value, at))
+            inner = place.key(name, value.line)
+            if _is_key_value(field) and not isinstance(value.value, dict):
+                yield api.KeyValue(key=name, value=text_of(value, inner))
                 continue
-            member = MessageShape(_kind(one)).read(value, at)
+            member = MessageShape(_kind(field)).read(value, inner)
             if getattr(member, key):
-                raise at.key(key, value.line).error("it is the key of the mapping, too")
+                raise inner.key(key, value.line).error("it is the key of the mapping, too")
             setattr(member, key, name)
             yield member
         return
     for number, item in enumerate(list_of(node, place)):
-        at = place.item(number, item.line)
-        if one.message_type is not None:
-            yield _read_message(one, item, at)
+        inner = place.item(number, item.line)
+        if field.message_type is not None:
+            yield _read_message(field, item, inner)
         else:
-            yield _read_scalar(one, item, at)
+            yield _read_scalar(field, item, inner)
 
 
-def _read_scalar(one: FieldDescriptor, node: Node, place: Place) -> str | int:
-    if one.enum_type is not None and not _is_number(node):
-        named = one.enum_type.values_by_name
+def _read_scalar(field: FieldDescriptor, node: Node, place: Place) -> str | int:
+    if field.enum_type is not None and not _is_number(node):
+        named = field.enum_type.values_by_name
         text = text_of(node, place)
         if text not in named:
             raise place.error(f"{shown(text)} is unknown", nearest(text, named))
         return named[text].number
-    value = _scalar_shape(one)(node, place)
+    value = _scalar_shape(field)(node, place)
     assert isinstance(value, str | int)
     return value
 
 
-def _scalar_shape(one: FieldDescriptor) -> Shape:
-    if one.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+def _scalar_shape(field: FieldDescriptor) -> Shape:
+    if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         return flag
-    if one.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return text_of
-    return _NUMBERS[FieldDescriptor.CPPTYPE_INT32 if one.enum_type is not None else one.cpp_type]
+    return _NUMBERS[
+        FieldDescriptor.CPPTYPE_INT32 if field.enum_type is not None else field.cpp_type
+    ]
 
 
 def _is_number(node: Node) -> bool:
     return isinstance(node.value, int) and not isinstance(node.value, bool)
 
 
-def _kind(one: FieldDescriptor) -> type[Message]:
-    assert one.message_type is not None
-    return _KINDS[one.message_type.name]
+def _kind(field: FieldDescriptor) -> type[Message]:
+    assert field.message_type is not None
+    return _KINDS[field.message_type.name]

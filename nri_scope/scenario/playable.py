@@ -22,7 +22,7 @@ def playable(
     """Yield the path of a recording of what is in a file.
 
     That is ``path`` itself if it is a recording without ``changes``, in the form of
-    `changes.apply_changes`. Otherwise, it is a temporary recording with a single session, made from
+    `text.apply_changes`. Otherwise, it is a temporary recording with a single session, made from
     the scenario or the manifest, or from ``session`` of the recording; it is removed at the end of
     the block. A manifest's pods run on the runtime ``profile``, or `model.DEFAULT_PROFILE`.
     ``on_note`` gets remarks on what is not as in the file. Raises UsageError and RecordingError.

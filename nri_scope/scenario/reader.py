@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read scenarios from text and files, which may be untrusted."""
+"""Read scenarios and single messages from text and files, which may be untrusted."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TypeVar
+
+from google.protobuf.message import Message
 
 from nri_scope.errors import UsageError
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.schema_check import FIRST_BYTES
 from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, Node, parse_yaml
+from nri_scope.text.yaml_text import to_yaml
 
 from .document import read_document
-from .model import Scenario
-from .place import Place
+from .messages import MessageShape, message_form
+from .model import Place, Scenario
 from .source import STANDARD_INPUT, source_name
 
 
@@ -63,3 +67,24 @@ def parse_document(text: str, source: str) -> Node:
 def parse_scenario(text: str, source: str = "scenario") -> Scenario:
     """Return the scenario in a text; ``source`` names it in errors. Raises UsageError."""
     return read_document(parse_document(text, source), Place(source, 1))
+
+
+_Message = TypeVar("_Message", bound=Message)
+
+
+def message_text(message: Message) -> str:
+    """Return a message as YAML; "" for an empty one."""
+    form = message_form(message)
+    return to_yaml(form) if form else ""
+
+
+def read_message(text: str, kind: type[_Message], source: str) -> _Message:
+    """Return the message in a text, of which comments may be all. Raises UsageError.
+
+    ``source`` names the text in errors.
+    """
+    if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
+        return kind()
+    message = MessageShape(kind).read(parse_document(text, source), Place(source, 1))
+    assert isinstance(message, kind)
+    return message

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
@@ -11,6 +12,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
+from nri_scope.nri.merging import ADJUSTABLE
 from nri_scope.nri.plain import fields_of
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.nri.versions import runtime_title
@@ -23,11 +25,6 @@ from .subjects import LiveContainer, LivePod, Stage, Subjects
 
 TIMES = frozenset({"created_at", "started_at", "finished_at"})
 """Fields of a container that the time of the scenario determines."""
-ADJUSTABLE = frozenset(
-    {"annotations", "args", "env", "mounts", "hooks", "linux", "rlimits", "CDI_devices"}
-)
-"""Fields of a container that plugins can change: in later requests, those of the plugins that ran
-at the time of the recording are not part of the scenario."""
 
 _STEP_BYTES = 700
 """Size that is counted for each step in addition to its messages."""
@@ -80,8 +77,8 @@ class RecordedSteps:
     def add(self, event: Event, request: Message, pod: str, container: str) -> None:
         """Add an event about the pod and the container with these keys; "" for no container."""
         (live,) = self._subjects.find_pods(pod)
-        one = live.containers[container] if container else None
-        self._pending.append(_Recorded(event, request, live, one))
+        own = live.containers[container] if container else None
+        self._pending.append(_Recorded(event, request, live, own))
         self._resolve()
 
     def wait(self, pause_ns: int) -> None:
@@ -129,35 +126,35 @@ class RecordedSteps:
         self._steps += self._pauses
         self._pauses = []
 
-    def _add_single(self, one: _Recorded) -> None:
-        verb = _SINGLE.get(one.event)
-        if verb is None or not self._is_plain(verb, one) or not self._play(verb, [one]):
-            self._add_event(one)
+    def _add_single(self, recorded: _Recorded) -> None:
+        verb = _SINGLE.get(recorded.event)
+        if verb is None or not self._is_plain(verb, recorded) or not self._play(verb, [recorded]):
+            self._add_event(recorded)
 
-    def _add_event(self, one: _Recorded) -> None:
-        self._play(one.event, [one])
+    def _add_event(self, recorded: _Recorded) -> None:
+        self._play(recorded.event, [recorded])
 
-    def _is_plain(self, verb: Verb, one: _Recorded) -> bool:
+    def _is_plain(self, verb: Verb, recorded: _Recorded) -> bool:
         """Return whether the verb leads to this event alone."""
-        if one.container is not None:
+        if recorded.container is not None:
             if verb is Verb.REMOVE:
-                return one.container.stage is Stage.STOPPED
-            return one.container.stage in (Stage.CREATED, Stage.RUNNING)
-        stages = {each.stage for each in one.pod.containers.values()}
+                return recorded.container.stage is Stage.STOPPED
+            return recorded.container.stage in (Stage.CREATED, Stage.RUNNING)
+        stages = {each.stage for each in recorded.pod.containers.values()}
         match verb:
             case Verb.RUN:
-                return one.pod.stage is Stage.ABSENT
+                return recorded.pod.stage is Stage.ABSENT
             case Verb.STOP if not self._is_restarted:
-                return one.pod.stage is Stage.RUNNING and Stage.RUNNING not in stages
+                return recorded.pod.stage is Stage.RUNNING and Stage.RUNNING not in stages
             case Verb.REMOVE if not self._is_restarted:
-                return one.pod.stage is Stage.STOPPED and stages <= {Stage.ABSENT}
+                return recorded.pod.stage is Stage.STOPPED and stages <= {Stage.ABSENT}
         return False
 
     def _play(self, what: Verb | Event, events: Sequence[_Recorded]) -> bool:
         """Add a step for events; return False, without effects, if it leads to other requests."""
         first = events[0]
-        pod, one = first.pod, first.container
-        step = Step(what, one.name if one is not None else pod.name)
+        pod, container = first.pod, first.container
+        step = Step(what, container.name if container is not None else pod.name)
         if isinstance(first.request, api.UpdateContainerRequest | api.UpdatePodSandboxRequest):
             step = replace(step, resources=first.request.linux_resources)
         if isinstance(first.request, api.UpdatePodSandboxRequest):
@@ -167,25 +164,25 @@ class RecordedSteps:
             code = recorded.exit_code
             if (code or recorded.finished_at) and code != KILLED:
                 step = replace(step, exit_code=code)
-        before = _states(pod, one)
+        before = _states(pod, container)
         made = self._made(first, step)
         step = replace(
             step,
             pod=_changes(*_pods(first, made), frozenset()),
             container=None
-            if one is None
-            else _changes(*_containers(first, made), self._ignored(one)),
+            if container is None
+            else _changes(*_containers(first, made), self._ignored(container)),
         )
-        _restore(before, pod, one)
+        _restore(before, pod, container)
         for each in events:
             made = self._made(each, step)
             if each is first or not isinstance(what, Verb):
                 continue
             changes = [_changes(*_pods(each, made), frozenset())]
-            if one is not None:
-                changes.append(_changes(*_containers(each, made), self._ignored(one)))
+            if container is not None:
+                changes.append(_changes(*_containers(each, made), self._ignored(container)))
             if any(changes):
-                _restore(before, pod, one)
+                _restore(before, pod, container)
                 return False
         self._steps.append(step)
         self.bytes += _STEP_BYTES
@@ -195,26 +192,27 @@ class RecordedSteps:
             self.bytes += resources.ByteSize() if resources is not None else 0
         return True
 
-    def _made(self, one: _Recorded, step: Step) -> Message:
+    def _made(self, recorded: _Recorded, step: Step) -> Message:
         """Let an event happen; return the request that the scenario leads to."""
-        own = self._contents.begin(one.event, one.pod, one.container, step, 0)
-        made = self._contents.request(one.event, own, one.pod, one.container, step)
-        self._contents.end(one.event, one.pod, one.container, step)
+        own = self._contents.begin(recorded.event, recorded.pod, recorded.container, step, 0)
+        made = self._contents.request(recorded.event, own, recorded.pod, recorded.container, step)
+        self._contents.end(recorded.event, recorded.pod, recorded.container, step)
         return made
 
-    def _ignored(self, one: LiveContainer) -> frozenset[str]:
+    def _ignored(self, container: LiveContainer) -> frozenset[str]:
         """Return the fields of a container that need not be as recorded."""
-        if one.spec.exists or not self._reports_adjustments:
+        if container.spec.exists or not self._reports_adjustments:
             return TIMES
-        return TIMES | ADJUSTABLE
+        # Adjustments of the plugins that ran at the time of the recording are not part of it.
+        return TIMES.union(ADJUSTABLE)
 
 
-def _may(verb: Verb, one: _Recorded) -> bool:
+def _may(verb: Verb, recorded: _Recorded) -> bool:
     """Return whether the verb is possible at this point."""
-    stage = one.container.stage if one.container is not None else one.pod.stage
+    stage = recorded.container.stage if recorded.container is not None else recorded.pod.stage
     match verb:
         case Verb.CREATE:
-            return stage is Stage.ABSENT and one.pod.stage is Stage.RUNNING
+            return stage is Stage.ABSENT and recorded.pod.stage is Stage.RUNNING
         case Verb.START:
             return stage is Stage.CREATED
     return stage is not Stage.ABSENT
@@ -227,38 +225,35 @@ class _States(NamedTuple):
     container: tuple[Stage, bool, int, api.Container] | None
 
 
-def _states(pod: LivePod, one: LiveContainer | None) -> _States:
-    own = (pod.stage, pod.runs, _copy(pod.message))
-    if one is None:
+def _states(pod: LivePod, container: LiveContainer | None) -> _States:
+    own = (pod.stage, pod.runs, deepcopy(pod.message))
+    if container is None:
         return _States(own, None)
-    return _States(own, (one.stage, one.was_started, one.creations, _copy(one.message)))
+    return _States(
+        own,
+        (container.stage, container.was_started, container.creations, deepcopy(container.message)),
+    )
 
 
-def _restore(states: _States, pod: LivePod, one: LiveContainer | None) -> None:
+def _restore(states: _States, pod: LivePod, container: LiveContainer | None) -> None:
     pod.stage, pod.runs, message = states.pod
-    pod.message = _copy(message)
-    if one is not None and states.container is not None:
-        one.stage, one.was_started, one.creations, content = states.container
-        one.message = _copy(content)
-
-
-def _copy(message: M) -> M:
-    copy = type(message)()
-    copy.CopyFrom(message)
-    return copy
+    pod.message = deepcopy(message)
+    if container is not None and states.container is not None:
+        container.stage, container.was_started, container.creations, content = states.container
+        container.message = deepcopy(content)
 
 
 # -- differences ------------------------------------------------------------------------------
 
 
-def _pods(one: _Recorded, made: Message) -> tuple[api.PodSandbox, api.PodSandbox]:
-    recorded, ours = pod_of(one.event.name, one.request), pod_of(one.event.name, made)
+def _pods(entry: _Recorded, made: Message) -> tuple[api.PodSandbox, api.PodSandbox]:
+    recorded, ours = pod_of(entry.event.name, entry.request), pod_of(entry.event.name, made)
     return recorded or api.PodSandbox(), ours or api.PodSandbox()
 
 
-def _containers(one: _Recorded, made: Message) -> tuple[api.Container, api.Container]:
-    recorded = container_of(one.event.name, one.request)
-    ours = container_of(one.event.name, made)
+def _containers(entry: _Recorded, made: Message) -> tuple[api.Container, api.Container]:
+    recorded = container_of(entry.event.name, entry.request)
+    ours = container_of(entry.event.name, made)
     return recorded or api.Container(), ours or api.Container()
 
 
@@ -266,16 +261,16 @@ def _changes(recorded: M, made: M, ignored: frozenset[str]) -> FieldChanges | No
     """Return the fields of ``recorded`` that differ from ``made``; None if none does."""
     names = frozenset(
         name
-        for name, one in fields_of(type(recorded)).items()
+        for name, field in fields_of(type(recorded)).items()
         if name not in ignored
         and (
             getattr(recorded, name) != getattr(made, name)
-            or (one.has_presence and recorded.HasField(name) != made.HasField(name))  # type: ignore[arg-type]
+            or (field.has_presence and recorded.HasField(name) != made.HasField(name))  # type: ignore[arg-type]
         )
     )
     if not names:
         return None
-    message = _copy(recorded)
+    message = deepcopy(recorded)
     _clear(message, (name for name in fields_of(type(recorded)) if name not in names))
     return FieldChanges(message, names)
 

@@ -12,7 +12,7 @@ from typing import Any
 from nri_scope.filter.quantity import parse_duration
 from nri_scope.text.yaml_reader import Node
 
-from .place import Place, nearest, shown
+from .model import Place, nearest, shown
 
 SECOND_NS = 1_000_000_000
 LONGEST_NS = 10 * 365 * 86_400 * SECOND_NS
@@ -26,7 +26,7 @@ _RATE_UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
 Shape = Callable[[Node, Place], Any]
-"""Returns the value of a node, or raises ScenarioError."""
+"""Returns the value of a node, or raises UsageError."""
 
 
 def integer(low: int, high: int) -> Shape:
@@ -65,28 +65,28 @@ def flag(node: Node, place: Place) -> bool:
 def duration(node: Node, place: Place) -> int:
     """Return a duration in nanoseconds, written as ``90s``, ``1.5ms`` or ``0s``."""
     text = text_of(node, place)
-    found = parse_duration(text)
-    if found is None or found > LONGEST_NS:
+    nanoseconds = parse_duration(text)
+    if nanoseconds is None or nanoseconds > LONGEST_NS:
         raise place.error(f"{shown(text)} is not a duration", "write for example 500ms or 2s")
-    return found
+    return nanoseconds
 
 
 def rate(node: Node, place: Place) -> int:
     """Return the nanoseconds between two events, written as ``50/s``."""
     text = text_of(node, place)
-    found = _RATE.fullmatch(text)
-    count = float(found[1]) if found else 0.0
-    if found is None or not count:
+    parsed = _RATE.fullmatch(text)
+    count = float(parsed[1]) if parsed else 0.0
+    if parsed is None or not count:
         raise place.error(f"{shown(text)} is not a rate", "write for example 50/s or 10/m")
-    return min(LONGEST_NS, round(_RATE_UNITS[found[2]] * SECOND_NS / count))
+    return min(LONGEST_NS, round(_RATE_UNITS[parsed[2]] * SECOND_NS / count))
 
 
 def time(node: Node, place: Place) -> int:
     """Return a time in nanoseconds since the epoch, written as ``2026-01-31T14:05:07.25Z``."""
     text = text_of(node, place)
-    found = _TIME.fullmatch(text)
+    parsed = _TIME.fullmatch(text)
     try:
-        if found is None:
+        if parsed is None:
             raise ValueError
         seconds = datetime.fromisoformat(f"{text[:19]}+00:00")
     except ValueError:
@@ -96,7 +96,7 @@ def time(node: Node, place: Place) -> int:
     whole = int((seconds - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
     if not 0 <= whole * SECOND_NS <= LATEST_NS:
         raise place.error(f"{shown(text)} is outside of the years 1970 to 2240")
-    return whole * SECOND_NS + int((found[1] or "0").ljust(9, "0"))
+    return whole * SECOND_NS + int((parsed[1] or "0").ljust(9, "0"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Record:
 
 
 def text_of(node: Node, place: Place) -> str:
-    """Return a value as text. Raises ScenarioError for a list or a mapping."""
+    """Return a value as text. Raises UsageError for a list or a mapping."""
     value = node.value
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -136,14 +136,14 @@ def text_of(node: Node, place: Place) -> str:
 
 
 def mapping_of(node: Node, place: Place) -> dict[str, Node]:
-    """Return the entries of a mapping. Raises ScenarioError for other values."""
+    """Return the entries of a mapping. Raises UsageError for other values."""
     if not isinstance(node.value, dict):
         raise place.error(f"{_what(node)} is not a mapping", "write KEY: VALUE")
     return node.value
 
 
 def list_of(node: Node, place: Place) -> list[Node]:
-    """Return the items of a list. Raises ScenarioError for other values."""
+    """Return the items of a list. Raises UsageError for other values."""
     if not isinstance(node.value, list):
         raise place.error(f"{_what(node)} is not a list")
     return node.value

@@ -1,18 +1,128 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods and containers of a scenario while its steps are played, and references to them."""
+"""The pods and containers of a scenario while its steps are played, and references to them.
+
+Ids, uids and addresses are derived from names: each run has the same ones. A message may contain
+the id of its pod or container in other fields, such as paths and annotations. A copy of a pod, and
+a container that is created again, get these texts with their own ids.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import ipaddress
+from collections.abc import Iterator, Mapping, MutableMapping, MutableSequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any, TypeVar, cast
+
+from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
+from nri_scope.nri.plain import is_map
 
-from .identities import FIRST_PID, NewTexts, derived_id, derived_uid, pod_copy
-from .model import Scenario, ScenarioContainer, ScenarioPod
-from .place import Place, nearest, shown
+from .model import Place, Scenario, ScenarioContainer, ScenarioPod, nearest, shown
+
+FIRST_PID = 10_001
+
+_LONG = 20
+"""Minimum length of an id that is replaced inside of texts: a short one may be part of a word."""
+_KEYS_OF_NAMES = ("sandbox-name", "pod.name", "KubeName", "HOSTNAME")
+"""Ends of the keys of annotations, labels and variables whose value is the name of a pod."""
+
+M = TypeVar("M", bound=Message)
+
+
+def derived_id(*names: object) -> str:
+    """Return 64 hexadecimal digits, as the ids of runtimes have, for names."""
+    return hashlib.sha256("/".join(map(str, names)).encode()).hexdigest()
+
+
+def derived_uid(*names: object) -> str:
+    """Return a UUID for names."""
+    digits = derived_id("uid", *names)
+    parts = digits[:8], digits[8:12], f"4{digits[13:16]}", f"8{digits[17:20]}", digits[20:32]
+    return "-".join(parts)
+
+
+def pod_copy(pod: api.PodSandbox, number: int) -> tuple[api.PodSandbox, NewTexts]:
+    """Return copy ``number``, from 1, of a pod, and its texts by those of the original.
+
+    ``pod`` has an id and a uid. The addresses of copies follow one another.
+    """
+    name = f"{pod.name}-{number}"
+    uid = derived_uid(pod.uid, number)
+    ids = {
+        pod.id: derived_id("pod", pod.id, number),
+        pod.uid: uid,
+        # In names of systemd's slices, a dash separates levels.
+        pod.uid.replace("-", "_"): uid.replace("-", "_"),
+    }
+    texts = NewTexts(ids, {pod.name: name})
+    copy = texts.in_copy(pod)
+    copy.name = name
+    copy.ips[:] = [_next_address(address, number - 1) for address in pod.ips]
+    return copy, texts
+
+
+def _next_address(text: str, step: int) -> str:
+    try:
+        return str(ipaddress.ip_address(text) + step)
+    except ValueError:
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class NewTexts:
+    """New texts for old ones in messages."""
+
+    ids: Mapping[str, str]
+    """Ids, which are replaced wherever they are a whole text, and long ones inside of texts."""
+    names: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Names of pods, which are replaced only where a text is known to be a pod's name."""
+
+    def in_copy(self, message: M) -> M:
+        """Return a copy of a message with the new texts."""
+        copy = deepcopy(message)
+        self._replace(copy)
+        return copy
+
+    def _replace(self, message: Message) -> None:
+        for descriptor, value in message.ListFields():
+            if isinstance(value, str):
+                setattr(message, descriptor.name, self._text(value))
+            elif isinstance(value, Message):
+                self._replace(value)
+            elif is_map(descriptor):
+                entries = cast("MutableMapping[str, Any]", value)
+                for key in list(entries):
+                    if isinstance(entries[key], Message):
+                        self._replace(entries[key])
+                    elif isinstance(entries[key], str):
+                        entries[key] = self._text(entries[key], key)
+            elif not isinstance(value, int):
+                items = cast("MutableSequence[Any]", value)
+                for index, item in enumerate(list(items)):
+                    if isinstance(item, Message):
+                        self._replace(item)
+                    elif isinstance(item, str):
+                        items[index] = self._item(item)
+
+    def _item(self, text: str) -> str:
+        name, equals, value = text.partition("=")
+        return f"{name}={self._text(value, name)}" if equals else self._text(text)
+
+    def _text(self, text: str, key: str = "") -> str:
+        if key.endswith(_KEYS_OF_NAMES) and text in self.names:
+            return self.names[text]
+        if text in self.ids:
+            return self.ids[text]
+        for old, new in self.ids.items():
+            if len(old) >= _LONG:
+                text = text.replace(old, new)
+        return text
+
 
 MAX_BYTES = 96 << 20
 """Maximum size of all pods and containers together. In memory, they take several times that."""
@@ -52,8 +162,7 @@ class LiveContainer:
         """Begin a new life: from the second one on with a new id, unless the first goes on."""
         self.creations += self.stage is Stage.ABSENT
         self.stage, self.was_started = Stage.CREATED, False
-        self.message = api.Container()
-        self.message.CopyFrom(self.template)
+        self.message = deepcopy(self.template)
         if self.creations > 1:
             old = self.template.id
             new = derived_id("container", old, self.creations)
@@ -81,18 +190,18 @@ class LivePod:
         ``tells_states``: whether the runtime tells the states of containers.
         """
         self.run()
-        for one in self.containers.values():
-            if not one.spec.exists:
+        for container in self.containers.values():
+            if not container.spec.exists:
                 continue
-            one.create()
-            if "state" not in one.spec.given and tells_states:
-                one.message.state = api.ContainerState.CONTAINER_RUNNING
-            state = one.message.state
-            one.was_started = state != api.ContainerState.CONTAINER_CREATED
+            container.create()
+            if "state" not in container.spec.given and tells_states:
+                container.message.state = api.ContainerState.CONTAINER_RUNNING
+            state = container.message.state
+            container.was_started = state != api.ContainerState.CONTAINER_CREATED
             if state == api.ContainerState.CONTAINER_STOPPED:
-                one.stage = Stage.STOPPED
-            elif one.was_started:
-                one.stage = Stage.RUNNING
+                container.stage = Stage.STOPPED
+            elif container.was_started:
+                container.stage = Stage.RUNNING
 
     def run(self) -> None:
         """Begin a new life: from the second one on, with a new id."""
@@ -103,8 +212,8 @@ class LivePod:
         old = self.template.id
         texts = NewTexts({self.message.id: derived_id("pod", old, self.runs)})
         self.message = NewTexts({old: texts.ids[self.message.id]}).in_copy(self.template)
-        for one in self.containers.values():
-            one.template = texts.in_copy(one.template)
+        for container in self.containers.values():
+            container.template = texts.in_copy(container.template)
 
 
 class Subjects:
@@ -141,13 +250,13 @@ class Subjects:
     def find_containers(self, reference: str) -> list[LiveContainer]:
         """Return the containers that a reference means; [] if there are none."""
         pod, _, key = reference.rpartition("/")
-        return [one.containers[key] for one in self.find_pods(pod) if key in one.containers]
+        return [live.containers[key] for live in self.find_pods(pod) if key in live.containers]
 
     def unknown(self, reference: str, place: Place, *, pods: bool, containers: bool) -> UsageError:
         """Return the error for a reference that means nothing."""
         known = list(self._by_key) if pods else []
-        for key, found in self._by_key.items() if containers else ():
-            known += [f"{key}/{name}" for name in found[0].containers]
+        for key, live in self._by_key.items() if containers else ():
+            known += [f"{key}/{name}" for name in live[0].containers]
         kind = "pod or container" if pods and containers else "pod" if pods else "container"
         return place.error(f"there is no {kind} {shown(reference)}", nearest(reference, known))
 
@@ -160,8 +269,7 @@ class Subjects:
                     f"{self._source}: {spec.key}-{number} is a pod and a copy of {spec.key}",
                     "give one of them another name",
                 )
-        pod = api.PodSandbox()
-        pod.CopyFrom(spec.message)
+        pod = deepcopy(spec.message)
         if "id" not in spec.given:
             pod.id = derived_id("pod", spec.key)
         if "uid" not in spec.given:
@@ -175,11 +283,11 @@ class Subjects:
     def _add_one(
         self, spec: ScenarioPod, name: str, message: api.PodSandbox, texts: NewTexts, number: int
     ) -> None:
-        pod = LivePod(name, spec, message, api.PodSandbox.FromString(message.SerializeToString()))
+        pod = LivePod(name, spec, message, deepcopy(message))
         if number or "pid" not in spec.given:
             pod.template.pid = pod.message.pid = self._pid()
-        for one in spec.containers.values():
-            pod.containers[one.key] = self._container(pod, one, texts, number)
+        for container in spec.containers.values():
+            pod.containers[container.key] = self._container(pod, container, texts, number)
         self.pods.append(pod)
         if number:
             self._by_key.setdefault(name, []).append(pod)

@@ -11,13 +11,13 @@ from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.runtime import RECORDED
 
-from .changes import apply_changes
 from .compile import compile_scenario
 from .from_manifest import is_manifest, scenario_of_manifest
 from .from_recording import read_recording
 from .model import DEFAULT_PROFILE, RuntimeChoice, Scenario
 from .reader import parse_scenario, read_text
 from .source import is_text, source_name
+from .text import apply_changes
 
 _NOTES_MAX = 2
 """Maximum number of remarks that are passed on one by one."""
@@ -35,7 +35,7 @@ def temporary_recording(
 ) -> Iterator[Path]:
     """Yield the path of a recording of a scenario, a manifest, or a recording with changes.
 
-    See `playable.playable`. Raises UsageError and RecordingError.
+    See `playable`. Raises UsageError and RecordingError.
     """
     if is_text(path):
         scenario, notes = read_scenario(path, profile or RECORDED)

@@ -39,9 +39,8 @@ from nri_scope.events import (
     Session,
     Tapped,
 )
-from nri_scope.nri import invocation
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri import v01
+from nri_scope.nri.events import METHODS, Event
 from nri_scope.recorder.inbox import Begin, ControlEntry, End, Resume, ShownLine
 from nri_scope.recorder.transactions import DELETED
 
@@ -65,9 +64,9 @@ _KNOWN = NRI_NAMES | {
     "",
     CONTAINER_STATUS,
     CRI_SERVICE,
-    *invocation.METHODS,
-    invocation.INVOKE,
-    invocation.SERVICE,
+    *v01.METHODS,
+    v01.INVOKE,
+    v01.SERVICE,
 }
 
 
@@ -213,7 +212,7 @@ class SourceRedaction:
     def redact_call(self, call: CapturedCall) -> CapturedCall:
         """Return an event, redacted for writing."""
         redactor = self._redactor
-        is_invocation = call.service == invocation.SERVICE
+        is_invocation = call.service == v01.SERVICE
         known = call.method in METHODS or is_invocation
         # The request must come first: it sets the container to which the other texts belong.
         request = redactor.request(call.method, call.request, service=call.service)

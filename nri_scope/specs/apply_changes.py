@@ -12,10 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .differences import Change, same
-from .json_spec import ABSENT, Absent, Json, Spec
-from .lists import KEYED, OPEN, Keyed, items, members
-from .path_lookup import numbered, step
-from .paths import split
+from .json_spec import ABSENT, KEYED, OPEN, Absent, Json, Keyed, Spec, items, members, split
+from .path_labels import numbered, step
 
 
 def patch_of(before: Spec, after: Spec) -> Spec:
@@ -103,10 +101,10 @@ class _Node:
             new = _Node(dict(value), place, self, key)
         elif isinstance(value, list):
             keyed = None if place is None else KEYED.get(place)
-            found = members(value, keyed) if keyed else None
-            if found is None:
-                found, keyed = numbered(value), None
-            new = _Node(found, place, self, key, is_array=True, keyed=keyed)
+            entries = members(value, keyed) if keyed else None
+            if entries is None:
+                entries, keyed = numbered(value), None
+            new = _Node(entries, place, self, key, is_array=True, keyed=keyed)
         else:
             return None
         self.nodes[key] = new

@@ -27,7 +27,7 @@ _UNLIMITED = 1 << 62
 
 def values_of_v1(files: Mapping[str, str]) -> dict[str, Json]:
     """Return the values by OCI path, from the contents of cgroup v1 files by name."""
-    found: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     for name, path, convert in (
         ("cpu.shares", f"{_CPU}/shares", _number),
         ("cpu.cfs_quota_us", f"{_CPU}/quota", _number),
@@ -38,44 +38,44 @@ def values_of_v1(files: Mapping[str, str]) -> dict[str, Json]:
         ("memory.memsw.limit_in_bytes", f"{_MEMORY}/swap", _limit),
         _PIDS,
     ):
-        _add(found, path, convert(files.get(name, "")))
-    return found | _huge_pages(files, ".limit_in_bytes")
+        _add(values, path, convert(files.get(name, "")))
+    return values | _huge_pages(files, ".limit_in_bytes")
 
 
 def values_of_v2(files: Mapping[str, str]) -> dict[str, Json]:
     """Return the values by OCI path, from the contents of cgroup v2 files by name."""
-    found: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     weight = _number(files.get("cpu.weight", ""))
     if weight is not None:
-        found[f"{_CPU}/shares"] = {ANY_OF: shares_of_weight(weight)}
+        values[f"{_CPU}/shares"] = {ANY_OF: shares_of_weight(weight)}
     quota, _, period = files.get("cpu.max", "").partition(" ")
-    _add(found, f"{_CPU}/quota", _limit(quota))
-    _add(found, f"{_CPU}/period", _number(period))
+    _add(values, f"{_CPU}/quota", _limit(quota))
+    _add(values, f"{_CPU}/period", _number(period))
     for name, path, convert in (
         *_CPUSETS,
         ("memory.max", f"{_MEMORY}/limit", _limit),
         ("memory.low", f"{_MEMORY}/reservation", _limit),
         _PIDS,
     ):
-        _add(found, path, convert(files.get(name, "")))
+        _add(values, path, convert(files.get(name, "")))
     # OCI's limit is that of memory and swap together; cgroup v2's is that of swap alone.
-    limit, swap = found.get(f"{_MEMORY}/limit"), _limit(files.get("memory.swap.max", ""))
+    limit, swap = values.get(f"{_MEMORY}/limit"), _limit(files.get("memory.swap.max", ""))
     if swap == -1:
-        found[f"{_MEMORY}/swap"] = -1
+        values[f"{_MEMORY}/swap"] = -1
     elif swap is not None and isinstance(limit, int) and limit >= 0:
-        found[f"{_MEMORY}/swap"] = limit + swap
-    return found | _huge_pages(files, ".max")
+        values[f"{_MEMORY}/swap"] = limit + swap
+    return values | _huge_pages(files, ".max")
 
 
 def shares_of_weight(weight: int) -> list[Json]:
     """Return the ranges of CPU shares that runc converts to a weight, by each of its formulas."""
-    found: list[Json] = []
+    values: list[Json] = []
     for formula in (_linear_weight, _quadratic_weight):
         first = bisect_left(_SHARES, weight, key=formula)
         end = bisect_right(_SHARES, weight, key=formula)
         if first < end:
-            found.append([_SHARES[first], _SHARES[end - 1]])
-    return found
+            values.append([_SHARES[first], _SHARES[end - 1]])
+    return values
 
 
 def agrees(path: str, requested: Json, actual: Json) -> bool:
@@ -85,7 +85,7 @@ def agrees(path: str, requested: Json, actual: Json) -> bool:
         return (
             isinstance(requested, int)
             and isinstance(ranges, list)
-            and any(_includes(one, requested) for one in ranges)
+            and any(_includes(span, requested) for span in ranges)
         )
     if isinstance(requested, str) and isinstance(actual, str):
         wanted = cpu_set(requested)
@@ -114,8 +114,8 @@ def cpu_set(text: str) -> frozenset[tuple[int, int]] | None:
     return frozenset(merged)
 
 
-def _includes(one: Json, requested: int) -> bool:
-    match one:
+def _includes(span: Json, requested: int) -> bool:
+    match span:
         case [int(low), int(high)]:
             return low <= requested <= high
     return False
@@ -160,14 +160,14 @@ _PIDS: _Row = ("pids.max", f"{RESOURCES}/pids/limit", _limit)
 
 
 def _huge_pages(files: Mapping[str, str], ending: str) -> dict[str, Json]:
-    found: dict[str, Json] = {}
+    values: dict[str, Json] = {}
     for name, text in files.items():
         size = name.removeprefix("hugetlb.").removesuffix(ending)
         if name == f"hugetlb.{size}{ending}" and "." not in size:
-            _add(found, f"{RESOURCES}/hugepageLimits/{size}/limit", _limit(text))
-    return found
+            _add(values, f"{RESOURCES}/hugepageLimits/{size}/limit", _limit(text))
+    return values
 
 
-def _add(found: dict[str, Json], path: str, value: Json) -> None:
+def _add(values: dict[str, Json], path: str, value: Json) -> None:
     if value is not None:
-        found[path] = value
+        values[path] = value

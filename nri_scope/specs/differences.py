@@ -7,10 +7,8 @@ from bisect import bisect_left
 from math import isnan
 from typing import Literal, NamedTuple, TypeAlias
 
-from .json_spec import ABSENT, Absent, Json, Spec
-from .lists import KEYED, OPEN, Keyed, members
-from .path_lookup import value_at
-from .paths import pointer
+from .json_spec import ABSENT, KEYED, OPEN, Absent, Json, Keyed, Spec, members, pointer
+from .path_labels import value_at
 
 ChangeKind: TypeAlias = Literal["added", "removed", "changed", "moved"]
 
@@ -19,7 +17,7 @@ class Change(NamedTuple):
     """A difference at one path."""
 
     path: str
-    """A pointer; see `nri_scope.specs.paths`."""
+    """A pointer; see `nri_scope.specs.json_spec`."""
     before: Json
     """The old value; None if added (or a JSON null). The old position if moved."""
     after: Json

@@ -10,10 +10,109 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import NamedTuple
 
-from .lists import KEYED
-from .paths import pointer, split
+from .json_spec import ABSENT, KEYED, Absent, Json, Spec, key_of, members, pointer, split
+
+
+def value_at(spec: Spec, path: str) -> Json | Absent:
+    """Return the value at the `path` of a `Change`; ABSENT if the path does not exist.
+
+    A member of a keyed array is found by its label (``/process/env/FOO``, with the text after the
+    "=" as its value; ``/mounts/~1data``; ``KEY#2``), a member of any other array by its position
+    from 0. The path "" is the whole spec. Accepts any text and any JSON.
+    """
+    if path and not path.startswith("/"):
+        return ABSENT
+    value: Json = spec
+    # None if the path is longer than the paths of all keyed arrays.
+    place: str | None = ""
+    for key in split(path):
+        below = value if isinstance(value, dict) else labelled(place, value)
+        if below is None or key not in below:
+            return ABSENT
+        value = below[key]
+        place = step(place, key)
+    return value
+
+
+def values_of_key(spec: Spec, path: str) -> list[Json]:
+    """Return the value at `path` or, in a keyed array, all values of that key: "KEY", "KEY#2" and
+    so on.
+
+    [] if there are none. The count in a label depends on the other members, so a value can have
+    different labels in different specs.
+    """
+    parent, _, last = path.rpartition("/")
+    array = value_at(spec, parent)
+    if not isinstance(array, list) or parent not in KEYED:
+        value = value_at(spec, path)
+        return [] if isinstance(value, Absent) else [value]
+    (label,) = split(f"/{last}")
+    return _by_key(_Array(array), parent).get(key_of(label), [])
+
+
+def labels_at(spec: Spec, path: str) -> list[str]:
+    """Return the labels of the array at `path`, in order; [] for any other value."""
+    return [*(labelled(path, value_at(spec, path)) or ())]
+
+
+def labelled(place: str | None, value: Json | Absent) -> dict[str, Json] | None:
+    """Return the members of an array by their labels in a path; None for any other value.
+
+    `place` is the array's path, None if it is too long for a keyed array. The result is cached and
+    must not be modified.
+    """
+    return _labelled(_Array(value), place) if isinstance(value, list) else None
+
+
+class _Array:
+    """A cache key for an array, compared by identity, as specs are never modified in place."""
+
+    def __init__(self, items: list[Json]) -> None:
+        self.items = items
+
+    def __hash__(self) -> int:
+        return id(self.items)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Array) and self.items is other.items
+
+
+# Callers look up one difference of a long array after the other, alternating between a few specs.
+@lru_cache(maxsize=8)
+def _labelled(array: _Array, place: str | None) -> dict[str, Json]:
+    keyed = None if place is None else KEYED.get(place)
+    by_label = members(array.items, keyed) if keyed else None
+    return numbered(array.items) if by_label is None else by_label
+
+
+@lru_cache(maxsize=8)
+def _by_key(array: _Array, place: str) -> dict[str, list[Json]]:
+    by_key: dict[str, list[Json]] = {}
+    for label, value in _labelled(array, place).items():
+        by_key.setdefault(key_of(label), []).append(value)
+    return by_key
+
+
+def numbered(items: list[Json]) -> dict[str, Json]:
+    """Return the members of an array by position, for an array without keys."""
+    return {str(position): item for position, item in enumerate(items)}
+
+
+def step(place: str | None, key: str) -> str | None:
+    """Return the path of the member `key` of `place`; None if it is too long for a keyed array.
+
+    The limit keeps the work for a spec of any depth proportional to its size.
+    """
+    if place is None or len(place) + len(key) >= _LONGEST:
+        return None
+    return pointer(place, key)
+
+
+_LONGEST = max(map(len, KEYED)) + 1
+
 
 WHOLE = "(the whole spec)"
 """Label of the empty path."""
@@ -76,11 +175,11 @@ def label(path: str) -> str:
             break
     else:
         length = 0
-    for at in range(length, len(keys)):
-        key = keys[at]
-        is_word = _WORD.fullmatch(key) and (at > _DEPTH or keys[:at] not in _MEMBERS)
-        if is_word and (at or key not in _LONG):
-            parts.append(f".{key}" if at else key)
+    for index in range(length, len(keys)):
+        key = keys[index]
+        is_word = _WORD.fullmatch(key) and (index > _DEPTH or keys[:index] not in _MEMBERS)
+        if is_word and (index or key not in _LONG):
+            parts.append(f".{key}" if index else key)
         else:
             parts.append(f"[{key if _RAW_KEY.fullmatch(key) else _quoted(key)}]")
     return "".join(parts)
@@ -102,17 +201,17 @@ def path_of(text: str) -> str | None:
             return _pointer((*_ENV, name))
         return _pointer((*_ENV, _unquoted(name))) if re.fullmatch(_QUOTED, name, re.S) else None
     keys: list[str] = []
-    at = 0
-    while at < len(text):
-        found = (_NEXT if at else _FIRST).match(text, at)
-        if found is None:
+    position = 0
+    while position < len(text):
+        match = (_NEXT if position else _FIRST).match(text, position)
+        if match is None:
             return None
-        word, key = found["word"], found["key"]
+        word, key = match["word"], match["key"]
         if word is not None:
-            keys += (word,) if at else _LONG.get(word, (word,))
+            keys += (word,) if position else _LONG.get(word, (word,))
         else:
             keys.append(_unquoted(key) if key.startswith('"') else key)
-        at = found.end()
+        position = match.end()
     return _pointer(tuple(keys)) if keys else None
 
 
@@ -128,15 +227,15 @@ class Meaning(NamedTuple):
         """Return whether `path` is meant."""
         return (
             path in self.paths
-            or path.startswith(tuple(f"{one}/" for one in self.paths))
+            or path.startswith(tuple(f"{own}/" for own in self.paths))
             or bool(self.key and f"/{self.key}/" in f"{path}/")
         )
 
-    def path_above(self, found: list[str]) -> str | None:
-        """Return the one of `paths` that all `found` paths are at or below; None for none."""
-        for one in self.paths:
-            if all(path == one or path.startswith(f"{one}/") for path in found):
-                return one
+    def path_above(self, below: list[str]) -> str | None:
+        """Return the one of `paths` that all paths ``below`` are at or below; None for none."""
+        for own in self.paths:
+            if all(path == own or path.startswith(f"{own}/") for path in below):
+                return own
         return None
 
 
@@ -152,21 +251,21 @@ def _pointer(keys: tuple[str, ...]) -> str:
 
 
 def _quoted(text: str) -> str:
-    found = text.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     if unicodedata.normalize("NFKC", text) != text:
         # Another text, such as one with wide brackets, would look the same.
-        found = "".join(one if one.isascii() else f"\\U{ord(one):08x}" for one in found)
-    return f'"{found}"'
+        escaped = "".join(one if one.isascii() else f"\\U{ord(one):08x}" for one in escaped)
+    return f'"{escaped}"'
 
 
 def _unquoted(text: str) -> str:
     return _ESCAPE.sub(_character, text[1:-1])
 
 
-def _character(found: re.Match[str]) -> str:
-    *codes, other = found.groups()
+def _character(match: re.Match[str]) -> str:
+    *codes, other = match.groups()
     for code in codes:
         if code:
             number = int(code, 16)
-            return chr(number) if number <= 0x10FFFF else found[0]
+            return chr(number) if number <= 0x10FFFF else match[0]
     return _CONTROLS.get(other, other)

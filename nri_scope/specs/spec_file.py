@@ -70,9 +70,9 @@ def read_spec(data: bytes, name: str) -> Spec:
         )
     for key in known:
         if not isinstance(value[key], _TYPES[key]):
-            found, expected = _type_name(value[key]), _TYPE_NAMES[_TYPES[key]]
+            actual, expected = _type_name(value[key]), _TYPE_NAMES[_TYPES[key]]
             raise UsageError(
-                f"{name}: not an OCI spec: {key} is {found} instead of {expected}", _HINT
+                f"{name}: not an OCI spec: {key} is {actual} instead of {expected}", _HINT
             )
     return value
 

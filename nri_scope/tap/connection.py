@@ -12,14 +12,14 @@ from time import monotonic_ns
 
 from nri_scope.errors import UsageError
 from nri_scope.events import PLUGIN_CLOSED, RUNTIME_CLOSED, SessionStart
-from nri_scope.nri.failure_policy import FailurePolicy
 from nri_scope.nri.identity import plugin_id
+from nri_scope.nri.runtime_setup import FailurePolicy
 from nri_scope.plugin import Identity
 from nri_scope.recorder.sink import PrintSink
 from nri_scope.transport.relay import Relay, RelayEnd
 
-from .faults import Faults
 from .session import TapSession
+from .settings import Faults
 
 REFUSED_S = 0.5
 """Seconds until a refused plugin is reported as still connected; most have exited by then."""

@@ -8,14 +8,14 @@ import random
 from collections.abc import Callable
 from time import monotonic_ns
 
-from nri_scope.nri.methods import PLUGIN_CONN
+from nri_scope.nri.events import PLUGIN_CONN
 from nri_scope.nri.request_subject import UNKNOWN, decode_request
 from nri_scope.transport.relay import Relay
 from nri_scope.wire import Code
-from nri_scope.wire.frames import FramedPiece, MessageSplitter, error_response, parse_request
+from nri_scope.wire.mux import FramedPiece, MessageSplitter, error_response, parse_request
 from nri_scope.wire.ttrpc import MessageType
 
-from .faults import Fault, Faults
+from .settings import Fault, Faults
 
 DROPPED = "withheld from the plugin by fault injection (--drop)"
 FAILED = "made to fail on purpose (--error)"

@@ -202,7 +202,7 @@ def report_leftovers(process: Process, tap: Tap) -> None:
     """Report processes that the plugin left behind, and lines that were not recorded."""
     left = process.left_behind
     if left:
-        shown = ", ".join(f"{one.pid} ({one.command})" for one in left[:LEFT_SHOWN])
+        shown = ", ".join(f"{process.pid} ({process.command})" for process in left[:LEFT_SHOWN])
         more = f" and {len(left) - LEFT_SHOWN} more" if len(left) > LEFT_SHOWN else ""
         tap.say(f"killed processes that the plugin left behind: {shown}{more}")
     if process.output.left_out:

@@ -13,7 +13,7 @@ from time import monotonic
 from nri_scope.errors import ConnectError, RecordingError
 from nri_scope.events import SessionStart, plugin_title
 from nri_scope.nri.events import Event
-from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
+from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.nri.versions import (
     NriVersion,
     asks_closed_validators,
@@ -22,7 +22,7 @@ from nri_scope.nri.versions import (
     runtime_words,
 )
 from nri_scope.plugin import ABSENT_POLL, Identity, deregister, unix_socket
-from nri_scope.plugin.endpoint import with_hint
+from nri_scope.plugin.session import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
 from nri_scope.recorder.counters import RecorderCounters
 from nri_scope.transport.loop import prepare_process, run

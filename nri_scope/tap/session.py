@@ -9,9 +9,10 @@ from time import monotonic_ns
 from typing import NamedTuple
 
 from nri_scope.events import LATE, CapturedCall, Role, SessionStart
-from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
-from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
+from nri_scope.nri.events import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.nri.runtime_setup import (
+    NO_POLICY,
+    FailurePolicy,
     Introduction,
     parse_configure,
     parse_failure_policy,
@@ -120,14 +121,14 @@ class TapSession:
         """
         if self._stopped_ns:
             return
-        for one in (self._forth if forth else self._back).feed(data):
-            match one:
+        for message in (self._forth if forth else self._back).feed(data):
+            match message:
                 case ResponseObserved():
-                    self._reply(forth, one, arrived_ns, passed_ns)
+                    self._reply(forth, message, arrived_ns, passed_ns)
                 case RequestObserved():
-                    self._request(forth, one, arrived_ns, passed_ns)
+                    self._request(forth, message, arrived_ns, passed_ns)
                 case MessageSkipped():
-                    self.note(f"{_sender(forth)} sent what was not understood: {one.reason}")
+                    self.note(f"{_sender(forth)} sent what was not understood: {message.reason}")
                 case DecodingEnded(offset, error):
                     words = f"what {_sender(forth)} sent after its byte {offset} was not understood"
                     self.stop_recording(

@@ -23,8 +23,8 @@ from pathlib import Path
 from time import monotonic, sleep
 
 from nri_scope.errors import UsageError
-from nri_scope.nri import invocation
-from nri_scope.nri.v01_conf import PROGRAM, with_plugin
+from nri_scope.nri import v01
+from nri_scope.nri.v01 import PROGRAM, with_plugin
 from nri_scope.recording.trusted_location import private_place
 
 from .replaced_file import copy_label, locked, sync_folders, usage_errors, write_file
@@ -255,9 +255,9 @@ def _prepare(
 def _facts(places: ConfPlaces) -> dict[str, object] | None:
     """Return the facts of an installation; None if there is none."""
     try:
-        found = json.loads(places.facts.read_bytes())
-        if isinstance(found["spool"], str):
-            return {key: found[key] for key in ("spool", "had_conf", "made_folder")}
+        facts = json.loads(places.facts.read_bytes())
+        if isinstance(facts["spool"], str):
+            return {key: facts[key] for key in ("spool", "had_conf", "made_folder")}
     except FileNotFoundError:
         with contextlib.suppress(OSError):
             # A leftover if the first step was interrupted.
@@ -334,7 +334,7 @@ def _write_program(spool: Path, program: Path) -> None:
     if not os.access(SHELL, os.X_OK) or not cat or not rm:
         raise UsageError(f"the recording plugin needs {SHELL}, cat and rm", "install them")
     text = _PROGRAM.format(
-        answer=json.dumps({"plugin": RECORDER, "version": invocation.VERSION, "error": ""}),
+        answer=json.dumps({"plugin": RECORDER, "version": v01.VERSION, "error": ""}),
         folder=shlex.quote(str(folder)),
         blocks=REQUEST_BYTES_MAX // 512,
         most=REQUESTS_MAX,

@@ -169,23 +169,23 @@ def wrap(
 
 
 def _check_wrappable(places: Places) -> None:
-    found = places.state()
-    if found is State.GONE:
+    state = places.state()
+    if state is State.GONE:
         raise UsageError(
             f"{places.place} is missing, although it was wrapped",
             "restore the original with --unwrap",
         )
     _check_original(places)
-    if found is State.WRAPPED:
+    if state is State.WRAPPED:
         raise UsageError(
             f"{places.place} is already wrapped", "remove the wrapper first, with --unwrap"
         )
-    if found is State.TAKEN:
+    if state is State.TAKEN:
         raise UsageError(
             f"{places.place} was replaced since it was wrapped",
             f"remove {places.folder}, which contains the former plugin, and try again",
         )
-    if found is State.LOST:
+    if state is State.LOST:
         raise _lost(places)
 
 
@@ -215,8 +215,8 @@ def unwrap(plugin: Path, step: Callable[[str], None] = no_step) -> State:
     """
     places = Places.of(plugin)
     with usage_errors(places.place), locked(places.place.parent, _missing(places)):
-        found = places.state()
-        match found:
+        state = places.state()
+        match state:
             case State.PLAIN if not places.folder.is_dir():
                 _check_there(places)
                 with contextlib.suppress(OSError):
@@ -238,7 +238,7 @@ def unwrap(plugin: Path, step: Callable[[str], None] = no_step) -> State:
             case _:
                 pass
         _remove_leftovers(places, step)
-    return found
+    return state
 
 
 def check_unwrapped(program: str) -> None:
@@ -246,9 +246,9 @@ def check_unwrapped(program: str) -> None:
 
     Its recording belongs to the plugin that the runtime launches.
     """
-    found = shutil.which(program)
+    path = shutil.which(program)
     try:
-        wrapped = found is not None and _starts_with(Path(found), MARK)
+        wrapped = path is not None and _starts_with(Path(path), MARK)
     except OSError:
         # Running the command will report this error.
         return

@@ -102,10 +102,10 @@ def _cut(text: str, width: int) -> str:
     if columns(text) <= width:
         return text
     used = 0
-    for at, char in enumerate(text):
+    for index, char in enumerate(text):
         used += _width(char)
         if used > width - len(_CUT):
-            return text[:at] + _CUT if width > 0 else ""
+            return text[:index] + _CUT if width > 0 else ""
     return text
 
 

@@ -15,10 +15,10 @@ from .connection import PeerClosed as PeerClosed
 from .connection import RequestReceived as RequestReceived
 from .connection import ResponseReceived as ResponseReceived
 from .connection import WireEvent as WireEvent
-from .limits import Limits as Limits
 from .passive_connection import DecodingEnded as DecodingEnded
 from .passive_connection import MessageSkipped as MessageSkipped
 from .passive_connection import PassiveDecoder as PassiveDecoder
 from .passive_connection import RequestObserved as RequestObserved
 from .passive_connection import ResponseObserved as ResponseObserved
-from .status import Code as Code
+from .ttrpc import Code as Code
+from .ttrpc import Limits as Limits

@@ -17,10 +17,8 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.ttrpc.ttrpc_pb2 import KeyValue, Request, Response
 from nri_scope.errors import LocalProtocolError, RemoteProtocolError
 
-from .limits import Limits
 from .mux import MuxReader, frame_message
-from .status import Code
-from .ttrpc import Message, MessageReader, MessageType
+from .ttrpc import Code, Limits, Message, MessageReader, MessageType
 
 
 class RequestReceived(NamedTuple):

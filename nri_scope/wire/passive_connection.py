@@ -15,10 +15,8 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.ttrpc.ttrpc_pb2 import Request, Response
 from nri_scope.errors import RemoteProtocolError
 
-from .limits import Limits
 from .mux import MuxReader
-from .status import Code
-from .ttrpc import Message, MessageReader, MessageType
+from .ttrpc import Code, Limits, Message, MessageReader, MessageType
 
 _TYPES = (MessageType.REQUEST, MessageType.RESPONSE)
 

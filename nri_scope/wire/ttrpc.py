@@ -1,14 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ttRPC messages: the framing of one connection id's byte stream."""
+"""ttRPC messages: the framing of one connection id's byte stream, status codes, and limits.
+
+Each limit on a size that a peer controls has its reason. All sizes are in bytes.
+
+Metadata may have W3C Trace Context, the runtime's own span of a request. Source:
+https://www.w3.org/TR/trace-context/, "Trace Context HTTP Headers Format". containerd sends it with
+github.com/containerd/otelttrpc if its tracing is on.
+"""
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Container
+from collections.abc import Container, Iterable
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from .limits import MESSAGE_HEADER_LENGTH, Limits
+MESSAGE_HEADER_LENGTH = 10
+"""Size of ttRPC's header: u32 data length, u32 stream id, u8 type, u8 flags, big endian."""
+
+FRAME_HEADER_LENGTH = 8
+"""Size of the mux header: u32 connection id, u32 payload length, big endian."""
+
+MESSAGE_DATA_MAX = 4 << 20
+"""ttRPC's own limit for the data of one message (messageLengthMax in containerd/ttrpc)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of one connection. Real peers stay within the defaults."""
+
+    frame_payload: int = MESSAGE_HEADER_LENGTH + MESSAGE_DATA_MAX
+    """Maximum payload of a frame. Go never sends more; a peer that declares more does not use mux.
+    """
+
+    message_data: int = MESSAGE_DATA_MAX
+    """Maximum data of a message. A longer one is skipped without being buffered; a request is
+    answered with RESOURCE_EXHAUSTED, as by Go.
+    """
+
+    requests_in_flight: int = 1024
+    """Maximum number of unanswered requests, which bounds memory. Runtimes send one at a time."""
+
+    safe_frame: int = 4096
+    """Maximum payload of a frame with both a message's header and its data. A Go peer reads through
+    a 4,096-byte buffer and fails on a larger frame of this kind, so longer messages are sent as a
+    header frame and a data frame.
+    """
+
+
+class Code(IntEnum):
+    """google.rpc.Code, with the names of its definition."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
 
 _HEADER = struct.Struct(">IIBB")
 
@@ -100,3 +162,58 @@ class MessageReader:
 
     def _message(self, data: bytes | None) -> Message:
         return Message(self._stream_id, self._type, self._flags, self._length, data)
+
+
+_PARENT, _STATE = "traceparent", "tracestate"
+# Version 00 ends after the flags; later versions may continue after another "-".
+_TRACEPARENT = re.compile(
+    r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?",
+    re.ASCII | re.DOTALL,
+)
+_MEMBERS_MAX = 32
+_KEY = r"[a-z0-9][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13}"
+_MEMBER = re.compile(rf"(?:{_KEY})=[ -+\--<>-~]{{0,255}}[!-+\--<>-~]")
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+class TraceContext(NamedTuple):
+    """A span of the runtime, from the metadata of a request that belongs to it."""
+
+    trace_id: str
+    """32 hexadecimal digits in lowercase, not all zero."""
+    span_id: str
+    """16 hexadecimal digits in lowercase, not all zero."""
+    flags: int
+    """Trace flags, of which bit 0 (sampled) and bit 1 (random trace id) are defined."""
+    state: str = ""
+    """``tracestate``; "" if there is none or it is invalid."""
+
+
+def trace_metadata(metadata: Metadata) -> Metadata:
+    """Return the pairs with trace context, valid or not, in their order.
+
+    The rest is not about the request: containerd sends its namespace, and "baggage" may contain
+    any data of the runtime's clients.
+    """
+    return tuple(pair for pair in metadata if pair[0].lower() in (_PARENT, _STATE))
+
+
+def trace_context(metadata: Metadata) -> TraceContext | None:
+    """Return the runtime's span; None without exactly one valid "traceparent"."""
+    parents = [value for key, value in metadata if key.lower() == _PARENT]
+    match = _TRACEPARENT.fullmatch(parents[0]) if len(parents) == 1 else None
+    if match is None or (match[1] == "00" and match[5] is not None):
+        return None
+    state = _state(value for key, value in metadata if key.lower() == _STATE)
+    return TraceContext(match[2], match[3], int(match[4], 16), state)
+
+
+def _state(values: Iterable[str]) -> str:
+    """Return the list members of all "tracestate" values; "" if they are invalid."""
+    members = [member.strip(" \t") for value in values for member in value.split(",")]
+    members = [member for member in members if member]
+    if len(members) > _MEMBERS_MAX or not all(map(_MEMBER.fullmatch, members)):
+        return ""
+    keys = {member.partition("=")[0] for member in members}
+    return ",".join(members) if len(keys) == len(members) else ""

@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 from nri_scope.cri import CriClient
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Event, Role, SessionStart
 from nri_scope.nri.changes import targets_of
+from nri_scope.nri.events import DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.lifecycle import (
     CREATE,
@@ -35,7 +36,6 @@ from nri_scope.nri.lifecycle import (
     UPDATE,
     VALIDATE,
 )
-from nri_scope.nri.methods import DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.nri.request_subject import decode_reply, decode_request
 from nri_scope.recorder.sink import Sink
 from nri_scope.recording.cri_answers import CREATION_SECONDS, status_request

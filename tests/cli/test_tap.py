@@ -23,8 +23,7 @@ from nri_scope.cli.main import run
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, RpcError
 from nri_scope.events import Role
 from nri_scope.nri.events import Event
-from nri_scope.nri.failure_policy import FailurePolicy
-from nri_scope.nri.runtime_setup import configure_reply
+from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
 from nri_scope.wire import Code

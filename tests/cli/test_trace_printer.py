@@ -16,7 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli import trace_printer
 from nri_scope.cli.trace_printer import Exchange, Trace, TraceLines
 from nri_scope.events import CapturedCall, Event
-from nri_scope.nri.methods import METHODS, RUNTIME_SERVICE
+from nri_scope.nri.events import METHODS, RUNTIME_SERVICE
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recorder.encode import status_of
 from nri_scope.recorder.inbox import ShownLine

@@ -19,7 +19,7 @@ from nri_scope.cli.record import command as record_command
 from nri_scope.cli.record import record_options
 from nri_scope.logger.run import RecordOptions
 from nri_scope.logger.v01_spool import locked_folder
-from nri_scope.nri.v01_conf import parse_conf
+from nri_scope.nri.v01 import parse_conf
 from nri_scope.recording.reader import Recording
 from nri_scope.tap import v01_conf
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.debugger.editor import edit_text, editor_command
+from nri_scope.debugger.message_edits import edit_text, editor_command
 from nri_scope.errors import UsageError
 
 

@@ -26,8 +26,8 @@ from nri_scope.errors import AdjustmentRefused
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Gap, Role, SessionStart
 from nri_scope.nri import merging
 from nri_scope.nri.changes import changes_of
+from nri_scope.nri.events import RUNTIME_SERVICE
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.methods import RUNTIME_SERVICE
 from nri_scope.nri.versions import NriVersion
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import cri_answers

@@ -7,9 +7,9 @@ import pytest
 
 from nri_scope.doctor.check import Check, Status
 from nri_scope.doctor.config_checks import Installation, check_installation
-from nri_scope.doctor.processes import RuntimeProcess
-from nri_scope.doctor.registration import Registration
+from nri_scope.doctor.host import RuntimeProcess
 from nri_scope.doctor.settings import Misplaced, NriConfig, Orphan, Problem, Setting
+from nri_scope.doctor.sockets import Registration
 
 FILE = "/etc/x.toml"
 CONTAINERD = NriConfig(

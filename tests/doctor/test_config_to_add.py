@@ -7,12 +7,11 @@ import json
 
 import pytest
 
-from nri_scope.doctor.check import Check, Status
+from nri_scope.doctor.check import Check, Status, as_text
 from nri_scope.doctor.config_checks import Installation, check_installation
 from nri_scope.doctor.containerd import read_containerd
 from nri_scope.doctor.crio import read_crio
 from nri_scope.doctor.isulad import read_isulad
-from nri_scope.doctor.render import as_text
 
 from .machine import Machine
 

@@ -8,7 +8,7 @@ import os
 
 from nri_scope.doctor.check import Check, Status
 from nri_scope.doctor.examine import examination
-from nri_scope.doctor.program import ProgramVersion
+from nri_scope.doctor.host import ProgramVersion
 from nri_scope.runtime import Profile, Runtime
 
 from .machine import Machine

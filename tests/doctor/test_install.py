@@ -12,8 +12,8 @@ import pytest
 
 from nri_scope.cli.main import run
 from nri_scope.doctor.examine import examination
+from nri_scope.doctor.host import ProgramVersion
 from nri_scope.doctor.install import Plan, Program, as_json, as_text, plan
-from nri_scope.doctor.program import ProgramVersion
 from nri_scope.runtime import Profile, Runtime
 
 from .machine import Machine

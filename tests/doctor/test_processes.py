@@ -4,8 +4,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from nri_scope.doctor.host import Host
-from nri_scope.doctor.processes import RuntimeProcess, option, process_name, running_runtimes
+from nri_scope.doctor.host import Host, RuntimeProcess, option, process_name, running_runtimes
 
 from .machine import BOOT, Machine
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.doctor import program as program_module
-from nri_scope.doctor.program import ProgramVersion, program_version
+from nri_scope.doctor import host as program_module
+from nri_scope.doctor.host import ProgramVersion, program_version
 
 from .machine import let_through
 

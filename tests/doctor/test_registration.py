@@ -9,10 +9,9 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.doctor.check import Status
-from nri_scope.doctor.registration import Registration, check_registration, register
+from nri_scope.doctor.sockets import Registration, check_registration, register
 from nri_scope.errors import RpcError
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN
+from nri_scope.nri.events import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, Event
 from nri_scope.runtime import Profile, Runtime
 from nri_scope.transport import Link, adopt_descriptor
 from nri_scope.wire import Connection, RequestReceived

@@ -3,8 +3,18 @@ from __future__ import annotations
 
 import json
 
-from nri_scope.doctor.check import Check, Status, as_warnings, exit_status, fail, ok, unknown, warn
-from nri_scope.doctor.render import as_json, as_text
+from nri_scope.doctor.check import (
+    Check,
+    Status,
+    as_json,
+    as_text,
+    as_warnings,
+    exit_status,
+    fail,
+    ok,
+    unknown,
+    warn,
+)
 from nri_scope.text.styled_text import spans_of
 
 CHECKS = [

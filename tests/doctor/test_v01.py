@@ -10,8 +10,7 @@ import pytest
 from nri_scope.doctor.check import Check, Status
 from nri_scope.doctor.config_checks import Installation
 from nri_scope.doctor.examine import examination
-from nri_scope.doctor.processes import running_runtimes
-from nri_scope.doctor.program import ProgramVersion
+from nri_scope.doctor.host import ProgramVersion, running_runtimes
 from nri_scope.doctor.settings import NriConfig
 from nri_scope.doctor.v01 import check_v01
 

@@ -11,10 +11,8 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RpcError
-from nri_scope.nri.events import Event
-from nri_scope.nri.failure_policy import FailurePolicy
-from nri_scope.nri.methods import METHODS
-from nri_scope.nri.runtime_setup import configure_reply
+from nri_scope.nri.events import METHODS, Event
+from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
 from nri_scope.runtime import Profile, Runtime
 from nri_scope.wire import Code
 from tests.interop.build import Merger, Variant, build_programs

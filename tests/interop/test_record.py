@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from nri_scope.errors import RecordingError
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from tests.amount import amount

@@ -18,8 +18,7 @@ from nri_scope._gen.nri.api_pb2 import (
     UpdateContainersResponse,
 )
 from nri_scope.errors import DeadlineExceeded
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import STATE_CHANGE_EVENTS
+from nri_scope.nri.events import STATE_CHANGE_EVENTS, Event
 from nri_scope.runtime import PROFILES, Plugin, Profile, ProfileSetUp, Runtime
 from nri_scope.runtime.lifecycle import as_state_change
 from tests.amount import amount

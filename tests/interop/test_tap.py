@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri.api_pb2 import CreateContainerResponse
-from nri_scope.nri.methods import RUNTIME_SERVICE
+from nri_scope.nri.events import RUNTIME_SERVICE
 from nri_scope.nri.request_subject import decode_reply
 from nri_scope.recording.reader import Recording
 from tests.amount import amount

@@ -10,8 +10,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import Container, LinuxResources, PodSandbox
 from nri_scope._gen.ttrpc.ttrpc_pb2 import Request
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS, Event
 from nri_scope.runtime.lifecycle import as_state_change
 
 LIFECYCLE = (

@@ -15,7 +15,7 @@ import pytest
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.nri.request_subject import container_of, decode_request
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime.lifecycle import own_request

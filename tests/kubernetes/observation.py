@@ -18,7 +18,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from nri_scope.scenario.manifest import NodeFacts
+from nri_scope.scenario.manifest.node_facts import NodeFacts
 from tests.runtime.testbed.packages import TestbedError
 
 from . import node as node_process

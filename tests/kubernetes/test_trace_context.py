@@ -16,7 +16,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import tapped
-from nri_scope.wire.trace_context import trace_context
+from nri_scope.wire.ttrpc import trace_context
 from tests.runtime.testbed import mount_namespace
 from tests.runtime.testbed.containerd import running
 from tests.runtime.testbed.driver import Driver

@@ -9,6 +9,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import (
     CONTAINER_EVENTS,
+    METHODS,
     PASSIVE_EVENTS,
     POD_EVENTS,
     Event,
@@ -16,7 +17,6 @@ from nri_scope.nri.events import (
     mask_of,
     parse_events,
 )
-from nri_scope.nri.methods import METHODS
 
 
 def test_numbers_are_those_of_the_protocol() -> None:

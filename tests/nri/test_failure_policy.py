@@ -7,9 +7,13 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
-from nri_scope.nri.negotiation import check_failure_policy
-from nri_scope.nri.runtime_setup import configure_reply, parse_failure_policy
+from nri_scope.nri.runtime_setup import (
+    NO_POLICY,
+    FailurePolicy,
+    check_failure_policy,
+    configure_reply,
+    parse_failure_policy,
+)
 
 BOTH = FailurePolicy(fail_request=True, keep_connected=True)
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.nri.invocation import METHODS, parse_request, result_problem
+from nri_scope.nri.v01 import METHODS, parse_request, result_problem
 
 # As sent by containerd 1.6.20, shortened.
 CONTAINER = {

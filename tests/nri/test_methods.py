@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import METHODS, STATE_CHANGE_EVENTS
+from nri_scope.nri.events import METHODS, STATE_CHANGE_EVENTS, Event
 
 
 def test_the_method_table_equals_the_api_s_services() -> None:

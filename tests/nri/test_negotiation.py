@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import PASSIVE_EVENTS, Event
-from nri_scope.nri.negotiation import negotiate
+from nri_scope.nri.runtime_setup import negotiate
 
 from .captures import NAMES, exchanges
 

@@ -17,14 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.doctor.registration import register
+from nri_scope.doctor.sockets import register
 from nri_scope.events import Role
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.logger.logger import Logger
 from nri_scope.nri import merging
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import METHODS, PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, Event
 from nri_scope.nri.identity import check_index, check_name
-from nri_scope.nri.methods import METHODS, PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN
 from nri_scope.nri.no_change import EMPTY_ADJUSTMENT, NO_CHANGE, is_empty_reply, no_change
 from nri_scope.nri.versions import CONSERVATIVE_MASK, NriVersion
 from nri_scope.plugin import Identity, Plugin, PluginSession, inherited, serve

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE
 from nri_scope.nri.request_subject import (
     MALFORMED,
     UNKNOWN,

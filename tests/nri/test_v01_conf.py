@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.v01_conf import parse_conf, with_plugin
+from nri_scope.nri.v01 import parse_conf, with_plugin
 
 LISTED = """\
 {

@@ -9,7 +9,7 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.methods import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN
+from nri_scope.nri.events import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN
 from nri_scope.transport import Link, Server, listen_unix
 from nri_scope.wire import Connection, RequestReceived
 

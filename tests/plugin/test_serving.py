@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, RpcError, UsageError
-from nri_scope.nri.events import Event, events_in
-from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, Event, events_in
 from nri_scope.plugin import (
     Adjustment,
     BasePlugin,

@@ -12,7 +12,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError, UsageError
-from nri_scope.nri.methods import PLUGIN_CONN, RUNTIME_CONN
+from nri_scope.nri.events import PLUGIN_CONN, RUNTIME_CONN
 from nri_scope.plugin import Exchange, Identity, PluginSession, inherited, launched, unix_socket
 from nri_scope.wire import Connection, RequestReceived
 

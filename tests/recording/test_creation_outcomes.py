@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import CreationFate, Outcome
 from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import creation_outcomes
 from nri_scope.recording.creation_outcomes import Creations

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Event, Gap, Note, Pod, Session
-from nri_scope.nri.failure_policy import FailurePolicy
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
+from nri_scope.nri.runtime_setup import FailurePolicy
 from nri_scope.recording.blobs import Packer, digest
 from nri_scope.recording.lookup import effects_on
 from nri_scope.recording.opening import connect

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from tests.amount import amount

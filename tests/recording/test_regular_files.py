@@ -15,7 +15,7 @@ from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.recording.bundle.unpack import unpack
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.regular_files import read_regular, write_private
-from nri_scope.replay.golden.file_layout import Origin
+from nri_scope.replay.golden.entries import Origin
 from nri_scope.replay.golden.golden import Golden
 from nri_scope.share.redaction import rule_file
 from nri_scope.share.redaction.user_key import KEY_BYTES, local_key

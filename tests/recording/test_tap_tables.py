@@ -12,7 +12,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError
 from nri_scope.events import Printed, Tapped
-from nri_scope.nri.methods import RUNTIME_SERVICE
+from nri_scope.nri.events import RUNTIME_SERVICE
 from nri_scope.recorder.encode import METADATA_MAX
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording

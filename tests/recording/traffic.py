@@ -19,7 +19,7 @@ from google.protobuf.message_factory import GetMessageClass
 from benchmarks.traffic import is_repeated
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder
 
 CAPTURES = Path(__file__).parent.parent / "data" / "captures"

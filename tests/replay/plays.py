@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import InProcess, PluginSet

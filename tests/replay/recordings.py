@@ -12,9 +12,9 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri.methods import RUNTIME_SERVICE
-from nri_scope.nri.negotiation import nri_version_of
+from nri_scope.nri.events import RUNTIME_SERVICE
 from nri_scope.nri.request_subject import decode_request
+from nri_scope.nri.runtime_setup import nri_version_of
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from tests.runtime_emulation.captures import exchanges

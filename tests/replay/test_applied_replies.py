@@ -14,7 +14,7 @@ from nri_scope.plugin import Adjustment, Container, Eviction, PodSandbox, Runtim
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import ReplaySelection
-from nri_scope.specs.path_lookup import value_at
+from nri_scope.specs.path_labels import value_at
 
 from .plays import played
 from .recordings import POD, RECORDING, container, life, recording, run_pod

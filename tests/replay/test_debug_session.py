@@ -13,8 +13,8 @@ import pytest
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.replay.debug_session import DebugListener, DebugSession
+from nri_scope.replay.playback import PendingEvent, StepDecision
 from nri_scope.replay.result import PlayedEvent
-from nri_scope.replay.step_control import PendingEvent, StepDecision
 from nri_scope.transport.loop import run
 
 from .plays import job_of

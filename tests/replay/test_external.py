@@ -12,10 +12,9 @@ import pytest
 from nri_scope.errors import UsageError
 from nri_scope.replay.chain import Command, command, parse_plugin
 from nri_scope.replay.faults import parse_faults
-from nri_scope.replay.playback import PlaybackOptions
+from nri_scope.replay.playback import PlaybackOptions, ReplayListener
 from nri_scope.replay.plugins import PluginSet
-from nri_scope.replay.progress import ReplayListener
-from nri_scope.replay.report.document import document
+from nri_scope.replay.report.documents import document
 from nri_scope.replay.report.text import Report
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay

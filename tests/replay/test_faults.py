@@ -27,12 +27,12 @@ from nri_scope.replay.faults import (
     parse_faults,
 )
 from nri_scope.replay.replies import Verdict
-from nri_scope.replay.report.document import document
+from nri_scope.replay.report.documents import document
 from nri_scope.replay.report.text import Report
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import replay
 from nri_scope.runtime import RECORDED
-from nri_scope.runtime.profiles import PROFILES
+from nri_scope.runtime.profile import PROFILES
 from nri_scope.transport.link import Link
 from nri_scope.transport.loop import run
 from nri_scope.wire import Code, RequestReceived

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.filter import parse
 from nri_scope.nri.events import Event
+from nri_scope.nri.merging import ADJUSTABLE
 from nri_scope.nri.request_subject import container_of
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.script import RecordingPlace, ReplaySelection
-from nri_scope.replay.world import ADJUSTABLE
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.wire import RequestReceived
 from tests.amount import amount

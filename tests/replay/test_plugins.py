@@ -15,18 +15,17 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.nri.failure_policy import FailurePolicy
-from nri_scope.nri.runtime_setup import configure_reply
+from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
 from nri_scope.plugin import Container, PodSandbox
 from nri_scope.replay.chain import Command
 from nri_scope.replay.faults import parse_faults
-from nri_scope.replay.playback import PlaybackOptions
+from nri_scope.replay.playback import SEND, PendingEvent, PlaybackOptions, StepDecision
 from nri_scope.replay.plugins import PluginSet, ReplayPlugins
 from nri_scope.replay.replies import Verdict
-from nri_scope.replay.result import Replayed
+from nri_scope.replay.result import PlayedEvent, Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.runtime import Runtime
-from nri_scope.runtime.profiles import PROFILES
+from nri_scope.runtime.profile import PROFILES
 from nri_scope.transport.loop import run
 from tests.runtime_emulation.scripts import children, descriptors, plugin, python
 from tests.runtime_emulation.small_plugin import SmallPlugin
@@ -233,12 +232,17 @@ def test_a_plugin_that_exits_between_events_is_reported(one_life: Path) -> None:
     command = plugin_that_runs(leaving, "StateChange")
     job = Job(one_life, PluginSet((Command("10", "plugin", tuple(command)),)))
 
-    async def wait_for_exit(step: object) -> None:
-        if "CreateContainer" in str(step):
-            while children():
-                await asyncio.sleep(0.01)
+    class WaitForExit:
+        async def before(self, pending: PendingEvent | None) -> StepDecision:
+            if pending is not None and pending.event == "CreateContainer":
+                while children():
+                    await asyncio.sleep(0.01)
+            return SEND
 
-    replayed = run(replay(replace(job, playback=PlaybackOptions(wait=wait_for_exit))))
+        def after(self, pending: PendingEvent, played: PlayedEvent) -> None:
+            pass
+
+    replayed = run(replay(replace(job, playback=PlaybackOptions(control=WaitForExit()))))
     assert {one.verdict for one in replayed.replies()} == {Verdict.OK}
     assert "exit status 0" in replayed.plugins[0].deserted
     assert junit_failures(replayed) == list(replayed.failures())

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.replay import progress
-from nri_scope.replay.progress import ReplayListener, ReplayProgress
+from nri_scope.replay import playback
+from nri_scope.replay.playback import ReplayListener, ReplayProgress
 from nri_scope.replay.result import PlayedEvent, PrintedLine, Replayed
 
 LINE = PrintedLine("10-a", "stdout", "hello", 0)
@@ -40,8 +40,8 @@ def play_lines(*, keep: bool, events: int, lines: int) -> Counting:
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "LINES_KEPT", 10)
-    monkeypatch.setattr(progress, "LINES_KEPT_IN_ALL", 25)
+    monkeypatch.setattr(playback, "LINES_KEPT", 10)
+    monkeypatch.setattr(playback, "LINES_KEPT_IN_ALL", 25)
 
 
 def test_kept_lines_are_bounded_in_total() -> None:

@@ -18,8 +18,8 @@ from nri_scope.filter import parse
 from nri_scope.nri import recording_clock
 from nri_scope.plugin import Container, PodSandbox, RuntimeHandle, Update
 from nri_scope.replay.chain import Command
+from nri_scope.replay.playback import ReplayListener, ReplayProgress
 from nri_scope.replay.plugins import PluginSet
-from nri_scope.replay.progress import ReplayListener, ReplayProgress
 from nri_scope.replay.recording_clock import TIMERS_MAX, RecordingClock
 from nri_scope.replay.report import Report
 from nri_scope.replay.result import Replayed

@@ -17,7 +17,7 @@ from nri_scope.events import Role
 from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import to_json
-from nri_scope.replay.progress import ReplayListener
+from nri_scope.replay.playback import ReplayListener
 from nri_scope.replay.replies import Reply, Verdict
 from nri_scope.replay.report import Report, document, junit
 from nri_scope.replay.result import PlayedEvent, PluginResult, PrintedLine, Replayed, Tally

@@ -16,7 +16,7 @@ from nri_scope.errors import UsageError
 from nri_scope.plugin import Adjustment
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.golden import Golden
-from nri_scope.replay.progress import ReplayListener
+from nri_scope.replay.playback import ReplayListener
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.replay.shrink import (

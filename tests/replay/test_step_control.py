@@ -11,9 +11,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.plugin import Adjustment, BasePlugin, Container, PodSandbox
-from nri_scope.replay.result import PlayedEvent, Replayed
-from nri_scope.replay.run import replay
-from nri_scope.replay.step_control import (
+from nri_scope.replay.playback import (
     EDITED,
     SEND,
     SENT_AGAIN,
@@ -21,6 +19,8 @@ from nri_scope.replay.step_control import (
     PendingEvent,
     StepDecision,
 )
+from nri_scope.replay.result import PlayedEvent, Replayed
+from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
 
 from .plays import job_of, played

@@ -17,9 +17,8 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri.failure_policy import FailurePolicy
-from nri_scope.nri.methods import RUNTIME_SERVICE
-from nri_scope.nri.runtime_setup import configure_reply
+from nri_scope.nri.events import RUNTIME_SERVICE
+from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
 from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.recorder.writer import Recorder
 from nri_scope.replay.run import replay

@@ -16,7 +16,7 @@ from nri_scope.report.diagnosis.conflicts import named_by
 from nri_scope.report.finder import diagnose
 from nri_scope.report.finding import Finding, FindingKind, Level
 from nri_scope.specs import Change, Json, pointer
-from nri_scope.wire.status import Code
+from nri_scope.wire.ttrpc import Code
 from tests.replay.recordings import of_capture
 
 from . import problem_recordings

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.specs import Change, Spec, changes
 from tests.cri.driver import Resources
 from tests.interop.build import Unavailable, Variant, build

@@ -20,7 +20,7 @@ from nri_scope._gen.nri.api_pb2 import (
     UpdateContainersResponse,
 )
 from nri_scope.errors import RpcError
-from nri_scope.nri.methods import METHODS, PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE
+from nri_scope.nri.events import METHODS, PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.nri.no_change import no_change
 from nri_scope.runtime import Plugin, Runtime
 from nri_scope.transport import Link, adopt_descriptor, connect_unix

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from math import inf
 from typing import NamedTuple
@@ -14,16 +14,17 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest
 from nri_scope.errors import UsageError
-from nri_scope.nri.methods import (
+from nri_scope.nri.events import (
     DEFAULT_REGISTRATION_TIMEOUT_MS,
     DEFAULT_REQUEST_TIMEOUT_MS,
     PLUGIN_SERVICE,
 )
-from nri_scope.nri.negotiation import nri_version_of
+from nri_scope.nri.runtime_setup import nri_version_of
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Answer, Pace, Profile, Runtime
-from nri_scope.runtime.lifecycle_rules import recorded_rules_of
+from nri_scope.replay.playback import Pace
+from nri_scope.runtime import Answer, Profile, ProfileSetUp, Runtime
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
+from nri_scope.runtime.rules import recorded_rules_of
 
 
 class Stored(NamedTuple):
@@ -66,16 +67,15 @@ class Played:
     """Number of answers with an error, including deadlines and lost connections."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedSetUp:
+@dataclass(slots=True)
+class RecordedSetUp(ProfileSetUp):
     """Recorded set-up, sent byte for byte.
 
     A plugin gets the requests recorded for its ``NN-name``, or else the first plugin's.
     """
 
-    profile: Profile
-    configures: Mapping[str, bytes]
-    states: Mapping[str, Sequence[bytes]]
+    configures: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    states: Mapping[str, Sequence[bytes]] = field(default_factory=dict[str, Sequence[bytes]])
 
     @classmethod
     def of(
@@ -97,7 +97,7 @@ class RecordedSetUp:
                     "it must begin with a plugin's Configure",
                 ) from None
             profile = recorded_profile(first)
-        return cls(profile, configures, states)
+        return cls(profile, configures=configures, states=states)
 
     def configure(self, plugin: str, config: str) -> bytes:
         """Return the recorded request; a non-empty ``config`` replaces the recorded one."""
@@ -110,7 +110,7 @@ class RecordedSetUp:
         request.config = config
         return request.SerializeToString()
 
-    def synchronize(self, plugin: str) -> Sequence[bytes]:
+    def synchronize(self, plugin: str, part_max: int = 0) -> Sequence[bytes]:
         """Return the recorded requests; an empty state if none was recorded."""
         return self.states.get(plugin) or next(iter(self.states.values()), ()) or (b"",)
 

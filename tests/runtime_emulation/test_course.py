@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS, Event
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.runtime import PROFILES, LifecycleState, Profile
 from nri_scope.runtime.lifecycle import LifecycleStep

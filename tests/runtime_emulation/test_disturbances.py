@@ -20,7 +20,6 @@ from .profiles import NEW, OLD, SPLITTING, patient
 from .scripts import children, executable, is_running
 from .scripts import plugin as plugin_program
 from .small_plugin import SmallPlugin
-from .stored_requests import RecordedSetUp
 from .test_plugin_chain import START, joined
 
 # -- restart --------------------------------------------------------------------------------------
@@ -225,12 +224,10 @@ PODS = [api.PodSandbox(id=f"pod-{number}") for number in range(3)]
 CONTAINERS = [api.Container(id=f"container-{number}") for number in range(4)]
 
 
-@pytest.mark.parametrize("recorded", [False, True], ids=["profile", "recorded"])
-async def test_small_state_is_split_at_sync_part_max(recorded: bool) -> None:
+async def test_small_state_is_split_at_sync_part_max() -> None:
     setup = ProfileSetUp(SPLITTING, PODS, CONTAINERS)
-    whole = RecordedSetUp(SPLITTING, {}, {"10-small": setup.synchronize("")})
     plugin = SmallPlugin()
-    async with Runtime(whole if recorded else setup, sync_part_max=40) as runtime:
+    async with Runtime(setup, sync_part_max=40) as runtime:
         await plugin.join(runtime)
     parts = [one for one in plugin.messages("Synchronize") if isinstance(one, SynchronizeRequest)]
     assert len(parts) > 2
@@ -245,27 +242,6 @@ async def test_small_state_is_split_at_sync_part_max(recorded: bool) -> None:
 def test_sync_part_max_is_rejected_for_a_runtime_that_never_splits() -> None:
     with pytest.raises(UsageError, match="never sends Synchronize in parts"):
         Runtime(OLD, sync_part_max=40)
-
-
-async def test_updates_in_a_synchronize_reply_are_reported_before_the_plugin_is_ready() -> None:
-    reported: list[tuple[str, str]] = []
-
-    def synchronized(plugin: Plugin, reply: api.SynchronizeResponse) -> None:
-        assert not runtime.plugins
-        reported.extend((plugin.id, update.container_id) for update in reply.update)
-
-    runtime = Runtime(
-        NEW,
-        on_synchronized=synchronized,
-        on_ready=lambda plugin: reported.append((plugin.id, "ready")),
-    )
-    async with runtime:
-        plugin = SmallPlugin()
-        plugin.on["Synchronize"] = lambda request: api.SynchronizeResponse(
-            update=[api.ContainerUpdate(container_id=one) for one in ("b", "a", "b")]
-        )
-        await plugin.join(runtime)
-    assert reported == [("10-small", one) for one in ("b", "a", "b", "ready")]
 
 
 # -- something new --------------------------------------------------------------------------------

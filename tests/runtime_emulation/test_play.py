@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse, SynchronizeRequest
 from nri_scope.errors import RpcError, UsageError
 from nri_scope.nri.events import Event
-from nri_scope.runtime import PROFILES, Answer, Pace, Profile, Runtime
+from nri_scope.replay.playback import Pace
+from nri_scope.runtime import PROFILES, Answer, Profile, Runtime
 from nri_scope.wire import RequestReceived
 
 from .captures import NAMES, exchanges

@@ -19,8 +19,7 @@ from nri_scope.errors import (
     RemoteProtocolError,
     RpcError,
 )
-from nri_scope.nri.events import POD_EVENTS, Event
-from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, POD_EVENTS, STATE_CHANGE_EVENTS, Event
 from nri_scope.runtime import Plugin, Profile, Runtime
 from nri_scope.wire import Code, RequestReceived
 

@@ -14,8 +14,7 @@ from nri_scope.errors import (
     RpcError,
     UsageError,
 )
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS, Event
 from nri_scope.nri.request_subject import (
     container_of,
     decode_request,

@@ -19,10 +19,9 @@ from nri_scope._gen.nri.api_pb2 import (
     UpdateContainersRequest,
 )
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError
-from nri_scope.nri.events import Event
-from nri_scope.nri.methods import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE
+from nri_scope.nri.events import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE, Event
 from nri_scope.runtime import PROFILES, Plugin, Profile, Rejection, Runtime, Stage
-from nri_scope.runtime.rejection import registration_problem
+from nri_scope.runtime.answer import registration_problem
 from nri_scope.wire import Code, Connection, RequestReceived, ResponseReceived, WireEvent
 
 from .profiles import NEW, OLD, SPLITTING, patient
@@ -80,21 +79,16 @@ async def wire_events(sock: socket.socket, connection: Connection, count: int) -
     return events
 
 
-@pytest.mark.parametrize("configure_first", [False, True])
-async def test_configure_may_be_sent_before_the_reply_to_register_plugin(
-    configure_first: bool,
-) -> None:
+async def test_configure_is_sent_after_the_reply_to_register_plugin() -> None:
     ours, theirs = socket.socketpair()
     theirs.setblocking(False)
     connection = Connection(serves=PLUGIN_CONN, calls=RUNTIME_CONN)
     request = RegisterPluginRequest(plugin_name="raw", plugin_idx="10")
     connection.send_request(RUNTIME_SERVICE, "RegisterPlugin", request.SerializeToString())
-    async with Runtime(OLD, configure_first=configure_first) as runtime:
+    async with Runtime(OLD) as runtime:
         adopting = asyncio.create_task(runtime.adopt(ours))
         theirs.send(b"".join(connection.data_to_send()))
-        first, second = await wire_events(theirs, connection, 2)
-        configure = first if configure_first else second
-        reply = second if configure_first else first
+        reply, configure = await wire_events(theirs, connection, 2)
         assert isinstance(configure, RequestReceived) and configure.method == "Configure"
         assert isinstance(reply, ResponseReceived) and reply.code == Code.OK
         connection.send_response(configure.stream_id)

@@ -18,7 +18,7 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.errors import ConnectionClosed
 from nri_scope.runtime import ProfileSetUp, Runtime, synchronize_parts
-from nri_scope.wire.limits import MESSAGE_DATA_MAX
+from nri_scope.wire.ttrpc import MESSAGE_DATA_MAX
 
 from .profiles import OLD, SPLITTING, patient
 from .small_plugin import SmallPlugin

@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
-from nri_scope.scenario.changes import apply_changes
 from nri_scope.scenario.from_recording import read_recording
 from nri_scope.scenario.messages import message_form
-from nri_scope.scenario.text import scenario_text
+from nri_scope.scenario.text import apply_changes, scenario_text
 
 from .scenarios import pods, scenario
 

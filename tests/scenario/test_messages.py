@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
 from nri_scope.scenario.messages import MessageShape, message_form
-from nri_scope.scenario.place import Place, ScenarioError
+from nri_scope.scenario.model import Place
 from nri_scope.text.yaml_reader import parse_yaml
 from nri_scope.text.yaml_text import to_yaml
 from tests.oci.random_messages import RandomMessages
@@ -108,6 +109,6 @@ linux:
     ],
 )
 def test_an_invalid_message_is_rejected_with_line_and_path(text: str, problem: str) -> None:
-    with pytest.raises(ScenarioError) as raised:
+    with pytest.raises(UsageError) as raised:
         read(text)
     assert problem in str(raised.value)

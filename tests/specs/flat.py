@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nri_scope.specs import Json, Spec, pointer, same
-from nri_scope.specs.lists import KEYED, members
+from nri_scope.specs.json_spec import KEYED, members
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from nri_scope.specs import Json, Spec
-from nri_scope.specs.lists import KEYED, OPEN
+from nri_scope.specs.json_spec import KEYED, OPEN
 
 # Few keys, so that two specs share some; some are odd.
 _KEYS = st.sampled_from(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias
 
 from nri_scope.specs import Json, Spec, pointer
-from nri_scope.specs.path_lookup import labelled, step
+from nri_scope.specs.path_labels import labelled, step
 
 Form: TypeAlias = Literal["scalar", "object", "array"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.specs import Change, Json, Spec, apply, changes, same
-from nri_scope.specs.lists import KEYED
+from nri_scope.specs.json_spec import KEYED
 
 from .flat import flatten
 from .generated import ANY, ORDINARY, SPECS, put, shuffled

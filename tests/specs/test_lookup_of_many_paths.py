@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.specs import ABSENT, Spec, path_lookup, value_at, values_of_key
-from nri_scope.specs.lists import members
+from nri_scope.specs import ABSENT, Spec, path_labels, value_at, values_of_key
+from nri_scope.specs.json_spec import members
 
 MANY = 3_000
 
@@ -23,7 +23,7 @@ def test_an_array_is_labelled_once(monkeypatch: pytest.MonkeyPatch) -> None:
         count += 1
         return members(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(path_lookup, "members", counted)
+    monkeypatch.setattr(path_labels, "members", counted)
 
     for number in range(0, MANY, 100):
         path = f"/process/env/K{number}"

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nri_scope.specs import Json, Spec, changes, pointer
-from nri_scope.specs.lists import KEYED, OPEN, members
+from nri_scope.specs.json_spec import KEYED, OPEN, members
 from tests.specs.spec_lines import walk
 
 from .generated import ANY, ORDINARY, SPECS, put, shuffled

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nri_scope.nri.changes import path_of_field
 from nri_scope.specs import pointer
-from nri_scope.specs.lists import KEYED
+from nri_scope.specs.json_spec import KEYED
 from nri_scope.specs.path_labels import label, meaning, path_of
 from nri_scope.text.escape import safe
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 
 from nri_scope.specs import ABSENT, Json, Spec, changes, same, value_at
-from nri_scope.specs.lists import KEYED
+from nri_scope.specs.json_spec import KEYED
 from tests.specs.spec_lines import SpecLine, walk
 
 from .generated import SPECS, put

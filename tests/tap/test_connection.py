@@ -15,7 +15,7 @@ import pytest
 
 from nri_scope._gen.nri.api_pb2 import RegisterPluginRequest
 from nri_scope.errors import UsageError
-from nri_scope.nri.methods import RUNTIME_SERVICE
+from nri_scope.nri.events import RUNTIME_SERVICE
 from nri_scope.tap import connection as connection_module
 from nri_scope.tap.session import TapSession
 from nri_scope.wire import Code, Connection

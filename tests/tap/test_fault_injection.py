@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from nri_scope.errors import DeadlineExceeded, RpcError
-from nri_scope.nri.methods import PLUGIN_SERVICE
+from nri_scope.nri.events import PLUGIN_SERVICE
 from nri_scope.tap.connection import Connection as Tapped
 from nri_scope.tap.fault_injection import DROPPED, FAILED
-from nri_scope.tap.faults import Faults, parse_faults
+from nri_scope.tap.settings import Faults, parse_faults
 from nri_scope.transport import Link
 from nri_scope.wire import Code, Connection, RequestReceived
 from tests.tap.sink import ListSink

@@ -7,7 +7,7 @@ import pytest
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
-from nri_scope.tap.faults import Faults, parse_faults
+from nri_scope.tap.settings import Faults, parse_faults
 
 
 def test_events_probabilities_and_durations_are_parsed() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse, RegisterPluginRequest
 from nri_scope.events import LATE, Role
-from nri_scope.nri.methods import PLUGIN_SERVICE, RUNTIME_SERVICE
+from nri_scope.nri.events import PLUGIN_SERVICE, RUNTIME_SERVICE
 from nri_scope.plugin import Identity
 from nri_scope.tap import session as session_module
 from nri_scope.tap.session import TapSession

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse
 from nri_scope._gen.ttrpc.ttrpc_pb2 import Request, Response
-from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.tap.connection import Connection

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.v01_conf import parse_conf
+from nri_scope.nri.v01 import parse_conf
 from nri_scope.tap import v01_conf
 from nri_scope.tap.v01_conf import install
 from tests.tap.test_wrapper import file_state, is_killed_at

@@ -7,8 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.layout import Layout, LayoutPart, break_text
-from nri_scope.text.styled_text import Style, paint_line
+from nri_scope.text.styled_text import Layout, LayoutPart, Style, break_text, paint_line
 
 
 @given(st.lists(st.text(max_size=200), max_size=4), st.integers(40, 100))

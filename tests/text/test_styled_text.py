@@ -12,8 +12,15 @@ from hypothesis import strategies as st
 from rich.text import Text
 
 from nri_scope.cli.output import Output
-from nri_scope.text.layout import Layout, LayoutPart
-from nri_scope.text.styled_text import Span, Style, StyledText, paint_line, spans_of
+from nri_scope.text.styled_text import (
+    Layout,
+    LayoutPart,
+    Span,
+    Style,
+    StyledText,
+    paint_line,
+    spans_of,
+)
 from tests.tui.hostile import NAMES
 
 _PIECES = st.lists(

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from nri_scope.specs import Json
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.yaml_flow import MAX_DEPTH, fill
-from nri_scope.text.yaml_text import inline, key
+from nri_scope.text.yaml_text import FLOW_DEPTH_MAX, fill, inline, key
 
 TEXTS = (
     st.text(max_size=60)
@@ -89,7 +88,7 @@ def test_a_value_nested_too_deeply_is_cut() -> None:
     for _ in range(100_000):
         deep = [deep]
     (line,) = fill("", deep, None, 2)
-    assert line == "[" * MAX_DEPTH + '"…"' + "]" * MAX_DEPTH
+    assert line == "[" * FLOW_DEPTH_MAX + '"…"' + "]" * FLOW_DEPTH_MAX
 
 
 @pytest.mark.parametrize("name", ["a", "a: b", "", "yes", "-", "a\nb", "{", "io.x/y"])

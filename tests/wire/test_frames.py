@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.wire import Connection, Limits, ResponseReceived
-from nri_scope.wire.frames import MessageSplitter, error_response, parse_request
-from nri_scope.wire.mux import MuxReader
+from nri_scope.wire.mux import MessageSplitter, MuxReader, error_response, parse_request
 
 SMALL = Limits(frame_payload=400, message_data=300, requests_in_flight=4, safe_frame=64)
 

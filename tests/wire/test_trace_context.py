@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.wire.trace_context import TraceContext, trace_context, trace_metadata
+from nri_scope.wire.ttrpc import TraceContext, trace_context, trace_metadata
 
 # From the examples of the specification.
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from nri_scope.events import Event
-from nri_scope.oci.resources import UNRESOLVED_CLASS
+from nri_scope.oci.container import UNRESOLVED_CLASS
 from nri_scope.specs import (
     ABSENT,
     Absent,
@@ -35,7 +35,7 @@ from nri_scope.specs import (
     value_at,
     values_of_key,
 )
-from nri_scope.specs.lists import key_of, member_of
+from nri_scope.specs.json_spec import key_of, member_of
 
 from .attributed_changes import (
     ChangeStep,

@@ -13,12 +13,12 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event, Role
+from nri_scope.nri.events import METHODS
 from nri_scope.nri.lifecycle import CREATE, VALIDATE
-from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import UNKNOWN, container_of
 from nri_scope.nri.versions import NriVersion
 from nri_scope.specs import Change, Json, Spec
-from nri_scope.wire.status import Code
+from nri_scope.wire.ttrpc import Code
 
 from .attributed_changes import (
     REQUESTED,

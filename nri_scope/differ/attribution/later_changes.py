@@ -13,7 +13,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
 from nri_scope.nri.lifecycle import POST_CREATE
 from nri_scope.specs import ABSENT, Absent, Change, Json, Spec
-from nri_scope.specs.lists import key_of, member_of
+from nri_scope.specs.json_spec import key_of, member_of
 
 from .attributed_changes import (
     REQUESTED,

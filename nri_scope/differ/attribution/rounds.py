@@ -19,7 +19,7 @@ from nri_scope.events import NO_ID, PASSIVE_ROLES, RUNTIME_CLOSED, Event, Gap, R
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.lifecycle import CREATE, POST_CREATE, STARTS, UPDATE, VALIDATE
 from nri_scope.oci.runtime_rules import runtime_rules_of
-from nri_scope.wire.status import Code
+from nri_scope.wire.ttrpc import Code
 
 from .presence import ASIDE as _AT_ANY_TIME
 from .presence import SET_UP, Presence, began_before, outlived

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nri_scope.specs import Json, Spec, pointer, split
-from nri_scope.specs.lists import KEYED, members
+from nri_scope.specs.json_spec import KEYED, members
 
 MAX_DEPTH = 16
 """Number of levels with one line per value; deeper values share a line. Real specs have seven."""

@@ -13,10 +13,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from nri_scope.recording.display import SHORT_ID, Days, clock
 from nri_scope.specs import Json, label
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.layout import Layout, LayoutPart, break_text
-from nri_scope.text.styled_text import Span, Style, StyledText, styled
-from nri_scope.text.yaml_flow import fill
-from nri_scope.text.yaml_text import key
+from nri_scope.text.styled_text import (
+    Layout,
+    LayoutPart,
+    Span,
+    Style,
+    StyledText,
+    break_text,
+    styled,
+)
+from nri_scope.text.yaml_text import fill, key
 
 from ..attribution.attributed_changes import ChangeStep, Evidence, OutcomeKind, Shows
 from ..attribution.history import History

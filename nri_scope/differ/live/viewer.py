@@ -11,9 +11,9 @@ from typing import Protocol
 
 from nri_scope.errors import UsageError
 from nri_scope.events import Event
+from nri_scope.nri.changes import consulted_plugins
 from nri_scope.nri.identity import check_index
 from nri_scope.nri.lifecycle import VALIDATE
-from nri_scope.nri.validation import consulted_plugins
 from nri_scope.recording.reader import Recording
 
 from ..attribution.differ import Differ

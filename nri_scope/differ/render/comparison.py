@@ -8,8 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.display import many
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339, to_json
-from nri_scope.text.layout import Layout
-from nri_scope.text.styled_text import Style
+from nri_scope.text.styled_text import Layout, Style
 
 from ..comparison import ComparedValue, Comparison, Difference, Named, Pair
 from ..json_records import by_record, change_record

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from nri_scope.recording.display import Days, clock, many
 from nri_scope.recording.records import SCHEMA_VERSION, to_json
 from nri_scope.specs import Change, label
-from nri_scope.text.layout import Layout, LayoutPart
-from nri_scope.text.styled_text import Style, StyledText
+from nri_scope.text.styled_text import Layout, LayoutPart, Style, StyledText
 
 from ..attribution.attributed_changes import EVICTION, ChangeStep, NameOf, OutcomeKind, RoundDiff
 from ..json_records import change_record

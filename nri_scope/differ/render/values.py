@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from nri_scope.specs import Change, Json, Spec, split
-from nri_scope.specs.lists import HOOKS
+from nri_scope.specs.json_spec import HOOKS
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.:+@%-]+\Z")
 """Text without spaces, brackets, quotes, commas and equals signs, which needs no quotes."""

@@ -8,15 +8,16 @@ in `isulad`. This package never models what a runtime does with the merged reply
 `nri_scope.runtime` and `nri_scope.oci`.
 """
 
+from .applied_reply import ADJUSTABLE as ADJUSTABLE
 from .applied_reply import adjusted as adjusted
 from .applied_reply import updated as updated
 from .applied_reply import with_resources as with_resources
-from .creation import Creation as Creation
 from .isulad import IsuladCreation as IsuladCreation
 from .isulad import IsuladStopping as IsuladStopping
+from .owners import Dropped as Dropped
 from .removable_fields import NOT_PASSED_ON as NOT_PASSED_ON
-from .reply_context import Dropped as Dropped
 from .updates import EVICTION_IGNORED as EVICTION_IGNORED
+from .updates import Creation as Creation
 from .updates import Stopping as Stopping
 from .updates import Updating as Updating
 from .updates import drop_evictions as drop_evictions

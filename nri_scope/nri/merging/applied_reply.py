@@ -13,6 +13,7 @@ is tested with messages that these runtimes sent (tests/data/captures).
 from __future__ import annotations
 
 from collections.abc import Iterable, MutableMapping, MutableSequence
+from copy import deepcopy
 from operator import attrgetter
 from posixpath import normpath
 from typing import TypeVar
@@ -21,9 +22,12 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 
-from .keyed_list import KeyedItems
+from .fields import KeyedItems
 
 _Entry = TypeVar("_Entry", bound=Message)
+
+ADJUSTABLE = ("annotations", "args", "env", "mounts", "hooks", "linux", "rlimits", "CDI_devices")
+"""Fields of a Container that an adjustment or an update can change."""
 
 
 def adjusted(
@@ -37,8 +41,7 @@ def adjusted(
     `shows_rlimits` is whether this runtime sends a container's rlimits to plugins, as containerd
     does from 2.3 on. State, pid and times are unchanged.
     """
-    result = api.Container()
-    result.CopyFrom(container)
+    result = deepcopy(container)
     _adjust_keys(result.annotations, adjustment.annotations)
     _adjust_env(result.env, adjustment.env)
     if adjustment.args:
@@ -62,8 +65,7 @@ def updated(container: api.Container, update: api.ContainerUpdate) -> api.Contai
 
 def with_resources(container: api.Container, resources: api.LinuxResources) -> api.Container:
     """Return a copy of the container updated with `resources`; zero means unchanged."""
-    result = api.Container()
-    result.CopyFrom(container)
+    result = deepcopy(container)
     target = result.linux.resources
     # A memory limit without a swap limit means that this node cannot limit swap.
     swapless = target.memory.HasField("limit") and not target.memory.HasField("swap")

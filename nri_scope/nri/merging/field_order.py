@@ -27,8 +27,8 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from . import fields
 from .fields import ARGS, Field
+from .owners import Turn
 from .removable_fields import KeyedList, KeyedMap, Namespaces, Rdt, Sysctls
-from .reply_context import Turn
 
 
 class MergeStep(Protocol):

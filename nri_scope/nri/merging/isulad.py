@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, MutableSequence, Sequence
+from copy import deepcopy
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -20,7 +21,7 @@ from nri_scope.errors import AdjustmentRefused, RuntimeKilled
 
 from ..changes import pointer, requested_fields
 from ..versions import NriVersion
-from .reply_context import Dropped, text_of
+from .owners import Dropped, text_of
 from .updates import ReplyMerging, Stopping, drop_evictions
 
 M = TypeVar("M", bound=Message)
@@ -174,15 +175,15 @@ class IsuladCreation(ReplyMerging):
         """Merge mounts, variables or devices. A removal cancels an earlier plugin's members."""
         base, name = _LISTS[field]
         source, merged, mine = (
-            getattr(one.linux if field == "devices" else one, field)
-            for one in (rest, self.adjustment, own)
+            getattr(adjustment.linux if field == "devices" else adjustment, field)
+            for adjustment in (rest, self.adjustment, own)
         )
         if not source:
             return
-        gone = {key[1:] for one in source if _is_removal(key := getattr(one, name))}
-        added = [_copied(one) for one in source if not _is_removal(getattr(one, name))]
+        gone = {key[1:] for item in source if _is_removal(key := getattr(item, name))}
+        added = [deepcopy(item) for item in source if not _is_removal(getattr(item, name))]
         del source[:]
-        earlier = Counter(getattr(one, name) for one in merged)
+        earlier = Counter(getattr(item, name) for item in merged)
         for key in sorted(gone):
             if key not in earlier:
                 self._dropped(plugin, pointer(base, key), f"-{key}", _NO_REMOVAL)
@@ -192,17 +193,17 @@ class IsuladCreation(ReplyMerging):
                 # The container's own device is back where an earlier plugin replaced it.
                 mine.append(restored or type(merged[0])(**{name: f"-{key}"}))
             self._release(f"{field} {key}")
-        kept = [_copied(one) for one in merged if getattr(one, name) not in gone]
+        kept = [deepcopy(item) for item in merged if getattr(item, name) not in gone]
         del merged[:]
         merged.extend(kept)
         if not merged and not added:
             # iSulad cannot allocate an empty list.
             raise AdjustmentRefused(_AFTER_REMOVAL.format(field))
-        for one in self._claimed(source, added, field, name, plugin):
-            merged.append(one)
-            mine.append(one)
+        for item in self._claimed(source, added, field, name, plugin):
+            merged.append(item)
+            mine.append(item)
             if field == "env":
-                self._dropped(plugin, pointer(base, one.key), one.value, ENV)
+                self._dropped(plugin, pointer(base, item.key), item.value, ENV)
 
     def _resources(self, rest: api.LinuxResources, own: api.LinuxResources, plugin: str) -> None:
         for group in ("memory", "cpu"):
@@ -249,11 +250,11 @@ class IsuladCreation(ReplyMerging):
     def _rlimits(
         self, rest: api.ContainerAdjustment, own: api.ContainerAdjustment, plugin: str
     ) -> None:
-        limits = [_copied(one) for one in rest.rlimits]
+        limits = [deepcopy(limit) for limit in rest.rlimits]
         del rest.rlimits[:]
-        for one in self._claimed(rest.rlimits, limits, "rlimit", "type", plugin):
+        for limit in self._claimed(rest.rlimits, limits, "rlimit", "type", plugin):
             for adjustment in (self.adjustment, own):
-                adjustment.rlimits.add(type=one.type, soft=one.hard, hard=one.soft)
+                adjustment.rlimits.add(type=limit.type, soft=limit.hard, hard=limit.soft)
 
     # -- owners -------------------------------------------------------------------------------
 
@@ -275,13 +276,13 @@ class IsuladCreation(ReplyMerging):
         self, rest: MutableSequence[M], members: Sequence[M], what: str, name: str, plugin: str
     ) -> Iterator[M]:
         """Claim `members` one by one; put those from the first refused one on into `rest`."""
-        for number, one in enumerate(members):
+        for number, member in enumerate(members):
             try:
-                self._claim(f"{what} {getattr(one, name)}", plugin)
+                self._claim(f"{what} {getattr(member, name)}", plugin)
             except AdjustmentRefused:
                 rest.extend(members[number:])
                 raise
-            yield one
+            yield member
 
     def _release(self, what: str) -> None:
         if self._owners is not None:
@@ -311,15 +312,13 @@ def _check_updates(
         return
     if not cut and updates[0].container_id:
         raise RuntimeKilled(UPDATE_CRASH)
-    for one in updates:
-        value = text_of(one.linux.resources)
-        dropped.append(Dropped(plugin, one.container_id, "/linux/resources", value, cut or _NO_ID))
+    for update in updates:
+        value = text_of(update.linux.resources)
+        dropped.append(
+            Dropped(plugin, update.container_id, "/linux/resources", value, cut or _NO_ID)
+        )
 
 
 def _is_removal(key: str) -> bool:
     # A dash alone is a key.
     return key.startswith("-") and len(key) > 1
-
-
-def _copied(one: M) -> M:
-    return type(one).FromString(one.SerializeToString())

@@ -16,7 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 
 from .fields import MOUNTS, NAMESPACES, RDT, SYSCTL, Field
-from .reply_context import Turn
+from .owners import Turn
 
 REMOVAL = "-"
 NOT_PASSED_ON = "NRI does not pass on the removal of the runtime's own value"
@@ -151,19 +151,19 @@ def _removes(key: str) -> bool:
 
 def _delete(entries: Any, key_of: Callable[[Any], str], keys: Collection[str]) -> dict[str, None]:
     """Delete the members with these keys; return the keys found, in reverse order of the list."""
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     if not keys:
-        return found
+        return paths
     everything = list(entries)
     kept = [entry for entry in everything if key_of(entry) not in keys]
     if len(kept) < len(everything):
         for key in map(key_of, reversed(everything)):
             if key in keys:
-                found[key] = None
+                paths[key] = None
         # Refilled, because each single deletion would move all later members.
         del entries[:]
         entries.extend(kept)
-    return found
+    return paths
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from nri_scope.nri.plain import Plain
 
@@ -51,7 +51,7 @@ def merge_matchers(expected: Expected, got: Plain) -> Expected:
         for key, value in got.items():
             old = expected.get(key)
             if key in UNORDERED:
-                old, value = _sort_expected(old), _sort_reply(value)
+                old, value = _in_order(old), _in_order(value)
             merged[key] = merge_matchers(old, value)
         for key, old in expected.items():
             if key not in got and _may_be_absent(old):
@@ -82,11 +82,11 @@ def _merge_lists(expected: list[Expected], got: list[Plain]) -> list[Expected]:
         return [merge_matchers(old, item) for old, item in zip(expected, got, strict=True)]
     # Values were added or removed: keep matchers that accept a value, in order.
     merged: list[Expected] = []
-    at = 0
+    start = 0
     for item in got:
-        found = next((i for i in range(at, len(expected)) if matches(expected[i], item)), None)
-        merged.append(_copy(item) if found is None else merge_matchers(expected[found], item))
-        at = at if found is None else found + 1
+        index = next((i for i in range(start, len(expected)) if matches(expected[i], item)), None)
+        merged.append(_copy(item) if index is None else merge_matchers(expected[index], item))
+        start = start if index is None else index + 1
     return merged
 
 
@@ -111,7 +111,7 @@ def _in_mappings(
     for key in (*expected, *(key for key in got if key not in expected)):
         old, new = expected.get(key), got.get(key)
         if key in UNORDERED:
-            old, new = _sort_expected(old), _sort_reply(new)
+            old, new = _in_order(old), _in_order(new)
         yield from _differences(old, new, _below(path, key))
 
 
@@ -122,10 +122,10 @@ def _in_lists(expected: list[Expected], got: list[Plain], path: str) -> Iterator
         if set(old_by_key) == set(new_by_key) and list(old_by_key) != list(new_by_key):
             yield Difference(_below(path, ORDER), list(old_by_key), list(new_by_key))
         return
-    for at in range(max(len(expected), len(got))):
-        old = expected[at] if at < len(expected) else None
-        new = got[at] if at < len(got) else None
-        yield from _differences(old, new, f"{path}/{at}")
+    for index in range(max(len(expected), len(got))):
+        old = expected[index] if index < len(expected) else None
+        new = got[index] if index < len(got) else None
+        yield from _differences(old, new, f"{path}/{index}")
 
 
 _Item = TypeVar("_Item", Expected, Plain)
@@ -149,23 +149,17 @@ def _may_be_absent(expected: Expected) -> bool:
     return isinstance(expected, Ignored)
 
 
-def _sort_expected(value: Expected) -> Expected:
+def _in_order(value: _Item) -> _Item:
     """Sort a list that is a set as replies are, unless it contains matchers."""
     if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
-        return unordered(value)
-    return value
-
-
-def _sort_reply(value: Plain) -> Plain:
-    if isinstance(value, list) and all(isinstance(item, str | int) for item in value):
-        return unordered(value)
+        return cast("_Item", unordered(cast("list[str | int]", value)))
     return value
 
 
 def _copy(value: Plain) -> Expected:
     if isinstance(value, dict):
         sets = UNORDERED.intersection(value)
-        return {k: _copy(_sort_reply(v) if k in sets else v) for k, v in value.items()}
+        return {k: _copy(_in_order(v) if k in sets else v) for k, v in value.items()}
     if isinstance(value, list):
         return [_copy(item) for item in value]
     return value
@@ -223,21 +217,23 @@ def compare_entries(
     lines: Mapping[Key, int],
 ) -> list[Mismatch]:
     """Return all mismatches, in the order of a golden."""
-    unused = [key for key, entry in expected.items() if key not in got and _needs_reply(entry)]
+    unused = [
+        key for key, entry in expected.items() if key not in got and not isinstance(entry, Ignored)
+    ]
     nearest = _Nearest(expected, unused)
-    found: list[Mismatch] = []
+    mismatches: list[Mismatch] = []
     for key, reply in got.items():
         if key not in expected:
-            found.append(_missing(key, reply, nearest.to(key, reply), expected, lines))
+            mismatches.append(_missing(key, reply, nearest.to(key, reply), expected, lines))
         elif differ := differences(expected[key], reply):
             line = lines.get(key, 0)
-            found.append(
+            mismatches.append(
                 Mismatch(MismatchKind.DIFFERS, key, expected[key], reply, differ, line=line)
             )
-    found += [
+    mismatches += [
         Mismatch(MismatchKind.UNUSED, k, expected[k], None, line=lines.get(k, 0)) for k in unused
     ]
-    return sorted(found, key=lambda mismatch: mismatch.key.place)
+    return sorted(mismatches, key=lambda mismatch: mismatch.key.place)
 
 
 def _missing(
@@ -252,10 +248,6 @@ def _missing(
     entry = expected[nearest]
     differ = differences(entry, reply)
     return Mismatch(MismatchKind.MISSING, key, entry, reply, differ, nearest, lines.get(nearest, 0))
-
-
-def _needs_reply(entry: Expected) -> bool:
-    return not isinstance(entry, Ignored)
 
 
 class _Nearest:
@@ -292,6 +284,6 @@ class _Nearest:
         )
 
 
-def _alike(one: str, other: str) -> int:
+def _alike(word: str, other: str) -> int:
     """Return the number of equal parts of two names."""
-    return sum(a == b for a, b in zip(one.split("/"), other.split("/"), strict=False))
+    return sum(a == b for a, b in zip(word.split("/"), other.split("/"), strict=False))

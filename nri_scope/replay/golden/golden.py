@@ -21,8 +21,7 @@ from nri_scope.text.yaml_text import to_yaml
 
 from ..replies import Reply
 from .compare import Mismatch, compare_entries, matchers_in, merge_matchers
-from .entries import Key, entries_of
-from .file_layout import Origin, read_tree, write_tree
+from .entries import Key, Origin, entries_of, read_tree, write_tree
 from .matchers import Expected, Ignored, parse_matcher
 from .reply_values import NameOf
 
@@ -182,11 +181,11 @@ class Golden:
         """Return the matchers of this golden that ``new`` lacks, each with its reply's key."""
         left = Counter(new._matchers())
         lost: list[str] = []
-        for one in self._matchers():
-            if left[one]:
-                left[one] -= 1
+        for matcher in self._matchers():
+            if left[matcher]:
+                left[matcher] -= 1
             else:
-                lost.append(f"{one[1]} of {one[0]}")
+                lost.append(f"{matcher[1]} of {matcher[0]}")
         return lost
 
     def _matchers(self) -> Iterator[tuple[str, str]]:

@@ -13,12 +13,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass
 from fractions import Fraction
 
-from nri_scope.errors import FilterError, UsageError
+from nri_scope.errors import FilterError, UsageError, did_you_mean
 from nri_scope.filter.text_comparison import regex
 from nri_scope.nri.plain import Plain
 
@@ -113,23 +112,19 @@ def parse_matcher(tag: str, argument: str) -> Matcher:
     if tag == Regex.tag:
         return _regex(argument)
     if tag == Tolerance.tag:
-        found = _TOLERANCE.fullmatch(argument)
-        if found is None:
+        parsed = _TOLERANCE.fullmatch(argument)
+        if parsed is None:
             raise UsageError(
                 f"!tolerance {argument[:80]!r} is invalid", "write !tolerance 512 ±10%"
             )
-        return Tolerance(int(found[1]), found[2], bool(found[3]))
+        return Tolerance(int(parsed[1]), parsed[2], bool(parsed[3]))
     if tag in (Present.tag, Ignored.tag):
         if argument:
             raise UsageError(f"{tag} takes no value, got {argument[:80]!r}")
         return Present() if tag == Present.tag else Ignored()
-    nearest = difflib.get_close_matches(tag[:20], _TAGS, n=1, cutoff=0.5)
+    hint = did_you_mean(tag[:20], _TAGS, cutoff=0.5) or f"matchers are {', '.join(_TAGS)}"
     if tag.rstrip(",") in _TAGS:
         hint = "put a space after a matcher"
-    elif nearest:
-        hint = f"did you mean {nearest[0]}?"
-    else:
-        hint = f"matchers are {', '.join(_TAGS)}"
     raise UsageError(f"unknown matcher {tag[:80]!r}", hint)
 
 

@@ -134,21 +134,21 @@ class _Converter:
         kind = message.DESCRIPTOR
         set_fields: list[tuple[FieldDescriptor, object]] = list(message.ListFields())
         if kind.name in _WITH_ZEROS:
-            there = {field.number for field, _ in set_fields}
+            present = {field.number for field, _ in set_fields}
             numbers = filter(_is_number, cast("Iterable[FieldDescriptor]", kind.fields))
-            set_fields += [(field, 0) for field in numbers if field.number not in there]
+            set_fields += [(field, 0) for field in numbers if field.number not in present]
             set_fields.sort(key=lambda entry: entry[0].number)
         values: dict[str, Plain] = {}
         for field, value in set_fields:
             if isinstance(value, str | bytes | int | float | Message):
-                told = self._one(field, value)
+                told = self._value(field, value)
             else:
                 told = self._many(kind.name, field, value)
             if told != {} or not _is_frame(field):
                 values[field.name] = told
         return values | _unknown(message)
 
-    def _one(self, field: FieldDescriptor, value: object) -> Plain:
+    def _value(self, field: FieldDescriptor, value: object) -> Plain:
         if isinstance(value, Message):
             if is_optional_value(value.DESCRIPTOR.name) and not len(UnknownFieldSet(value)):
                 inner = cast("_Valued", value).value
@@ -166,7 +166,7 @@ class _Converter:
         of = field.message_type.name if field.message_type is not None else ""
         if of == "Mount":
             return self._mounts(cast("Iterable[Message]", items))
-        told = [self._one(field, item) for item in items]
+        told = [self._value(field, item) for item in items]
         if of in LIST_KEYS:
             by_key = _by_key(told, LIST_KEYS[of], removable)
             if by_key is None or (of in _REMOVED_IN_TURN and _has_replacement(by_key)):
@@ -180,7 +180,7 @@ class _Converter:
         self, field: FieldDescriptor, entries: dict[object, object], removable: bool
     ) -> dict[str, Plain] | list[Plain]:
         of_value = value_field(field)
-        told = {str(key): self._one(of_value, entries[key]) for key in entries}
+        told = {str(key): self._value(of_value, entries[key]) for key in entries}
         if not removable:
             return dict(sorted(told.items()))
         if any(_is_marker(key) and _has_unknown(value) for key, value in told.items()):
@@ -214,7 +214,7 @@ def unordered(items: list[_Item]) -> list[_Item]:
 
 def _by_key(items: list[Plain], key_field: str, removable: bool) -> dict[str, Plain] | None:
     """Return the items as a mapping by key; None if a mapping cannot represent them."""
-    found: dict[str, Plain] = {}
+    values: dict[str, Plain] = {}
     for item in items:
         assert isinstance(item, dict)
         key = item.get(key_field, "")
@@ -226,12 +226,12 @@ def _by_key(items: list[Plain], key_field: str, removable: bool) -> dict[str, Pl
             if UNKNOWN in item:
                 return None
             # Repeated removals are one removal.
-            found.pop(key, None)
+            values.pop(key, None)
             rest = REMOVED
-        if key in found:
+        if key in values:
             return None
-        found[key] = rest
-    return _in_order(found.items())
+        values[key] = rest
+    return _in_order(values.items())
 
 
 def _has_replacement(by_key: dict[str, Plain]) -> bool:

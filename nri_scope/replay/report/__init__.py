@@ -5,8 +5,8 @@ In: events and results of a replay. Out: lines of text, one document, or JUnit X
 untrusted and are escaped here. This package never judges a reply.
 """
 
-from .document import change_record as change_record
-from .document import document as document
-from .junit import junit as junit
+from .documents import change_record as change_record
+from .documents import document as document
+from .documents import junit as junit
 from .text import Report as Report
 from .text import differing as differing

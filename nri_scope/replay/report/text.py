@@ -159,14 +159,14 @@ class Report:
 
         ``label``: how the other chain differs, such as "without 20-b".
         """
-        found = False
+        is_different = False
         for name, lines in differing(ours, other):
-            found = True
+            is_different = True
             yield ""
             yield styled(Style.STRONG, safe(f"{name} {label}", self._width))
             for line in lines:
                 yield self.change(line) if isinstance(line, Change) else f"  {line}"
-        if not found:
+        if not is_different:
             yield ""
             yield "both chains result in equal containers"
 
@@ -231,12 +231,12 @@ def _requested_changes(event: PlayedEvent, plugin: str) -> str:
     remarked = {one.path for one in event.dropped if one.plugin == plugin}
     asked = [path for path in here if event.failure or path in remarked]
     others = sorted({one.container for one in own if not _is_same(one.container, event.subject)})
-    found = {
+    listed = {
         "changes": [label(path) for path in here if path not in asked],
         "asks for": [label(path) for path in asked],
         "updates": others,
     }
-    return "; ".join(f"{verb} {_listed(names)}" for verb, names in found.items() if names)
+    return "; ".join(f"{verb} {_listed(names)}" for verb, names in listed.items() if names)
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -274,18 +274,21 @@ def _printed(line: PrintedLine, *, chain: bool) -> str:
 def differing(ours: Replayed, other: Replayed) -> Iterator[tuple[str, list[Change | str]]]:
     """Yield the containers that differ between two chains, with their differences."""
     for name in dict.fromkeys([*ours.containers, *other.containers]):
-        one, two = ours.containers.get(name), other.containers.get(name)
-        found = next((result for result in (one, two) if result is not None), None)
-        if found is not None and found.existed:
+        first, second = ours.containers.get(name), other.containers.get(name)
+        known = next((result for result in (first, second) if result is not None), None)
+        if known is not None and known.existed:
             # A chain without it did not change it.
-            if changes := differences(_spec(one, found), _spec(two, found)):
+            if changes := differences(_spec(first, known), _spec(second, known)):
                 yield name, list(changes)
-        elif one is None or two is None or one.created != two.created:
-            by_other = two is not None and two.created
+        elif first is None or second is None or first.created != second.created:
+            by_other = second is not None and second.created
             yield name, [f"is created with {'the other' if by_other else 'this'} chain only"]
-        elif bool(one.start_failure) != bool(two.start_failure):
-            yield name, [f"starts with {'this' if two.start_failure else 'the other'} chain only"]
-        elif one.created and (changes := differences(_sorted(one), _sorted(two))):
+        elif bool(first.start_failure) != bool(second.start_failure):
+            yield (
+                name,
+                [f"starts with {'this' if second.start_failure else 'the other'} chain only"],
+            )
+        elif first.created and (changes := differences(_sorted(first), _sorted(second))):
             yield name, list(changes)
 
 

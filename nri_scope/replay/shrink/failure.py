@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.runtime import end_signature, without_numbers
 
-from ..progress import ReplayListener
+from ..playback import ReplayListener
 from ..replies import Reply, Verdict
 from ..result import FAILURES_KEPT, PlayedEvent, Replayed
 
@@ -92,15 +92,15 @@ def crash_of(reply: Reply) -> str:
 
 def plugin_checks(replayed: Replayed) -> list[Check]:
     """Return failures of plugins between events: disconnects, and processes left behind."""
-    found: list[Check] = []
+    checks: list[Check] = []
     for plugin in replayed.plugins:
         name = plugin.plugin
         if plugin.deserted:
             text = f"{name}: {plugin.deserted}"
             signature = end_signature(plugin.deserted) or without_numbers(plugin.deserted)
-            found.append(Check("deserted", name, signature=signature, text=text))
+            checks.append(Check("deserted", name, signature=signature, text=text))
         for process in plugin.left_behind:
             text = f"{name} left a process behind: {process}"
             signature = without_numbers(process)
-            found.append(Check("left behind", name, signature=signature, text=text))
-    return found
+            checks.append(Check("left behind", name, signature=signature, text=text))
+    return checks

@@ -60,14 +60,14 @@ STAGES: Mapping[str, Group] = {
 
 def units(events: Iterable[EventKey], group_of: Group) -> list[Unit]:
     """Return the units that a stage tries to remove."""
-    found: dict[object, list[int]] = {}
+    units: dict[object, list[int]] = {}
     for event in events:
         group = group_of(event)
         if group != "":
             # All parts of Synchronize are one unit, as a single part is not a valid state.
             key = ("state",) if event.is_state else (group or event.id)
-            found.setdefault(key, []).append(event.id)
-    return [tuple(numbers) for numbers in found.values()]
+            units.setdefault(key, []).append(event.id)
+    return [tuple(numbers) for numbers in units.values()]
 
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ def fewest(items: Sequence[T], has_property: Callable[[Sequence[T]], bool]) -> l
             left, parts = smaller, 2
             continue
         # With two parts, the rest without one part is the other part.
-        rests = [_without(chunks, at) for at in range(len(chunks))] if parts > 2 else []
+        rests = [_without(chunks, index) for index in range(len(chunks))] if parts > 2 else []
         smaller = _first(rests, has_property)
         if smaller is not None:
             left, parts = smaller, max(parts - 1, 2)
@@ -112,7 +112,7 @@ def _split(items: list[T], parts: int) -> list[list[T]]:
 
 
 def _without(chunks: Sequence[list[T]], left_out: int) -> list[T]:
-    return [item for at, chunk in enumerate(chunks) if at != left_out for item in chunk]
+    return [item for index, chunk in enumerate(chunks) if index != left_out for item in chunk]
 
 
 def _first(
@@ -198,15 +198,15 @@ class Search:
         self._written += 1
         path = self._folder / f"{self._written}.nriscope.db"
         try:
-            found = self._test(path, selected)
+            fails = self._test(path, selected)
         except (UsageError, RecordingError):
             # The part cannot be replayed without the removed events.
-            found = False
+            fails = False
         finally:
             if path != self._smallest:
                 path.unlink(missing_ok=True)
-        self._results[_digest(selected)] = found
-        return found
+        self._results[_digest(selected)] = fails
+        return fails
 
     def _test(self, path: Path, selected: Iterable[int]) -> bool:
         with Recording.open(self._smallest) as recording:

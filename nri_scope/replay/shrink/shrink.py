@@ -21,7 +21,7 @@ from nri_scope.runtime import BY_ITSELF
 from nri_scope.share.extract import Extracted, Selection, extract
 
 from ..golden import SESSION, Golden, Key, Mismatch, MismatchKind, entries_of
-from ..progress import ReplayListener
+from ..playback import ReplayListener
 from ..replies import Reply
 from ..result import Replayed
 from ..run import Job
@@ -266,26 +266,26 @@ class AgainstGolden:
         name_of = replayed.name_of
         replies = list(self.as_in_whole(replayed.replies()))
         first: dict[Key, int] = {}
-        for at, reply in enumerate(replies):
+        for index, reply in enumerate(replies):
             for key in entries_of([reply], name_of):
-                first.setdefault(key, at)
+                first.setdefault(key, index)
         mismatches = sorted(
             self.golden.compare(replies, name_of),
-            key=lambda one: first.get(one.key, len(replies)),
+            key=lambda mismatch: first.get(mismatch.key, len(replies)),
         )
         played_ids = {played.event_id for played in replayed.events}
-        found: list[Check] = []
-        for one in mismatches:
-            answer = replies[first[one.key]] if one.key in first else None
+        checks: list[Check] = []
+        for mismatch in mismatches:
+            answer = replies[first[mismatch.key]] if mismatch.key in first else None
             number = answer.event_id if answer is not None else 0
-            if one.kind is MismatchKind.UNUSED:
-                number = self._numbers.get((one.key.subject, one.key.event), 0)
+            if mismatch.kind is MismatchKind.UNUSED:
+                number = self._numbers.get((mismatch.key.subject, mismatch.key.event), 0)
                 if number not in played_ids:
                     # The event is not in this part of the recording.
                     continue
             crash = crash_of(answer) if answer is not None else ""
-            found.append(_check(one, number, crash))
-        return [*found, *plugin_checks(replayed)]
+            checks.append(_check(mismatch, number, crash))
+        return [*checks, *plugin_checks(replayed)]
 
     def as_in_whole(self, replies: Iterable[Reply]) -> Iterator[Reply]:
         """Yield the replies with their ordinal numbers in the whole recording."""
@@ -293,9 +293,9 @@ class AgainstGolden:
         for reply in replies:
             place = _place(reply)
             times = self._times.get(place, ()) if reply.event_id else ()
-            at = counts[place]
+            number = counts[place]
             counts[place] += 1
-            yield replace(reply, occurrence=times[at]) if at < len(times) else reply
+            yield replace(reply, occurrence=times[number]) if number < len(times) else reply
 
 
 def key_of(check: Check) -> Key:
@@ -303,24 +303,24 @@ def key_of(check: Check) -> Key:
     return Key(check.plugin, check.subject or SESSION, check.event)
 
 
-def _check(one: Mismatch, event_id: int, crash: str) -> Check:
-    key = one.key
+def _check(mismatch: Mismatch, event_id: int, crash: str) -> Check:
+    key = mismatch.key
     return Check(
-        f"golden {one.kind}",
+        f"golden {mismatch.kind}",
         key.plugin,
         key.event,
         "" if key.subject == SESSION else key.subject,
-        _difference(one) + crash,
+        _difference(mismatch) + crash,
         event_id,
-        text=f"{key}: {_WORDS[one.kind]}",
+        text=f"{key}: {_WORDS[mismatch.kind]}",
     )
 
 
-def _difference(one: Mismatch) -> str:
+def _difference(mismatch: Mismatch) -> str:
     """Describe the actual values; the expected ones are the same in each replay."""
-    if one.kind is MismatchKind.DIFFERS:
-        return to_json([[each.path, each.got] for each in one.differences])
-    return to_json(one.got) if one.kind is MismatchKind.MISSING else ""
+    if mismatch.kind is MismatchKind.DIFFERS:
+        return to_json([[each.path, each.got] for each in mismatch.differences])
+    return to_json(mismatch.got) if mismatch.kind is MismatchKind.MISSING else ""
 
 
 def _place(reply: Reply) -> _Place:

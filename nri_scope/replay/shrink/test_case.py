@@ -154,9 +154,9 @@ def _body(place: Place, job: Job, faults: Sequence[str]) -> Iterator[str]:
     for plugin in sorted(job.plugin_set.plugins, key=lambda one: one.index):
         argv = plugin.argv if isinstance(plugin, Command) else ()
         yield f"    {_text(plugin.id)}: ["
-        for at, word in enumerate(argv):
+        for index, word in enumerate(argv):
             # A program without a slash is looked up in PATH.
-            is_path = "/" in word or (at > 0 and "." in word)
+            is_path = "/" in word or (index > 0 and "." in word)
             yield f"        {_word(word, place.folder) if is_path else _text(word)},"
         yield "    ],"
     yield "}"

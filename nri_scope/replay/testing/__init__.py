@@ -5,13 +5,13 @@ In: plugins as objects or commands, a recording, a golden. Out: a `Result` with 
 failed assertion is an AssertionError with an explanation. This package never imports pytest.
 """
 
-from .failure_report import explain as explain
-from .failure_report import failure_report as failure_report
-from .goldens import CHECK as CHECK
-from .goldens import NONE as NONE
-from .goldens import UPDATE as UPDATE
-from .goldens import Goldens as Goldens
-from .plugin_arguments import plugin_set_of as plugin_set_of
 from .replay_run import perform as perform
+from .replay_run import plugin_set_of as plugin_set_of
+from .result import CHECK as CHECK
+from .result import NONE as NONE
+from .result import UPDATE as UPDATE
+from .result import Goldens as Goldens
 from .result import Result as Result
+from .result import explain as explain
+from .result import failure_report as failure_report
 from .result import problem as problem

@@ -1,21 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Result of a replay, with assertions for tests."""
+"""Result of a replay in a test: assertions, goldens, and the report of a failure."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.errors import NriScopeError, UsageError, did_you_mean
 from nri_scope.nri.merging import Dropped
+from nri_scope.specs import changes, label
 from nri_scope.text.escape import safe
 
+from ..golden import Golden, lines
+from ..golden.golden import HEAD
 from ..replies import Reply
+from ..report import Report
 from ..result import ContainerResult, PlayedEvent, PluginResult, PrintedLine, Replayed
-from .goldens import Goldens
 from .replay_run import HandlerError
+
+CHECK, UPDATE, NONE = "check", "update", "none"
+"""Modes: compare with goldens, write them, or ignore them."""
+
+_HEAD = HEAD.replace("nri-scope replay --update-golden", "pytest --nri-golden=update")
+
+
+class Goldens:
+    """Goldens of one test. ``default``: its own golden; other paths are relative to ``folder``."""
+
+    def __init__(self, folder: Path, default: Path, mode: str = CHECK) -> None:
+        self._folder = folder
+        self._default = default
+        self._mode = mode
+        self._updated: set[Path] = set()
+        self.written: list[Path] = []
+        """Paths of the goldens that were written."""
+
+    def check_or_update(self, replayed: Replayed, file: str | Path = "") -> str:
+        """Return the mismatches with the golden as lines; "" if there are none.
+
+        In update mode, write the golden instead. Raises `UsageError` if it is missing or invalid.
+        """
+        if self._mode == NONE:
+            return ""
+        path = self._folder / file if str(file) else self._default
+        # A second result of the test must not overwrite the first, so it is compared with it.
+        if self._mode == UPDATE and path not in self._updated:
+            self._update(replayed, path)
+            return ""
+        golden = Golden.load(_shown(path))
+        golden.check_origin(replayed.origin)
+        mismatches = golden.compare(replayed.replies(), replayed.name_of)
+        if not mismatches:
+            return ""
+        if path in self._updated:
+            hint = (
+                "this test already wrote another result to this golden; use a separate golden for "
+                "each result: assert_golden(FILE)"
+            )
+        else:
+            hint = "if the new replies are correct, write them with --nri-golden=update"
+        return "\n".join([*lines(mismatches, _shown(path)), hint])
+
+    def _update(self, replayed: Replayed, path: Path) -> None:
+        origin = replayed.origin
+        if path.exists():
+            old = Golden.load(_shown(path))
+            new = old.updated(replayed.replies(), origin, replayed.name_of)
+        else:
+            new = Golden.of(replayed.replies(), origin, replayed.name_of)
+            new = replace(new, head=_HEAD)
+        if not path.exists() or path.read_bytes() != new.text.encode():
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise UsageError(
+                    f"golden {safe(str(path))}: cannot create its folder: {why.lower()}"
+                ) from error
+            new.save(path)
+            self.written.append(path)
+        self._updated.add(path)
+
+
+def _shown(path: Path) -> str:
+    """Return the path, relative to the current folder if it is below it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
 
 _ARGUMENTS = {
     "--update-golden": "--nri-golden=update",
@@ -115,17 +191,17 @@ class Result:
     def timings(self) -> Sequence[Timing]:
         """The response time of each reply."""
         return tuple(
-            Timing(one.plugin, one.event, one.subject, one.took_ns, one.deadline_ns)
-            for one in self.replayed.replies()
+            Timing(reply.plugin, reply.event, reply.subject, reply.took_ns, reply.deadline_ns)
+            for reply in self.replayed.replies()
         )
 
     def container(self, name: str) -> ContainerResult:
         """Return a container by ``namespace/pod/container``; fail the test if there is none."""
         __tracebackhide__ = True
-        found = self.containers.get(name)
-        if found is None:
+        result = self.containers.get(name)
+        if result is None:
             _no_container(name, self.containers)
-        return found
+        return result
 
     # -- assertions ---------------------------------------------------------------------------
 
@@ -166,6 +242,69 @@ def _no_container(name: str, containers: Mapping[str, object]) -> NoReturn:
     __tracebackhide__ = True
     names = list(containers)[:_LISTED]
     hint = f"known are {', '.join(names)}" if names else "it has no containers"
-    if nearest := difflib.get_close_matches(name, containers, n=1):
-        hint = f"did you mean {nearest[0]}?"
+    hint = did_you_mean(name, containers) or hint
     raise AssertionError(safe(f"no container {name!r} in this replay; {hint}"))
+
+
+def explain(operator: str, left: object, right: object) -> list[str] | None:
+    """Return lines that explain why ``left == right`` fails; None if they are not containers."""
+    if operator != "==":
+        return None
+    if not isinstance(left, ContainerResult) or not isinstance(right, ContainerResult):
+        return None
+    return [safe(f"{left!r} == {right!r}"), *_differences(left, right)]
+
+
+def _differences(left: ContainerResult, right: ContainerResult) -> Iterator[str]:
+    report = Report()
+    if left.created != right.created:
+        yield f"only the {'left' if left.created else 'right'} container was created"
+    for title, one, other in (
+        ("spec without plugins", left.before, right.before),
+        ("resulting spec", left.spec, right.spec),
+    ):
+        if differences := changes(one, other):
+            yield f"{title}, from left to right:"
+            yield from (report.change(change) for change in differences)
+    ours, theirs = left.owners, right.owners
+    for path in sorted(ours.keys() | theirs.keys()):
+        if ours.get(path) != theirs.get(path):
+            name = label(path)
+            yield safe(f"owner of {name}: {ours.get(path, 'none')} != {theirs.get(path, 'none')}")
+
+
+_EVENT_LINES = 60
+"""Maximum number of lines of events; the first ones are the most informative."""
+_CONTAINER_LINES = 60
+_TRACEBACK_LINES = 40
+
+
+def failure_report(result: Result) -> Iterator[str]:
+    """Yield lines, safe for a terminal: notable events, the first handler's traceback, changes to
+    containers, and the summary.
+    """
+    replayed = result.replayed
+    report = Report(chain=len(replayed.plugins) > 1)
+    yield safe(f"{replayed.source}, as profile {replayed.profile}")
+    lines = (
+        line for event in replayed.events if _is_notable(event) for line in report.event(event)
+    )
+    yield from _first(lines, _EVENT_LINES)
+    for error in result.handler_errors[:1]:
+        yield ""
+        yield safe(error.where)
+        yield from (f"  {safe(line)}" for line in _first(error.lines(), _TRACEBACK_LINES))
+    yield from _first(report.containers(replayed), _CONTAINER_LINES)
+    yield from report.summary(replayed)
+
+
+def _is_notable(event: PlayedEvent) -> bool:
+    return event.is_remarkable or bool(event.note or event.output)
+
+
+def _first(lines: Iterable[str], most: int) -> Iterator[str]:
+    lines = iter(lines)
+    yield from islice(lines, most)
+    left = sum(1 for _ in lines)
+    if left:
+        yield f"… and {left} more lines"

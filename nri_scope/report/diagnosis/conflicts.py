@@ -26,7 +26,7 @@ from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
 from nri_scope.entries import NO_STATE
 from nri_scope.events import CONTAINER_STATUS, Event, Role
-from nri_scope.nri import invocation
+from nri_scope.nri import v01
 from nri_scope.nri.lifecycle import (
     CREATE,
     POST_CREATE,
@@ -39,7 +39,7 @@ from nri_scope.nri.lifecycle import (
 )
 from nri_scope.oci.isulad_spec import REFUSALS
 from nri_scope.specs import Json, label, split
-from nri_scope.wire.status import Code
+from nri_scope.wire.ttrpc import Code
 
 from ..finding import Finding, FindingKind, Level, Shown, Told
 from ..limits import CASES_MAX, WORDS_MAX
@@ -402,7 +402,7 @@ class FailedCalls(Detector):
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin, state and error."""
         for (plugin, method, words), shown in self._found.items():
-            fatal = method == invocation.CREATE
+            fatal = method == v01.CREATE
             outcome = (
                 "the pod or container is not started" if fatal else "the runtime logs the error"
             )

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
 from nri_scope.differ.render import wording
 from nri_scope.events import Event
-from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
 from nri_scope.nri.lifecycle import CREATE, SYNCHRONIZE, VALIDATE
 from nri_scope.nri.request_subject import is_plugins_call
+from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.nri.versions import runtime_title
 from nri_scope.recording.display import deadline, duration
-from nri_scope.wire.status import Code
+from nri_scope.wire.ttrpc import Code
 
 from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Detector, Latest, RecordingFacts, policy_of

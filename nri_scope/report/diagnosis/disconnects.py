@@ -31,7 +31,7 @@ from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.process.child import PLUGIN_ENDED
 from nri_scope.recording.display import deadline, duration
 from nri_scope.recording.isulad_crash import crash_event
-from nri_scope.wire.status import Code
+from nri_scope.wire.ttrpc import Code
 
 from ..finding import Finding, FindingKind, Level, Shown, capital
 from ..limits import CASES_MAX, TRACKED_MAX, WORDS_MAX

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from nri_scope.differ.attribution.attributed_changes import NameOf, RoundDiff
 from nri_scope.events import PASSIVE_ROLES, Event, Gap, Session
-from nri_scope.nri.failure_policy import NO_POLICY, FailurePolicy
+from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.nri.versions import V0_12_4, NriVersion
 
 from ..finding import Finding

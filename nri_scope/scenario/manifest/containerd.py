@@ -14,10 +14,9 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.versions import V0_10, NriVersion, sort_key
 from nri_scope.runtime import Profile
 
-from . import nri_values
+from . import cri_request
 from .cri_request import Access, ContainerRequest, CriMount, SandboxRequest
-from .identity import uid_of
-from .node_facts import NodeFacts
+from .node_facts import NodeFacts, uid_of
 from .resources import CriResources
 
 _STATE = "io.containerd.grpc.v1.cri/sandboxes"
@@ -62,15 +61,15 @@ class Containerd:
             own[f"{prefix}podsandbox.image-name"] = self._pause_image()
         if self._since(_V2_3):
             labels["oci_runtime_type"] = "io.containerd.runc.v2"
-        return nri_values.sandbox(
+        return cri_request.sandbox(
             request,
             labels=labels,
             annotations=own,
             linux=api.LinuxPodSandbox(
                 cgroup_parent=request.cgroup_parent,
                 cgroups_path=_cgroups_path(request.cgroup_parent, request.id),
-                namespaces=nri_values.namespaces(self._sandbox_namespaces(request)),
-                resources=nri_values.sandbox_resources(),
+                namespaces=cri_request.namespaces(self._sandbox_namespaces(request)),
+                resources=cri_request.sandbox_resources(),
             ),
             pid=request.pid,
             ips=request.ips if self._since(_V2) else (),
@@ -88,11 +87,11 @@ class Containerd:
             f"{prefix}sandbox-namespace": pod.namespace,
             f"{prefix}sandbox-uid": pod.uid,
         }
-        env = {"PATH": nri_values.DEFAULT_PATH}
+        env = {"PATH": cri_request.DEFAULT_PATH}
         if request.has_tty:
             env["TERM"] = "xterm"
         env |= {"HOSTNAME": pod.hostname, **dict(request.env)}
-        container = nri_values.container(
+        container = cri_request.container(
             pod,
             request,
             labels={**request.labels, "io.cri-containerd.kind": "container"},
@@ -101,7 +100,7 @@ class Containerd:
             env=env.items(),
             mounts=self._mounts(pod, request),
             linux=api.LinuxContainer(
-                namespaces=nri_values.namespaces(self._container_namespaces(pod, request)),
+                namespaces=cri_request.namespaces(self._container_namespaces(pod, request)),
                 resources=self._resources(request),
                 cgroups_path=_cgroups_path(pod.cgroup_parent, request.id),
             ),
@@ -110,7 +109,7 @@ class Containerd:
         if self._since(_V2_2):
             container.linux.seccomp_profile.CopyFrom(_seccomp_profile(request))
         if self._since(_V2_3):
-            container.user.CopyFrom(nri_values.user(request.uid, request.gid, request.groups))
+            container.user.CopyFrom(cri_request.user(request.uid, request.gid, request.groups))
         if self._has_nri(_V0_12_2):
             container.image.name = request.image
         return container
@@ -188,11 +187,11 @@ class Containerd:
             below_dev = default.destination.startswith("/dev/") and "/dev" in taken
             if default.destination not in taken and not below_dev:
                 yield default
-        yield from map(nri_values.bind_mount, sorted(mounts, key=lambda mount: mount.depth))
+        yield from map(cri_request.bind_mount, sorted(mounts, key=lambda mount: mount.depth))
 
     def _default_mounts(self, request: ContainerRequest) -> Iterator[api.Mount]:
         access = "rw" if request.is_privileged else "ro"
-        yield from (nri_values.PROC, nri_values.DEV, nri_values.DEV_PTS, nri_values.DEV_MQUEUE)
+        yield from (cri_request.PROC, cri_request.DEV, cri_request.DEV_PTS, cri_request.DEV_MQUEUE)
         options = ["nosuid", "noexec", "nodev"]
         yield api.Mount(
             destination="/sys", type="sysfs", source="sysfs", options=[*options, access]
@@ -208,18 +207,18 @@ class Containerd:
     def _resources(self, request: ContainerRequest) -> api.LinuxResources:
         resources: CriResources = request.resources
         result = api.LinuxResources(
-            memory=nri_values.memory(resources, has_swap_accounting=self.node.has_swap_accounting),
+            memory=cri_request.memory(resources, has_swap_accounting=self.node.has_swap_accounting),
             cpu=api.LinuxCPU(shares=api.OptionalUInt64(value=resources.shares)),
             # Older versions of NRI do not pass these on.
             unified=dict(resources.unified) if self._has_nri(V0_10) else {},
-            devices=[nri_values.device_rule(allow=request.is_privileged)],
+            devices=[cri_request.device_rule(allow=request.is_privileged)],
         )
         if resources.period:
             result.cpu.period.value = resources.period
         if resources.quota:
             result.cpu.quota.value = resources.quota
         if self.node.limits_huge_pages:
-            result.hugepage_limits.extend(nri_values.huge_pages(resources))
+            result.hugepage_limits.extend(cri_request.huge_pages(resources))
         return result
 
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.plain import Plain
 
-from . import nri_values
+from . import cri_request
 from .cri_request import ContainerRequest, CriMount, SandboxRequest
-from .identity import go_json, uid_of
-from .node_facts import NodeFacts
+from .node_facts import NodeFacts, go_json, uid_of
 
 _PREFIX = "io.kubernetes.cri-o."
 _BIND = ("rw", "bind")
@@ -32,15 +31,15 @@ class CriO:
     def sandbox(self, request: SandboxRequest) -> api.PodSandbox:
         """Return a pod as it is when its sandbox runs."""
         parent = self._parent(request)
-        return nri_values.sandbox(
+        return cri_request.sandbox(
             request,
             labels={"io.kubernetes.container.name": "POD"},
             annotations={},
             linux=api.LinuxPodSandbox(
                 cgroup_parent=parent,
                 cgroups_path=_cgroups_path(parent, request.id),
-                namespaces=nri_values.namespaces(_sandbox_namespaces(request)),
-                resources=nri_values.sandbox_resources(),
+                namespaces=cri_request.namespaces(_sandbox_namespaces(request)),
+                resources=cri_request.sandbox_resources(),
             ),
             # Only containers that share their processes need the process of the sandbox.
             pid=request.pid if request.namespaces.shares_pid else 0,
@@ -50,27 +49,27 @@ class CriO:
     def container(self, pod: SandboxRequest, request: ContainerRequest) -> api.Container:
         """Return a container as it is in CreateContainer."""
         terminal = [("TERM", "xterm")] * (2 if request.has_tty else 1)
-        container = nri_values.container(
+        container = cri_request.container(
             pod,
             request,
             labels=request.labels,
             annotations=self._annotations(pod, request),
             args=(*request.command, *request.args),
             env=[
-                ("PATH", nri_values.DEFAULT_PATH),
+                ("PATH", cri_request.DEFAULT_PATH),
                 *terminal,
                 ("HOSTNAME", pod.hostname),
                 *request.env,
             ],
             mounts=self._mounts(pod, request),
             linux=api.LinuxContainer(
-                namespaces=nri_values.namespaces(self._container_namespaces(pod, request)),
+                namespaces=cri_request.namespaces(self._container_namespaces(pod, request)),
                 resources=self._resources(request),
                 cgroups_path=_cgroups_path(self._parent(pod), request.id),
             ),
         )
         container.hooks.SetInParent()
-        container.user.CopyFrom(nri_values.user(request.uid, request.gid, request.groups))
+        container.user.CopyFrom(cri_request.user(request.uid, request.gid, request.groups))
         return container
 
     def remarks(self, request: ContainerRequest) -> Iterator[str]:
@@ -157,11 +156,11 @@ class CriO:
 
     def _mounts(self, pod: SandboxRequest, request: ContainerRequest) -> list[api.Mount]:
         requested = {mount.destination.rstrip("/") for mount in request.mounts}
-        found: dict[str, api.Mount] = {}
+        mounts: dict[str, api.Mount] = {}
 
         def add(mount: api.Mount) -> None:
-            found.pop(mount.destination, None)
-            found[mount.destination] = mount
+            mounts.pop(mount.destination, None)
+            mounts[mount.destination] = mount
 
         for mount in self._default_mounts(pod, request):
             hidden = any(
@@ -180,16 +179,16 @@ class CriO:
         kept = f"/var/lib{files.removeprefix('/run')}" if pod.namespaces.shares_pid else files
         add(_bind("/run/.containerenv", f"{kept}/.containerenv", *root))
         if request.is_privileged:
-            found = {mount.destination: _writable(mount) for mount in found.values()}
+            mounts = {mount.destination: _writable(mount) for mount in mounts.values()}
         by_depth: list[CriMount] = sorted(request.mounts, key=lambda mount: mount.depth)
-        for one in by_depth:
-            add(nri_values.bind_mount(one, "bind"))
-        return list(found.values())
+        for requested_mount in by_depth:
+            add(cri_request.bind_mount(requested_mount, "bind"))
+        return list(mounts.values())
 
     def _default_mounts(
         self, pod: SandboxRequest, request: ContainerRequest
     ) -> Iterator[api.Mount]:
-        yield from (nri_values.PROC, nri_values.DEV, nri_values.DEV_PTS, nri_values.DEV_MQUEUE)
+        yield from (cri_request.PROC, cri_request.DEV, cri_request.DEV_PTS, cri_request.DEV_MQUEUE)
         plain = ("nosuid", "noexec", "nodev")
         sys, cgroup = [*plain, "ro"], [*plain, "relatime", "ro"]
         if request.is_privileged:
@@ -202,19 +201,19 @@ class CriO:
     def _resources(self, request: ContainerRequest) -> api.LinuxResources:
         resources = request.resources
         result = api.LinuxResources(
-            memory=nri_values.memory(resources, has_swap_accounting=self.node.has_swap_accounting),
+            memory=cri_request.memory(resources, has_swap_accounting=self.node.has_swap_accounting),
             cpu=api.LinuxCPU(
                 shares=api.OptionalUInt64(value=resources.shares),
                 quota=api.OptionalInt64(value=resources.quota),
                 period=api.OptionalUInt64(value=resources.period),
             ),
             unified=dict(resources.unified),
-            devices=[nri_values.device_rule(allow=request.is_privileged)],
+            devices=[cri_request.device_rule(allow=request.is_privileged)],
             # The default of ``pids_limit``: none.
             pids=api.LinuxPids(limit=-1),
         )
         if self.node.limits_huge_pages is not False:
-            result.hugepage_limits.extend(nri_values.huge_pages(resources))
+            result.hugepage_limits.extend(cri_request.huge_pages(resources))
         return result
 
 

@@ -17,10 +17,9 @@ from fractions import Fraction
 
 from nri_scope.text.escape import safe
 
-from .field import Field
+from .field import Field, milli, whole
 from .node_facts import NodeFacts
 from .pod_spec import ContainerSpec, PodSpec
-from .quantity import milli, whole
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
@@ -169,7 +168,7 @@ class _Source:
     def _of_resource(self, field: Field) -> str:
         container, name = self._container, field["containerName"].text()
         if name:
-            matching = [one for one in self._pod.containers if one.name == name]
+            matching = [container for container in self._pod.containers if container.name == name]
             if not matching:
                 raise field["containerName"].error(f"there is no container {safe(name, 80)!r}")
             container = matching[0]

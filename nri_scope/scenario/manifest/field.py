@@ -3,18 +3,166 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 from nri_scope.errors import UsageError
 from nri_scope.text.escape import safe
+from nri_scope.text.yaml_reader import (
+    NULLS,
+    MalformedYaml,
+    TreeBuilder,
+    TreeNode,
+    build_from_events,
+)
 
-from ..place import meant
-from .quantity import parse_quantity
-from .yaml_document import ManifestValue
+from ..model import meant
+
+if TYPE_CHECKING:
+    import yaml
+
+
+_QUANTITY = re.compile(
+    r"([+-]?)([0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})"
+    r"(?:([numkMGTPE]|[KMGTPE]i)?|[eE]([+-]?[0-9]{1,2}))",
+    re.ASCII,
+)
+_SUFFIXES = {
+    **{suffix: Fraction(1000) ** power for power, suffix in enumerate("num", -3)},
+    **{suffix: Fraction(1000) ** power for power, suffix in enumerate("kMGTPE", 1)},
+    **{f"{suffix}i": Fraction(1024) ** power for power, suffix in enumerate("KMGTPE", 1)},
+}
+_LARGEST = 2**63 - 1
+
+
+def parse_quantity(text: str) -> Fraction | None:
+    """Return the value of a quantity, at most 2⁶³ - 1; None if ``text`` is not one."""
+    parsed = _QUANTITY.fullmatch(text)
+    if parsed is None:
+        return None
+    sign, digits, suffix, exponent = parsed.groups()
+    scale = Fraction(10) ** int(exponent) if exponent else _SUFFIXES.get(suffix, Fraction(1))
+    amount = min(Fraction(digits) * scale, Fraction(_LARGEST))
+    return -amount if sign == "-" else amount
+
+
+def whole(quantity: Fraction) -> int:
+    """Return a quantity, or a sum of some, rounded up as by Kubernetes; at most 2⁶³ - 1."""
+    return min(math.ceil(quantity), _LARGEST)
+
+
+def milli(quantity: Fraction) -> int:
+    """Return a quantity in thousandths, rounded up."""
+    return min(math.ceil(quantity * 1000), _LARGEST)
+
+
+MAX_CHARACTERS = 16 << 20
+"""Maximum size: ten times that of 500 pods as written by ``kubectl get -o yaml``."""
+MAX_DEPTH = 60
+
+Scalar: TypeAlias = bool | int | float | str | None
+
+
+ManifestValue: TypeAlias = TreeNode[Scalar]
+
+
+def parse_documents(text: str) -> list[ManifestValue]:
+    """Return the documents in ``text`` but the empty ones. Raises only MalformedYaml."""
+    if len(text) > MAX_CHARACTERS:
+        raise MalformedYaml(0, f"longer than {MAX_CHARACTERS >> 20} MiB")
+    if text.lstrip().startswith("{"):
+        text = _json_as_yaml(text)
+    return build_from_events(
+        text,
+        lambda events: [
+            node for _, node in _Documents(events).documents() if node.value is not None
+        ],
+    )
+
+
+_TWO_ESCAPES = re.compile(
+    r"(?<!\\)((?:\\\\)*)\\u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})"
+)
+
+
+def _json_as_yaml(text: str) -> str:
+    """Return JSON without what YAML forbids: tabs between tokens, characters as two escapes."""
+    return _TWO_ESCAPES.sub(
+        lambda escape: f"{escape[1]}\\U{_code_point(escape[2], escape[3]):08x}",
+        # Strings of JSON contain no tabs.
+        text.replace("\t", " "),
+    )
+
+
+def _code_point(high: str, low: str) -> int:
+    return 0x10000 + (int(high, 16) - 0xD800 << 10) + int(low, 16) - 0xDC00
+
+
+class _Documents(TreeBuilder[Scalar]):
+    max_depth = MAX_DEPTH
+    has_aliases = True
+
+    def check_key(self, event: yaml.ScalarEvent, line: int) -> None:
+        if event.value == "<<" and not event.style:
+            raise MalformedYaml(line, "merge keys are not supported", "write the values out")
+
+    def scalar(self, event: yaml.ScalarEvent, text: str, line: int) -> Scalar:
+        tag: str | None = event.tag
+        if tag in (_STRING_TAG, "!") or (tag is None and event.style):
+            return text
+        if tag is not None and tag not in _KNOWN_TAGS:
+            raise MalformedYaml(line, f"the tag {tag[:80]!r} is not supported")
+        value = _plain(text)
+        if tag is not None and not isinstance(value, _KNOWN_TAGS[tag]):
+            raise MalformedYaml(line, f"{text[:80]!r} does not fit its tag")
+        return value
+
+
+_STRING_TAG = "tag:yaml.org,2002:str"
+_KNOWN_TAGS = {
+    f"tag:yaml.org,2002:{name}": kind
+    for name, kind in (("bool", bool), ("int", int), ("float", float), ("null", type(None)))
+}
+_TRUTHS = {
+    spelling: truth
+    for truth, words in ((True, "y yes true on"), (False, "n no false off"))
+    for word in words.split()
+    for spelling in (word, word.capitalize(), word.upper())
+}
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_INTEGER = re.compile(
+    r"[-+]?(?:0b[01]+|0o[0-7]+|0x[0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", re.ASCII | re.IGNORECASE
+)
+_MAX_DIGITS = 64
+
+
+def _plain(text: str) -> Scalar:
+    """Return the value of a scalar without quotes, as goyaml.v2 resolves it."""
+    if text in NULLS:
+        return None
+    if text in _TRUTHS:
+        return _TRUTHS[text]
+    digits = text.replace("_", "")
+    if len(digits) <= _MAX_DIGITS:
+        if _INTEGER.fullmatch(digits):
+            return _integer(digits)
+        if _FLOAT.fullmatch(digits):
+            return float(digits)
+    return text
+
+
+def _integer(digits: str) -> int:
+    sign = -1 if digits[0] == "-" else 1
+    digits = digits.lstrip("+-").lower()
+    base = {"0b": 2, "0o": 8, "0x": 16}.get(digits[:2])
+    if base:
+        return sign * int(digits[2:], base)
+    return sign * int(digits, 8 if digits[0] == "0" and len(digits) > 1 else 10)
+
 
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
 _TYPES = {bool: "true or false", int: "a number", float: "a number", str: "text", dict: "a mapping"}
@@ -190,6 +338,6 @@ class Field:
     def _refuse(self, wanted: str) -> NoReturn:
         assert self.node is not None
         value = self.node.value
-        found = safe(self.node.text, 80) if not isinstance(value, list | dict) else ""
+        shown = safe(self.node.text, 80) if not isinstance(value, list | dict) else ""
         kind = "a list" if isinstance(value, list) else _TYPES.get(type(value), "nothing")
-        raise self.error(f"{wanted} is needed, not {repr(found) if found else kind}")
+        raise self.error(f"{wanted} is needed, not {repr(shown) if shown else kind}")

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from nri_scope.nri.plain import Plain
 from nri_scope.text.escape import safe
 
-from ..identities import derived_id
+from ..subjects import derived_id
 from .cri_request import (
     ContainerRequest,
     CriMount,
@@ -25,9 +25,8 @@ from .cri_request import (
 )
 from .environment import environment, expand
 from .field import Field
-from .identity import container_hash, go_json, number_of, suffix_of, uid_of
-from .known_fields import VOLUME_SOURCES
-from .node_facts import NodeFacts
+from .node_facts import NodeFacts, container_hash, go_json, number_of, suffix_of, uid_of
+from .objects import VOLUME_SOURCES
 from .pod_spec import ContainerSpec, PodSpec
 from .resources import cgroup_parent, container_resources, overhead, pod_resources
 
@@ -73,14 +72,14 @@ def mounts(
 ) -> list[CriMount]:
     """Return the mounts in the kubelet's request: volumes, ``/etc/hosts``, termination log."""
     folder = pod_folder(pod, node)
-    found = list(_volume_mounts(pod, container, node, variables, has_recursive_readonly))
-    if not any(mount.destination == "/etc/hosts" for mount in found):
-        found.append(CriMount("/etc/hosts", f"{folder}/etc-hosts"))
+    mounts = list(_volume_mounts(pod, container, node, variables, has_recursive_readonly))
+    if not any(mount.destination == "/etc/hosts" for mount in mounts):
+        mounts.append(CriMount("/etc/hosts", f"{folder}/etc-hosts"))
     # The last part is random.
     log = uid_of("termination log", pod.object.uid, container.name)[:8]
     source = f"{folder}/containers/{container.name}/{log}"
-    found.append(CriMount(_absolute(termination_path(container)), source))
-    return found
+    mounts.append(CriMount(_absolute(termination_path(container)), source))
+    return mounts
 
 
 def termination_path(container: ContainerSpec) -> str:
@@ -255,9 +254,9 @@ def container_request(
     user = security["runAsUser"] or pods["runAsUser"]
     group = security["runAsGroup"] or pods["runAsGroup"]
     groups = [
-        one.integer(high=MAX_ID)
-        for one in (pods["fsGroup"], *pods["supplementalGroups"].items())
-        if one
+        group.integer(high=MAX_ID)
+        for group in (pods["fsGroup"], *pods["supplementalGroups"].items())
+        if group
     ]
     if not field["command"]:
         place = "the entry point" if field["args"] else "the command"
@@ -298,9 +297,9 @@ def container_request(
 def pod_ips(pod: PodSpec, node: NodeFacts) -> list[str]:
     """Return the addresses of a pod: those of its status, or an assumed one."""
     status = pod.object.status
-    found = [one["ip"].text() for one in status["podIPs"].items()]
-    if found or status["podIP"]:
-        return found or [status["podIP"].text()]
+    addresses = [address["ip"].text() for address in status["podIPs"].items()]
+    if addresses or status["podIP"]:
+        return addresses or [status["podIP"].text()]
     if pod.field["hostNetwork"].flag():
         return [node.ip]
     return [f"10.244.0.{number_of(2, 254, pod.object.uid)}"]
@@ -318,9 +317,9 @@ def _status(pod: PodSpec, container: ContainerSpec) -> Field:
     """Return the status of a container; without a value if the manifest has none."""
     status = pod.object.status
     for place in ("initContainerStatuses", "containerStatuses"):
-        for one in status[place].items():
-            if one["name"].text() == container.name:
-                return one
+        for item in status[place].items():
+            if item["name"].text() == container.name:
+                return item
     return Field(status.source, status.path, status.line, None)
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Find the pods in a manifest: alone, in a list, or as the template of a workload.
 
-Pods of a workload get the names and labels that its controller gives them.
+Pods of a workload get the names and labels that its controller gives them. The names of the fields
+of Kubernetes 1.34 (k8s.io/api/core/v1) serve to notice misspelt ones.
 """
 
 from __future__ import annotations
@@ -13,11 +14,63 @@ from nri_scope.errors import UsageError
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MalformedYaml
 
-from ..place import meant
-from .field import Field
-from .identity import number_of, suffix_of, uid_of
-from .known_fields import METADATA
-from .yaml_document import ManifestValue, parse_documents
+from ..model import meant
+from .field import Field, ManifestValue, parse_documents
+from .node_facts import number_of, suffix_of, uid_of
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+METADATA = _words(
+    "name generateName namespace selfLink uid resourceVersion generation creationTimestamp"
+    " deletionTimestamp deletionGracePeriodSeconds labels annotations ownerReferences finalizers"
+    " managedFields"
+)
+POD_SPEC = _words(
+    "volumes initContainers containers ephemeralContainers restartPolicy"
+    " terminationGracePeriodSeconds activeDeadlineSeconds dnsPolicy nodeSelector serviceAccountName"
+    " serviceAccount automountServiceAccountToken nodeName hostNetwork hostPID hostIPC"
+    " shareProcessNamespace securityContext imagePullSecrets hostname subdomain affinity"
+    " schedulerName tolerations hostAliases priorityClassName priority dnsConfig readinessGates"
+    " runtimeClassName enableServiceLinks preemptionPolicy overhead topologySpreadConstraints"
+    " setHostnameAsFQDN os hostUsers schedulingGates resourceClaims resources"
+    " hostnameOverride"
+)
+CONTAINER = _words(
+    "name image command args workingDir ports envFrom env resources resizePolicy restartPolicy"
+    " restartPolicyRules volumeMounts volumeDevices livenessProbe readinessProbe startupProbe"
+    " lifecycle terminationMessagePath terminationMessagePolicy imagePullPolicy securityContext"
+    " stdin stdinOnce tty"
+)
+POD_SECURITY_CONTEXT = _words(
+    "seLinuxOptions windowsOptions runAsUser runAsGroup runAsNonRoot supplementalGroups"
+    " supplementalGroupsPolicy fsGroup sysctls fsGroupChangePolicy seccompProfile appArmorProfile"
+    " seLinuxChangePolicy"
+)
+SECURITY_CONTEXT = _words(
+    "capabilities privileged seLinuxOptions windowsOptions runAsUser runAsGroup runAsNonRoot"
+    " readOnlyRootFilesystem allowPrivilegeEscalation procMount seccompProfile"
+    " appArmorProfile"
+)
+RESOURCES = frozenset(("limits", "requests", "claims"))
+ENV = frozenset(("name", "value", "valueFrom"))
+ENV_SOURCE = frozenset(
+    ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+)
+ENV_FROM = frozenset(("prefix", "configMapRef", "secretRef"))
+VOLUME_MOUNT = _words(
+    "name readOnly recursiveReadOnly mountPath subPath mountPropagation subPathExpr"
+)
+VOLUME_DEVICE = frozenset(("name", "devicePath"))
+VOLUME_SOURCES = _words(
+    "hostPath emptyDir gcePersistentDisk awsElasticBlockStore gitRepo secret nfs iscsi glusterfs"
+    " persistentVolumeClaim rbd flexVolume cinder cephfs flocker downwardAPI fc azureFile configMap"
+    " vsphereVolume quobyte azureDisk photonPersistentDisk projected portworxVolume scaleIO"
+    " storageos csi ephemeral image"
+)
+
 
 SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", re.ASCII)

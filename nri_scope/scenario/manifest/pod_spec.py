@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-from . import known_fields
-from .field import Field
+from . import objects
+from .field import Field, parse_quantity
 from .objects import LABEL, Manifest, PodObject
-from .quantity import parse_quantity
 
 Kind = Literal["init", "sidecar", "container"]
 Quantities = Mapping[str, Fraction]
@@ -91,7 +90,7 @@ class PodSpec:
 
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
-_VOLUME = known_fields.VOLUME_SOURCES | {"name"}
+_VOLUME = objects.VOLUME_SOURCES | {"name"}
 
 
 def read_pod(pod: PodObject, manifest: Manifest) -> PodSpec:
@@ -99,10 +98,10 @@ def read_pod(pod: PodObject, manifest: Manifest) -> PodSpec:
     spec, remarks = pod.spec, Remarks(pod.remarks)
     containers = tuple(_containers(spec, remarks))
     for field in (
-        *spec.unknown_keys(known_fields.POD_SPEC),
-        *spec["securityContext"].unknown_keys(known_fields.POD_SECURITY_CONTEXT),
-        *(field for one in containers for field in _unknown_fields(one)),
-        *(field for one in spec["volumes"].items() for field in one.unknown_keys(_VOLUME)),
+        *spec.unknown_keys(objects.POD_SPEC),
+        *spec["securityContext"].unknown_keys(objects.POD_SECURITY_CONTEXT),
+        *(field for container in containers for field in _unknown_fields(container)),
+        *(field for volume in spec["volumes"].items() for field in volume.unknown_keys(_VOLUME)),
     ):
         remarks.add(f"line {field.line}: {field.path} is unknown and was ignored")
     spec["restartPolicy"].choice(*_RESTART_POLICIES)
@@ -242,18 +241,18 @@ def _amounts(field: Field) -> dict[str, Fraction]:
 
 def _unknown_fields(container: ContainerSpec) -> Iterator[Field]:
     field = container.field
-    yield from field.unknown_keys(known_fields.CONTAINER)
-    yield from field["resources"].unknown_keys(known_fields.RESOURCES)
-    yield from field["securityContext"].unknown_keys(known_fields.SECURITY_CONTEXT)
+    yield from field.unknown_keys(objects.CONTAINER)
+    yield from field["resources"].unknown_keys(objects.RESOURCES)
+    yield from field["securityContext"].unknown_keys(objects.SECURITY_CONTEXT)
     for mount in field["volumeMounts"].items():
-        yield from mount.unknown_keys(known_fields.VOLUME_MOUNT)
+        yield from mount.unknown_keys(objects.VOLUME_MOUNT)
     for device in field["volumeDevices"].items():
-        yield from device.unknown_keys(known_fields.VOLUME_DEVICE)
+        yield from device.unknown_keys(objects.VOLUME_DEVICE)
     for variable in field["env"].items():
-        yield from variable.unknown_keys(known_fields.ENV)
-        yield from variable["valueFrom"].unknown_keys(known_fields.ENV_SOURCE)
+        yield from variable.unknown_keys(objects.ENV)
+        yield from variable["valueFrom"].unknown_keys(objects.ENV_SOURCE)
     for source in field["envFrom"].items():
-        yield from source.unknown_keys(known_fields.ENV_FROM)
+        yield from source.unknown_keys(objects.ENV_FROM)
 
 
 def _runtime_class(spec: Field, manifest: Manifest, remarks: Remarks) -> tuple[str, Quantities]:
@@ -262,10 +261,10 @@ def _runtime_class(spec: Field, manifest: Manifest, remarks: Remarks) -> tuple[s
     name = spec["runtimeClassName"].text()
     if not name:
         return "", overhead
-    found = manifest.others.get(("RuntimeClass", "", name))
-    if found is None:
+    known = manifest.others.get(("RuntimeClass", "", name))
+    if known is None:
         remarks.add(f"the handler of RuntimeClass {name} is unknown, its name is used")
         if not overhead:
             remarks.add(f"the overhead of RuntimeClass {name} is unknown, none is used")
         return name, overhead
-    return found["handler"].required_text(), overhead or found["overhead"]["podFixed"].quantities()
+    return known["handler"].required_text(), overhead or known["overhead"]["podFixed"].quantities()

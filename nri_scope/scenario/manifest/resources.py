@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 
-from .field import Field
+from .field import Field, milli, parse_quantity, whole
 from .node_facts import NodeFacts
 from .pod_spec import ContainerSpec, PodSpec, Quantities, aggregate, is_huge_page
-from .quantity import milli, parse_quantity, whole
 
 PERIOD = 100_000
 """Period of the processor quota, in microseconds."""
@@ -52,12 +51,12 @@ def qos_class(pod: PodSpec) -> QosClass:
     """Return the class, which the status of a pod read from a cluster states."""
     status: Field = pod.object.status["qosClass"]
     if status:
-        return QosClass(status.choice(*(one.value for one in QosClass)))
+        return QosClass(status.choice(*(qos.value for qos in QosClass)))
     groups: list[tuple[Quantities, Quantities]]
     if pod.has_pod_level:
         groups = [(pod.requests, pod.limits)]
     else:
-        groups = [(one.requests, one.limits) for one in pod.containers]
+        groups = [(container.requests, container.limits) for container in pod.containers]
     requests = _sum_compute([asked for asked, _ in groups])
     limits = _sum_compute([limit for _, limit in groups])
     if not requests and not limits:

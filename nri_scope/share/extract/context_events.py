@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.events import CONTAINER_STATUS
-from nri_scope.nri import invocation
+from nri_scope.nri import v01
 from nri_scope.recording.entries import IncludedRows, updates_by
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.row_pages import ascending, is_among, joined, listed, pages
@@ -41,7 +41,7 @@ _NOTIFICATIONS = (
 """Events that may occur between a change of a container and the CRI's status of it."""
 _OUTSIDE_ROUNDS = (
     *("RegisterPlugin", "Configure", "UpdateContainers", "ContainerStatus", "Shutdown"),
-    *invocation.METHODS,
+    *v01.METHODS,
 )
 """Calls that concern one connection only, which may occur during a round."""
 

@@ -28,8 +28,8 @@ from nri_scope.events import (
     Session,
     Tapped,
 )
-from nri_scope.nri import invocation
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri import v01
+from nri_scope.nri.events import METHODS
 from nri_scope.nri.plain import MALFORMED, NotPlain, Plain, bytes_from_plain
 from nri_scope.nri.request_subject import MALFORMED as MARKED_MALFORMED
 from nri_scope.nri.request_subject import UNKNOWN as MARKED_UNKNOWN
@@ -361,7 +361,7 @@ def _messages(record: dict[str, Plain], method: str, mark: str, role: str) -> tu
         except ValueError as error:
             raise NotPlain(f"request: {error}") from None
         return content, _json_bytes(reply)
-    if invocation.is_invocation(method, mark):
+    if v01.is_invocation(method, mark):
         return _json_bytes(request), _json_bytes(reply)
     # The bytes of a malformed request need not be those of the method.
     kind = None if mark == MARKED_MALFORMED else kind_of_request(method, mark)
@@ -386,7 +386,7 @@ def _service(role: str, method: str, mark: str) -> str:
     if role == Role.CRI:
         return CRI_SERVICE
     if role == Role.V01:
-        return invocation.SERVICE
+        return v01.SERVICE
     return _OTHER_SERVICE if mark == MARKED_UNKNOWN and method in METHODS else ""
 
 

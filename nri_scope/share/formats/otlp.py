@@ -19,17 +19,16 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from nri_scope.events import CRI_SERVICE, Event, Gap, Session
-from nri_scope.nri import invocation
+from nri_scope.nri import v01
+from nri_scope.nri.events import METHODS
 from nri_scope.nri.lifecycle import Stage
-from nri_scope.nri.methods import METHODS
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.lifetimes import Lifetime, Lifetimes
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_errors import query_rows
-from nri_scope.wire.status import Code
-from nri_scope.wire.trace_context import TraceContext, trace_context
+from nri_scope.wire.ttrpc import Code, TraceContext, trace_context
 
 from .exported_part import KINDS, Excerpt, requests_of
 from .otlp_json import SCHEMA_URL, Lines, Span, SpanKind, Value, resource_text, span_id, trace_id
@@ -54,7 +53,7 @@ OWN_WORDS = (
     *("gap: left out", "gap: not observed", "plugin connection ", "container "),
     *(code.name for code in Code),
     *(f"{method.service}/{name}" for name, method in METHODS.items()),
-    *invocation.METHODS,
+    *v01.METHODS,
     *KINDS,
 )
 """Texts that this format itself writes; the leak scan ignores them."""
@@ -93,7 +92,7 @@ class _Traces:
         self.connections[event.session] = max(self.connections.get(event.session, end_ns), end_ns)
         about_cri = is_container_status(event)
         is_client = about_cri or is_plugins_call(event.method, event.mark)
-        is_v01 = invocation.is_invocation(event.method, event.mark)
+        is_v01 = v01.is_invocation(event.method, event.mark)
         service = CRI_SERVICE if about_cri else _service(event.method)
         code = event.status_code
         code_name = Code(code).name if code in _CODES else str(code)

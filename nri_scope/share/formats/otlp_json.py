@@ -17,7 +17,7 @@ from typing import IO
 from nri_scope import __version__
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST
-from nri_scope.wire.trace_context import TraceContext
+from nri_scope.wire.ttrpc import TraceContext
 
 from .json_text import json_line
 

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, EVENT_TEXTS
-from nri_scope.nri import invocation
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri import v01
+from nri_scope.nri.events import METHODS
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.cri_answers import requested_container_id
-from nri_scope.specs.paths import pointer as joined
-from nri_scope.specs.paths import split
+from nri_scope.specs.json_spec import pointer as joined
+from nri_scope.specs.json_spec import split
 
 from . import commands, free_text, json_documents, messages, value_places
 from .assignments import redact_assignments
@@ -168,7 +168,7 @@ class Redactor:
                 return self._opaque(message, "request")
             self._scope = scopes.container(container)
             return message
-        if method in invocation.METHODS and service in {invocation.SERVICE, ""}:
+        if method in v01.METHODS and service in {v01.SERVICE, ""}:
             return self._invocation(message)
         known = METHODS.get(method)
         if known is None or (service and service != known.service):
@@ -188,7 +188,7 @@ class Redactor:
         self._engine.work.decode(message)
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
             return self._json(message, "reply")
-        if service == invocation.SERVICE or (method in invocation.METHODS and not service):
+        if service == v01.SERVICE or (method in v01.METHODS and not service):
             return self._json(message, "reply")
         known = METHODS.get(method)
         if known is None or (service and service != known.service):
@@ -217,9 +217,9 @@ class Redactor:
 
     def _invocation(self, content: bytes) -> bytes:
         """Return a redacted request of NRI 0.1, whose ids remain those of its pod and container."""
-        subject = invocation.parse_request(content)
+        subject = v01.parse_request(content)
         if subject is None:
-            self._scope = self._engine.scopes.content(invocation.INVOKE, content)
+            self._scope = self._engine.scopes.content(v01.INVOKE, content)
             return self._opaque(content, "request")
         scopes, pod, container = self._engine.scopes, subject.pod, subject.container
         self._scope = (

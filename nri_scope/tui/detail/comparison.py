@@ -28,7 +28,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.specs import Change, Spec, differences, label
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.layout import break_text
+from nri_scope.text.styled_text import break_text
 
 from ..actions import DEFAULT, Keymap, Scope, bindings
 from ..store.reader_thread import CancelFlag

@@ -193,7 +193,7 @@ def _reply(event: Event) -> Iterator[StyledLine]:
 
 def _code(number: int) -> str:
     # Imported late: no other part of the terminal interface needs the protocol.
-    from nri_scope.wire.status import Code
+    from nri_scope.wire.ttrpc import Code
 
     known = f" ({Code(number).name.lower().replace('_', ' ')})" if number in set(Code) else ""
     return f"code {number}{known}"

@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from nri_scope.events import Container, Event, Pod
-from nri_scope.nri.invocation import is_invocation
 from nri_scope.nri.plain import MALFORMED, RAW, Plain
+from nri_scope.nri.v01 import is_invocation
 from nri_scope.recording import lookup
 from nri_scope.recording.display import many, mark_words
 from nri_scope.recording.documents import newest_message

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nri_scope.events import Event
 from nri_scope.filter.fields import BY_NAME
 from nri_scope.filter.tree import Matches, quote
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.recording import display
 from nri_scope.specs import label
 from nri_scope.text.escape import columns, safe

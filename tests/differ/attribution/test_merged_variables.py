@@ -12,7 +12,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.owner import RUNTIME
 from nri_scope.events import Role
 from nri_scope.nri import merging
-from nri_scope.specs.lists import key_of
+from nri_scope.specs.json_spec import key_of
 
 from ..chains import POD, traffic
 

@@ -15,7 +15,7 @@ from nri_scope.differ.attribution.later_changes import ANY_OWNER
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, SPEC, UNKNOWN, plugin
 from nri_scope.differ.blame.owned_lines import OwnedLine, lines
 from nri_scope.specs import ABSENT, Json, Spec, same, value_at
-from nri_scope.specs.lists import KEYED
+from nri_scope.specs.json_spec import KEYED
 from tests.differ.render.samples import CPU, ENV
 from tests.specs.spec_lines import walk
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import adjusted
-from nri_scope.nri.merging.keyed_list import KeyedItems
+from nri_scope.nri.merging.fields import KeyedItems
 from nri_scope.oci import adjust, spec_of
 
 from .chains import creating, updating

@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from benchmarks.traffic import is_repeated
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.methods import METHODS, PLUGIN_SERVICE
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE
 from nri_scope.nri.plain import UNKNOWN, Plain
 from nri_scope.replay.golden import plain_reply
 from nri_scope.replay.golden.reply_values import UNORDERED

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.scenario.manifest.yaml_document import (
+from nri_scope.scenario.manifest.field import (
     MAX_DEPTH,
     ManifestValue,
     parse_documents,

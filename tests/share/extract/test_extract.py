@@ -27,7 +27,7 @@ from nri_scope.events import (
     SessionStart,
 )
 from nri_scope.filter import parse
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording import lookup
 from nri_scope.recording.cri_answers import status_request

@@ -12,7 +12,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, REDACTED, RING_REMOVED, Role
 from nri_scope.filter import parse
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.reader import Recording

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.entries import CallsByMetrics
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract

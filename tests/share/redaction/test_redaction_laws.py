@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.builtin import DEFAULT_RULES, RULE_NAMES
 from tests.amount import amount

@@ -14,7 +14,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
 from nri_scope.nri.changes import changes_of
-from nri_scope.nri.methods import METHODS
+from nri_scope.nri.events import METHODS
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.share.redaction import NameKind, Redactor, Rules
 from nri_scope.share.redaction.engine import MAX_TEXT

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of runtimes for the lifecycle data that they send to plugins.
+"""Rules of runtimes outside the NRI library: dispatch of events, and data about the lifecycle.
 
-Sources: the ``local`` type in containerd's ``internal/nri/nri.go`` and CRI-O's
-``internal/nri/nri.go``, iSulad's ``nri_adaption.cc`` and ``nri_convert.cc``, and recorded traffic
-of containerd 1.7.24, 2.1.9, 2.4.0-beta and CRI-O 1.37. The order of events is the same: every
-runtime sends an event when it happens.
+Behaviour that depends on the NRI version is in ``profile``; this is the runtime's own. Read in
+containerd v1.7.24, v2.1.9, v2.2.1, v2.3.4 and v2.4.0-beta.0 (``pkg/nri``, ``pkg/cri/nri``, later
+``internal/nri``, ``internal/cri``), in CRI-O v1.33 to main (``internal/nri``, ``server``) and in
+iSulad's master (``src/daemon/nri``, ``src/daemon/common/nri``), and in recorded traffic of
+containerd 1.7.24, 2.1.9, 2.4.0-beta and CRI-O 1.37. The order of events is the same: every runtime
+sends an event when it happens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
@@ -18,13 +21,101 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
-from nri_scope.nri.request_subject import (
-    container_of,
-    name_of_container,
-    name_of_pod,
-    pod_of,
-)
+from nri_scope.nri.request_subject import container_of, name_of_container, name_of_pod, pod_of
 from nri_scope.nri.versions import runtime_title
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRules:
+    """How a runtime dispatches events, and handles replies and failures."""
+
+    failure_prefixes: Mapping[Event, str]
+    """Events whose error fails the CRI request, with the text that the runtime puts before the
+    error. An error in any other event is only logged."""
+    undo_events: Mapping[Event, tuple[Event, ...]] = field(default_factory=dict)
+    """Events that the runtime sends to undo a failed request, by the event that failed."""
+    closes_on_error: bool = False
+    """Whether an error status only closes the connection: the chain and the request continue."""
+    shows_adjustments: bool = True
+    """Whether each plugin sees the container as adjusted by the plugins before it."""
+    orders_by_name: bool = False
+    """Whether plugins are ordered by name instead of index."""
+    synchronizes_launched: bool = True
+    """Whether plugins that the runtime launches get Synchronize (with NRI 0.7 and later)."""
+    keeps_unsynchronized: bool = False
+    """Whether a plugin gets events even if its Synchronize failed."""
+
+
+CONTAINERD_DISPATCH = DispatchRules(
+    # Error texts of sandbox_run.go, sandbox_update_resources.go, container_create.go with
+    # WithContainerAdjustment, container_start.go and container_update_resources.go.
+    failure_prefixes=MappingProxyType(
+        {
+            Event.RunPodSandbox: "NRI RunPodSandbox failed: ",
+            Event.UpdatePodSandbox: "NRI sandbox update failed: ",
+            Event.CreateContainer: (
+                "failed to create containerd container: "
+                "failed to get NRI adjustment for container: "
+            ),
+            Event.StartContainer: "NRI container start failed: ",
+            Event.UpdateContainer: "NRI container update failed: ",
+        }
+    ),
+    # nri_api_linux.go (RunPodSandbox, UndoCreateContainer); container_start.go stops in a defer.
+    undo_events=MappingProxyType(
+        {
+            Event.RunPodSandbox: (Event.StopPodSandbox, Event.RemovePodSandbox),
+            Event.CreateContainer: (Event.StopContainer, Event.RemoveContainer),
+            Event.StartContainer: (Event.StopContainer,),
+        }
+    ),
+)
+
+CRI_O_DISPATCH = DispatchRules(
+    # No prefixes. An error in StartContainer is only logged. One in StopPodSandbox leaves the pod
+    # running: the kubelet retries, and CRI-O sends the event again.
+    failure_prefixes=MappingProxyType(
+        dict.fromkeys(
+            (
+                Event.RunPodSandbox,
+                Event.StopPodSandbox,
+                Event.UpdatePodSandbox,
+                Event.CreateContainer,
+                Event.UpdateContainer,
+            ),
+            "",
+        )
+    ),
+    # A creation is undone only if it fails after the chain.
+    undo_events=MappingProxyType(
+        {Event.RunPodSandbox: (Event.StopPodSandbox, Event.RemovePodSandbox)}
+    ),
+)
+
+ISULAD_DISPATCH = DispatchRules(
+    # nri_adaption.cc: the request continues after any error of a plugin. These fail if the merged
+    # reply is unusable, or makes iSulad crash, as any UpdateContainer does.
+    failure_prefixes=MappingProxyType(
+        dict.fromkeys((Event.CreateContainer, Event.UpdateContainer, Event.StopContainer), "")
+    ),
+    closes_on_error=True,
+    # All plugins get the original request.
+    shows_adjustments=False,
+    # m_storeMap has launched plugins by name and external ones by a random key, so the order of
+    # external plugins is undefined; here they are also ordered by name.
+    orders_by_name=True,
+    synchronizes_launched=False,
+    # NewExternalPlugin adds the plugin first, and removes it only if its registration fails.
+    keeps_unsynchronized=True,
+)
+
+_RULES = {"CRI-O": CRI_O_DISPATCH, "iSulad": ISULAD_DISPATCH}
+
+
+def dispatch_rules_of(runtime_name: str) -> DispatchRules:
+    """Return the rules of a runtime, by its name in Configure; containerd's if it is unknown."""
+    return _RULES.get(runtime_title(runtime_name), CONTAINERD_DISPATCH)
+
 
 _State = api.ContainerState
 _RECORDED_STATES: Mapping[Event, api.ContainerState.ValueType] = MappingProxyType({})
@@ -63,8 +154,7 @@ class LifecycleRules:
             self.long_names and pod is not None
         ):
             return request
-        adapted = type(request)()
-        adapted.CopyFrom(request)
+        adapted = deepcopy(request)
         container, pod = container_of(event.name, adapted), pod_of(event.name, adapted)
         if container is not None and state is not None:
             container.state = state
@@ -82,11 +172,11 @@ class LifecycleRules:
         """Return the pods and containers of Synchronize as this runtime sends them."""
         if not self.long_names:
             return list(pods), list(containers)
-        copies = [api.PodSandbox.FromString(pod.SerializeToString()) for pod in pods]
+        copies = [deepcopy(pod) for pod in pods]
         known = {pod.id: pod for pod in pods}
         for pod in copies:
             _lengthen(pod, pod)
-        own = [api.Container.FromString(one.SerializeToString()) for one in containers]
+        own = [deepcopy(container) for container in containers]
         for container in own:
             if container.pod_sandbox_id in known:
                 _lengthen(container, known[container.pod_sandbox_id])
