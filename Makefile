@@ -68,7 +68,7 @@ test-all: $(STAMP) ## all tests that need no root, also against the Go reference
 CORE_TESTS = -m "not runtime and not interop" tests/wire tests/nri tests/oci tests/specs tests/transport tests/plugin tests/filter tests/recording tests/recorder \
 	tests/cli/test_smoke.py \
 	--ignore=tests/oci/test_generator.py --ignore=tests/recording/test_companions.py \
-	--ignore=tests/recorder/test_ring.py --ignore=tests/recording/test_decode_budget.py \
+	--ignore=tests/recorder/test_ring.py --ignore=tests/recording/test_work_budget.py \
 	--ignore=tests/recorder/test_record_beside_others.py --ignore=tests/recording/test_recording_size.py \
 	--ignore=tests/nri/test_element_limits.py \
 	--deselect=tests/nri/merging/test_keyed_list.py::test_replies_full \

@@ -11,7 +11,7 @@ from statistics import median, quantiles
 from benchmarks import node
 from benchmarks.findings import Finding, number
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.recording_differ import blame, histories
+from nri_scope.differ.recording_differ import histories, history_of
 from nri_scope.recording.reader import Recording
 
 
@@ -36,7 +36,7 @@ def measure(folder: Path, *, containers: int, runs: int, rounds: int) -> list[Fi
         times = []
         for container in random.Random(1).choices(created, k=runs):
             begin = time.perf_counter()
-            found = blame(recording, container)
+            found = history_of(recording, container)
             times.append((time.perf_counter() - begin) * 1000)
             if found.steps != everything[container.id].steps:
                 raise RuntimeError(

@@ -15,7 +15,6 @@ from nri_scope.nri import element_limits, plain
 from nri_scope.recorder.writer import WriterLimits
 from nri_scope.recording import (
     blobs,
-    long_names,
     reader,
     row_limits,
     schema,
@@ -140,8 +139,8 @@ original length and a hash of the whole. Messages are recorded completely. A mes
 {element_limits.MAX_RECORDED:,} elements is not split: it is stored as received, marked \
 `oversized`, with its names.
 
-Readers refuse a file with more than {reader.MAX_ROWS:,} sessions, gaps or notes, \
-{long_names.MAX_NAMED:,} pods or containers, or {long_names.MAX_CHARACTERS >> 20} million \
+Readers refuse a file with more than {row_limits.MAX_ROWS:,} sessions, gaps or notes, \
+{row_limits.MAX_NAMED:,} pods or containers, or {row_limits.MAX_CHARACTERS >> 20} million \
 characters of their names. Recorders stay below: after {row_limits.MAX_SESSIONS:,} sessions in a \
 file a recorder starts no more, and it does not record events that would need a pod, container or \
 name beyond the bound; these events are counted in one gap. After {row_limits.MAX_GAPS:,} gaps, \

@@ -19,7 +19,7 @@ from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract.first_pass import learn_events
 from nri_scope.share.redaction import Redactor, Tally
-from nri_scope.share.redaction.memory_limits import Memory
+from nri_scope.share.redaction.limits import Memory
 
 from .node_recordings import NodeRecording
 

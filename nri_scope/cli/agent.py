@@ -11,7 +11,8 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.recording.node_files import AGENT_PORT
 
-from .params import ANY_PATH, RulesFile, say
+from .option_rules import Need, RuledCommand
+from .params import ANY_PATH, Checked, RulesFile, say
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
@@ -19,32 +20,26 @@ if TYPE_CHECKING:
 HTTP_PORT = 9644
 
 
-class Address(click.ParamType[tuple[str, int]]):
-    """Address and port to listen on, from ``HOST:PORT`` or ``[HOST]:PORT``."""
-
-    name = "address"
-
-    def convert(
-        self,
-        value: str | tuple[str, int],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> tuple[str, int]:
-        """Return host and port."""
-        if not isinstance(value, str):
-            return value
-        host, colon, port = value.rpartition(":")
-        host = host.removeprefix("[").removesuffix("]")
-        if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
-            self.fail(f"{value!r} is not an address; write for example 127.0.0.1:9643", param, ctx)
-        return host, int(port)
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit() and int(port) < 1 << 16):
+        raise UsageError(f"{text!r} is not an address", "write for example 127.0.0.1:9643")
+    return host, int(port)
 
 
-@click.command()
+ADDRESS = Checked("address", _address)
+"""Address and port to listen on, from ``HOST:PORT`` or ``[HOST]:PORT``."""
+_TLS = ("--tls-cert", "--tls-key", "--tls-client-ca")
+
+
+@click.command(
+    cls=RuledCommand, rules=[Need(_TLS, (one,), f"give all of {', '.join(_TLS)}") for one in _TLS]
+)
 @click.argument("folder", metavar="DIR", type=ANY_PATH)
 @click.option(
     "--grpc",
-    type=Address(),
+    type=ADDRESS,
     metavar="ADDRESS",
     default=f"127.0.0.1:{AGENT_PORT}",
     show_default=True,
@@ -113,10 +108,6 @@ def command(
     tls = None
     if tls_cert is not None and tls_key is not None and tls_client_ca is not None:
         tls = TlsFiles(tls_cert, tls_key, tls_client_ca)
-    elif (tls_cert, tls_key, tls_client_ca) != (None, None, None):
-        raise UsageError(
-            "mutual TLS needs --tls-cert, --tls-key and --tls-client-ca", "give all three"
-        )
     if tls is None and not _is_loopback(grpc[0]):
         raise UsageError(
             f"--grpc {grpc[0]}: without TLS, anyone who reaches this address could read the events",
@@ -126,7 +117,7 @@ def command(
         AgentOptions(
             folder=folder,
             grpc=grpc,
-            http=Address()(http) if http else None,
+            http=ADDRESS(http) if http else None,
             node=node,
             redact=None if unredacted else redact,
             recorder=recorder,

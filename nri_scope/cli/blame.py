@@ -11,6 +11,7 @@ import click
 
 from nri_scope.errors import UsageError
 
+from .option_rules import Exclude, RuledCommand
 from .output import Output
 from .params import ANY_PATH, format_option, redact_option
 
@@ -28,7 +29,11 @@ The gutter: owner, evidence (letters, explained above the lines), and kind of ch
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(
+    epilog=_EPILOG,
+    cls=RuledCommand,
+    rules=(Exclude(("--full", "--changed", "--history")),),
+)
 @click.argument("file", type=ANY_PATH)
 @click.argument("what")
 @click.option(
@@ -74,18 +79,9 @@ def command(
     Exit status: 0 shown; 2 an error occurred. With --exit-code: 0 no change by a plugin was
     observed; 1 a plugin changed the container or the path.
     """
-    check_options(path, full=full, changed=changed)
     view: View = "full" if full else "changed" if changed else "usual"
     by_plugins = _perform(file, redact, what, path, view, output_format)
     context.exit(int(exit_code and by_plugins))
-
-
-def check_options(path: str | None, *, full: bool, changed: bool) -> None:
-    """Raise UsageError for options that exclude each other."""
-    if full and changed:
-        raise UsageError("--full and --changed exclude each other", "leave one of them out")
-    if path is not None and (full or changed):
-        raise UsageError("--history shows one path", "leave out --full and --changed")
 
 
 def _perform(
@@ -93,11 +89,11 @@ def _perform(
 ) -> bool:
     """Show the container or the path. Return whether a plugin changed any of it."""
     from nri_scope.differ import blame
-    from nri_scope.differ.recording_differ import blame as history_of
+    from nri_scope.differ.recording_differ import history_of
     from nri_scope.events import Container
     from nri_scope.recording.records import json_in_parts
 
-    from .redacted_view import open_view
+    from .recording_views import open_view
     from .what_argument import container_with_path
 
     steps: Sequence[ChangeStep] = ()

@@ -10,14 +10,19 @@ from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
+from .option_rules import Exclude, Need, NeedOneOf
 from .params import (
     ANY_PATH,
     GRACE,
     TIMEOUT,
     FilePath,
     command_line_argument,
+    env_option,
+    external_option,
     index_option,
     name_option,
+    only_option,
+    session_option,
     set_option,
     where_option,
 )
@@ -83,21 +88,8 @@ _CHAIN = (
         metavar="[NN=]FILE",
         help="Send this file in Configure to all launched plugins, or to the one with index NN.",
     ),
-    click.option(
-        "--env",
-        "variables",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="Set an additional environment variable for launched plugins. Like a runtime, replay "
-        "otherwise sets only NRI_PLUGIN_NAME, NRI_PLUGIN_IDX and NRI_PLUGIN_SOCKET.",
-    ),
-    click.option(
-        "--external",
-        is_flag=True,
-        help="Start plugins as external ones, which connect by themselves and set their own index: "
-        "with this environment, and a private socket in place of {socket} in their arguments, or "
-        "else of /var/run/nri/nri.sock.",
-    ),
+    env_option,
+    external_option,
     click.option(
         "--grace",
         type=GRACE,
@@ -115,12 +107,7 @@ _EMULATION = (
         "the runtime, instead of connecting again. Without this, replay starts it again, as a "
         "service manager may do.",
     ),
-    click.option(
-        "--session",
-        type=click.IntRange(min=1),
-        metavar="N",
-        help="Replay this session.  [default: that of the first plugin in the chain]",
-    ),
+    session_option,
     click.option(
         "--profile",
         default="recorded",
@@ -169,12 +156,7 @@ _SELECTION = (
     where_option,
     from_option,
     to_option,
-    click.option(
-        "--only",
-        default="",
-        metavar="POD[/CTR]",
-        help="Play only events of this pod or container: ns/pod or ns/pod/container.",
-    ),
+    only_option,
 )
 timeout_option = click.option(
     "--timeout",
@@ -196,6 +178,18 @@ def _adding(options: Sequence[Callable[[_Command], _Command]]) -> Callable[[_Com
     return add
 
 
+CHAIN_RULES = (
+    Exclude(("--config", "--external"), hint="runtimes send no configuration to external plugins"),
+    Need(("--index", "--name"), ("COMMAND",), "write it after --"),
+    Need(("--config", "--env", "--external"), ("COMMAND", "--plugin")),
+)
+"""Rules of ``chain_options``."""
+PLAY_RULES = (
+    *CHAIN_RULES,
+    Need(("--expect",), ("--listen",), "add --listen SOCK"),
+    NeedOneOf(("COMMAND", "--plugin", "--listen"), hint="write the plugin's command after --"),
+)
+"""Rules of ``chain_options`` and ``listen_options``."""
 chain_options = _adding(_CHAIN)
 """Add FILE, COMMAND and the options of the plugins to launch."""
 emulation_options = _adding(_EMULATION)

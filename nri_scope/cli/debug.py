@@ -12,6 +12,7 @@ import click
 from nri_scope.errors import UsageError
 
 from .chain_options import (
+    PLAY_RULES,
     PlayOptions,
     chain_options,
     emulation_options,
@@ -20,7 +21,8 @@ from .chain_options import (
     selection_options,
     timeout_option,
 )
-from .params import WHERE, FilePath, say
+from .option_rules import Need, RuledCommand
+from .params import NOT_EMPTY, WHERE, FilePath, say
 from .tui import respect_no_color, tui_obstacle
 
 if TYPE_CHECKING:
@@ -39,7 +41,14 @@ class Options(PlayOptions):
     build: str | None
 
 
-@click.command()
+@click.command(
+    cls=RuledCommand,
+    rules=(
+        Need(("--build",), ("--watch",), "add --watch PATH"),
+        Need(("--watch",), ("--build",), "add --build COMMAND, such as 'go build .'"),
+        *PLAY_RULES,
+    ),
+)
 @chain_options
 @listen_options
 @emulation_options
@@ -64,7 +73,10 @@ class Options(PlayOptions):
     "show what differs from the run before. Can be repeated.",
 )
 @click.option(
-    "--build", metavar="COMMAND", help="Shell command that builds the plugin, for --watch."
+    "--build",
+    type=NOT_EMPTY,
+    metavar="COMMAND",
+    help="Shell command that builds the plugin, for --watch.",
 )
 def command(**options: Unpack[Options]) -> None:
     """Replay to a plugin on a screen, and stop before events.
@@ -88,11 +100,7 @@ def command(**options: Unpack[Options]) -> None:
 
 
 def _watch(paths: tuple[Path, ...], build: str | None) -> Watch | None:
-    """Return the watched files and their build; None if there are none. Raises `UsageError`."""
-    if not paths and build is not None:
-        raise UsageError("--build needs --watch", "add --watch PATH")
-    if paths and not build:
-        raise UsageError("--watch needs --build", "add --build COMMAND, such as 'go build .'")
+    """Return the watched files and their build; None if there are none."""
     from nri_scope.debugger.watch import Watch
 
     return Watch(paths, build) if build else None
@@ -106,8 +114,8 @@ def _debug(options: Options, title: str) -> None:
     from nri_scope.tui.config import config_path, load
     from nri_scope.tui.theme import NAMES, color_system
 
+    from .recording_views import resolved_where
     from .replay_options import selected_job
-    from .share_messages import resolved_where
 
     if options["no_effects"]:
         raise UsageError("debug and --no-effects exclude each other", "leave it out")

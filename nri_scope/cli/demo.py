@@ -19,7 +19,7 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.text.escape import safe
 
-from .params import ANY_PATH, say
+from .params import ANY_PATH, NewRecording, say
 from .tui import make_app, report_saved_files, tui_obstacle
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _POLL_SECONDS = 0.1
 @click.option(
     "-o",
     "--output",
-    type=ANY_PATH,
+    type=NewRecording(),
     metavar="FILE",
     help="Recording to write.  [default: demo.nriscope.db in a new temporary folder]",
 )

@@ -12,6 +12,7 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index
 
+from .option_rules import Exclude, Need, NeedOneOf, RuledCommand, given
 from .params import (
     DURATION,
     PLUGIN_NAME,
@@ -19,9 +20,9 @@ from .params import (
     complete_path,
     cri_option,
     format_option,
-    given_options,
     redact_option,
     socket_option,
+    validate_option,
     where_option,
 )
 from .time_arguments import since_option, until_option
@@ -34,12 +35,11 @@ _PROBES = "00,50,99"
 _AUTO = "auto"
 
 LIVE_ONLY = (
-    *("socket", "name", "probes", "validate", "cri"),
-    *("output", "duration", "once", "wait"),
+    *("--socket", "--probes", "--name", "--validate", "--cri"),
+    *("-o", "--duration", "--once", "--wait"),
 )
-"""Options that are only valid with --live."""
-_RECORDING_ONLY = ("since", "until")
-_EVENTS_ONLY = ("where", "show_all")
+_RECORDING_ONLY = ("--since", "--until")
+_EVENTS_ONLY = ("--where", "--all")
 _EPILOG = """
 \b
 Glyphs: + added, - removed, ~ changed, > moved, where order matters; of requests
@@ -48,7 +48,16 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
 """
 
 
-@click.command(epilog=_EPILOG)
+@click.command(
+    epilog=_EPILOG,
+    cls=RuledCommand,
+    rules=(
+        Exclude(("--live",), ("--json-spec", "FILE", *_RECORDING_ONLY)),
+        Exclude(("--json-spec",), ("--redact", *_RECORDING_ONLY, *_EVENTS_ONLY)),
+        Need(LIVE_ONLY, ("--live",)),
+        NeedOneOf(("FILE", "--live")),
+    ),
+)
 @click.argument(
     "arguments", nargs=-1, metavar="[FILE [WHAT|OTHER|A B|A OTHER B]]", shell_complete=complete_path
 )
@@ -72,15 +81,7 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
     show_default=True,
     help="--live: plugin name to register.",
 )
-@click.option(
-    "--validate",
-    is_flag=True,
-    help="--live: also subscribe to ValidateContainerAdjustment, which shows which plugin owns "
-    "which change (NRI 0.10 and later). RISK: the runtime fails the creation of a container if "
-    "this process stalls during such a request and, up to NRI 0.12.4, the next creation after it "
-    "was killed (kill -9). If stopped, it first registers once more, passively, so that none "
-    "fails.",
-)
+@validate_option("--live: also")
 @cri_option("--live: also")
 @click.option(
     "-o", "--output", type=NewRecording(), metavar="REC", help="--live: save the recording as REC."
@@ -134,17 +135,13 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
 
 
 def _perform(context: click.Context, options: Options) -> int:
-    explicit = given_options(context)
     arguments = options["arguments"]
     if options["live"]:
-        return _live(options, explicit)
-    _reject(explicit, LIVE_ONLY, "only valid with --live", "add --live or leave this option out")
+        return _live(options)
     if "" in arguments[::2]:
         raise UsageError("an argument is empty", "see `nri-scope diff --help`")
     if options["json_spec"]:
-        return _specs(options, explicit)
-    if not arguments:
-        raise UsageError("no recording was named", "name a FILE, or add --live")
+        return _specs(options)
     file, *more = arguments
     if len(more) > 3:
         raise UsageError(
@@ -160,47 +157,29 @@ def _perform(context: click.Context, options: Options) -> int:
     from . import diff_files
 
     if len(more) > 1:
-        _reject(
-            explicit,
-            _RECORDING_ONLY + _EVENTS_ONLY,
-            "not valid when comparing two containers",
-            "leave it out",
-        )
+        _reject_selection(context, "two containers")
         other, b = (file, more[1]) if len(more) == 2 else (more[1], more[2])
         return diff_files.two_containers(
             (Path(file), more[0]), (Path(other), b), options["redact"], options["output_format"]
         )
     if more and diff_files.is_recording(more[0]):
-        _reject(
-            explicit,
-            _RECORDING_ONLY + _EVENTS_ONLY,
-            "not valid when comparing two recordings",
-            "leave it out",
-        )
+        _reject_selection(context, "two recordings")
         return diff_files.two_recordings(
             Path(file), more[0], options["redact"], options["output_format"]
         )
     return int(diff_files.one_recording(Path(file), more[0] if more else None, options))
 
 
-def _specs(options: Options, explicit: dict[str, str]) -> int:
+def _specs(options: Options) -> int:
     from .diff_files import two_specs
 
-    _reject(explicit, _RECORDING_ONLY + _EVENTS_ONLY, "only valid for recordings", "leave it out")
-    if options["redact"] is not None:
-        raise UsageError("--redact is only valid for recordings", "leave it out")
     if len(options["arguments"]) != 2:
         raise UsageError("--json-spec needs exactly two files", "name them: X.json Y.json")
     before, after = options["arguments"]
     return int(two_specs(before, after, options["output_format"]))
 
 
-def _live(options: Options, explicit: dict[str, str]) -> int:
-    if options["json_spec"]:
-        raise UsageError("--live and --json-spec exclude each other", "leave one of them out")
-    if options["arguments"]:
-        raise UsageError("--live and FILE exclude each other", "leave one of them out")
-    _reject(explicit, _RECORDING_ONLY, "only valid for a recording", "leave it out")
+def _live(options: Options) -> int:
     probes = _probes(options["probes"])
 
     from .diff_live import live
@@ -238,8 +217,8 @@ def _probes(text: str) -> tuple[str, ...] | None:
     return tuple(indices)
 
 
-def _reject(explicit: dict[str, str], options: tuple[str, ...], problem: str, hint: str) -> None:
-    """Raise UsageError if any of the options was given; ``problem``: the end of the message."""
-    for name in options:
-        if name in explicit:
-            raise UsageError(f"{explicit[name]} is {problem}", hint)
+def _reject_selection(context: click.Context, compared: str) -> None:
+    """Raise UsageError if an option selects events; ``compared`` names what is compared instead."""
+    for name in _RECORDING_ONLY + _EVENTS_ONLY:
+        if name in given(context):
+            raise UsageError(f"{name} is not valid when comparing {compared}", "leave it out")

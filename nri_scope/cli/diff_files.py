@@ -30,8 +30,7 @@ from nri_scope.specs.spec_file import MAX_SPEC_SIZE
 from .main import RECORDING_SUFFIXES
 from .output import Output
 from .params import say
-from .redacted_view import RecordingView, open_view, open_views
-from .share_messages import resolved_where
+from .recording_views import RecordingView, open_view, open_views, resolved_where
 from .time_arguments import times_of
 from .what_argument import container_with_path, error_without_changes, may_be_path
 

@@ -18,12 +18,10 @@ from typing import TYPE_CHECKING
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.live.channel import ToRecorder, Unread, decode, encode
-from nri_scope.differ.live.growing_recording import Seen
-from nri_scope.differ.live.probe_mover import INITIAL_INDICES
-from nri_scope.differ.live.viewer import Watcher
+from nri_scope.differ.live.viewer import Seen, Watcher
 from nri_scope.differ.render import Renderer, renderer
 from nri_scope.logger.background_output import Background
-from nri_scope.logger.probes import check_indices
+from nri_scope.logger.probes import INITIAL_INDICES, check_indices
 from nri_scope.logger.recorder_process import FAILED, RecorderProcess
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.share.source_redaction import check_continued

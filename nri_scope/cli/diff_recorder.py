@@ -24,9 +24,8 @@ from nri_scope.differ.live.channel import (
     decode,
     encode,
 )
-from nri_scope.differ.live.probe_mover import INITIAL_INDICES, Placer
 from nri_scope.errors import NriScopeError, RecordingError
-from nri_scope.logger.probes import ProbeListener, Probes
+from nri_scope.logger.probes import INITIAL_INDICES, Placer, ProbeListener, Probes
 from nri_scope.logger.recorder_process import Viewer, serve
 from nri_scope.nri.events import Event, events_in
 from nri_scope.oci.runtime_rules import runtime_rules_of

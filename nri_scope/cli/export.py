@@ -10,11 +10,13 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.share.formats import FORMATS
 
+from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
 from .params import (
     ANY_PATH,
+    NOT_EMPTY,
     SIZE,
-    FilePath,
-    check_tokens,
+    TOKENS_RULE,
+    NewFile,
     redact_option,
     tokens_options,
     where_option,
@@ -34,19 +36,28 @@ _EPILOG = "\n".join(
 )
 
 
-@click.command(epilog=_EPILOG)
+@click.command(
+    epilog=_EPILOG,
+    cls=RuledCommand,
+    rules=(
+        Exclude(("--format",), ("--split", "--max-size", "--note")),
+        TOKENS_RULE,
+        Need(("--stable-tokens", "--unlinked"), ("--redact",)),
+        NeedOneOf(("-o", "--format"), hint="add -o X.nriscope.zip, or --format"),
+    ),
+)
 @click.argument("file", type=ANY_PATH)
 @click.option(
     "-o",
     "--output",
-    type=FilePath(),
+    type=NewFile("a bundle", is_text=True),
     metavar="X.nriscope.zip",
-    help="File to write. With --format, the default is standard output.",
+    help="File to write. With --format, the default is standard output, as with -.",
 )
 @where_option
 @since_option
 @until_option
-@click.option("--pod", metavar="NS/POD", help="Only events of this pod.")
+@click.option("--pod", type=NOT_EMPTY, metavar="NS/POD", help="Only events of this pod.")
 @redact_option
 @tokens_options
 @click.option("--note", default="", metavar="TEXT", help="Note for the recipient of the bundle.")
@@ -87,31 +98,25 @@ def command(**options: Unpack[Options]) -> None:
 
 
 def _check(options: Options) -> None:
-    """Raise UsageError for options that exclude each other."""
+    """Raise UsageError for unsuitable values."""
     output = options["output"]
     # Possibly an unset variable of a script, which must not export everything.
-    if options["pod"] == "":
-        raise UsageError("--pod is empty", "write NS/POD, or leave it out")
     if options["where"] is not None and not str(options["where"]).strip():
         raise UsageError("--where is empty", "write a filter, or leave it out")
-    if options["output_format"] is None:
-        if output is None:
-            raise UsageError("-o is missing", "add -o X.nriscope.zip")
-        if output.suffix.lower() != ".zip":
+    if output is None:
+        if options["output_format"] is None:
             raise UsageError(
-                f"{output}: the name of a bundle must end in .zip",
-                f"name it {output.name.removesuffix('.nriscope.db')}.nriscope.zip",
+                "--output: a bundle cannot be written to standard output", "name it X.nriscope.zip"
             )
-    else:
-        if output is not None and output.suffix.lower() == ".zip":
-            raise UsageError(
-                f"{output}: --format does not write zip files",
-                "choose another suffix, or leave out --format",
-            )
-        for name in ("split", "max_size", "note"):
-            if options[name]:
-                option = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{option} is only valid for bundles", "leave out it or --format")
-    check_tokens(stable=options["stable_tokens"], unlinked=options["unlinked"])
-    if options["redact"] is None and (options["stable_tokens"] or options["unlinked"]):
-        raise UsageError("--stable-tokens and --unlinked need --redact", "add --redact")
+        return
+    is_zip = output.suffix.lower() == ".zip"
+    if options["output_format"] is not None and is_zip:
+        raise UsageError(
+            f"{output}: --format does not write zip files",
+            "choose another suffix, or leave out --format",
+        )
+    if options["output_format"] is None and not is_zip:
+        raise UsageError(
+            f"{output}: the name of a bundle must end in .zip",
+            f"name it {output.name.removesuffix('.nriscope.db')}.nriscope.zip",
+        )

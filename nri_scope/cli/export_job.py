@@ -23,7 +23,7 @@ from nri_scope.survey.foreground import analysed
 
 from .output import Output
 from .params import say
-from .share_messages import (
+from .recording_views import (
     as_recorded,
     progress,
     replacement_counts,

@@ -65,7 +65,7 @@ def _stem(file: Path) -> str:
 def _lines(manifest: Manifest) -> list[str]:
     from nri_scope.recording.display import many, moment
 
-    from .share_messages import replacement_counts
+    from .recording_views import replacement_counts
 
     counts = manifest.counts
     lines: list[str] = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri_scope.errors import UsageError
-from nri_scope.filter.help_text import epilog
+from nri_scope.filter.fields import epilog
 
 from .output import Output
 from .params import ANY_PATH, format_option, say, where_option
@@ -82,9 +82,8 @@ def command(
     from nri_scope.recording.stats import GapStats
     from nri_scope.survey.foreground import ATTRIBUTED, attributed, surveyed
 
-    from .log_lines import LogPrinter
-    from .log_operations import OperationMerger
-    from .share_messages import progress
+    from .log_lines import LogPrinter, OperationMerger
+    from .recording_views import progress
 
     with Output() as output, Recording.open(file) as recording:
         if follow and recording.is_copy:

@@ -177,7 +177,7 @@ def run(arguments: Sequence[str], group: click.Command | None = None) -> int:
 def _run(arguments: Sequence[str], group: click.Command | None) -> int:
     if group is None and not arguments and os.environ.get("NRI_PLUGIN_SOCKET"):
         # A runtime launched this process as a plugin, without arguments.
-        from .launched import record_launched
+        from nri_scope.logger.launched import record_launched
 
         return record_launched()
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output of commands: batched for pipes, with colours for terminals."""
+"""Standard output of commands: batched for pipes, with colours for terminals, and tables."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import select
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from itertools import chain, islice
 from types import TracebackType
 from typing import Self, TextIO
 
 from nri_scope.errors import UsageError
+from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import paint_line
 
 _BATCH_LINES, _BATCH_CHARACTERS = 256, 1 << 20
@@ -136,3 +138,68 @@ def _width(is_terminal: bool) -> int | None:
     # COLUMNS also counts for a pipe, as watch(1) sets it.
     columns = os.environ.get("COLUMNS", "")
     return (int(columns) or None) if columns.isascii() and columns.isdigit() else None
+
+
+_LOOK_AHEAD = 200
+"""Number of rows that determine column widths, so that output starts before the last row."""
+_COLUMN_WIDTH_MAX = 60
+"""Maximum width of a padded column; in a terminal, wider cells are cut."""
+
+Value = None | int | float | str | bytes
+
+
+def cell(value: Value, width: int | None = None) -> str:
+    """Return a value as text that is safe for a terminal; "" for NULL."""
+    match value:
+        case None:
+            return ""
+        case bytes():
+            return safe(f"x'{value.hex()}'", width)
+        case str():
+            return safe(value, width)
+    return str(value)
+
+
+def table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Value]],
+    width: int | None = None,
+    right: Collection[int] = (),
+) -> Iterator[str]:
+    """Yield the lines of a table. ``width``: the terminal's; None for other output.
+
+    Columns of numbers, and those whose positions are in ``right``, are aligned to the right.
+    """
+    rows = iter(rows)
+    first = list(islice(rows, _LOOK_AHEAD))
+    # The last column may take the rest of the line.
+    limits = [None if width is None else _COLUMN_WIDTH_MAX] * (len(headings) - 1) + [None]
+    names = [cell(heading, limit) for heading, limit in zip(headings, limits, strict=True)]
+
+    def cells(row: Sequence[Value]) -> list[str]:
+        return [cell(value, limit) for value, limit in zip(row, limits, strict=True)]
+
+    shown = [names, *(cells(row) for row in first)]
+    widths = [
+        min(_COLUMN_WIDTH_MAX, max(map(columns, column))) for column in zip(*shown, strict=True)
+    ]
+    numeric = [
+        at in right
+        or (bool(first) and all(isinstance(row[at], int | float | None) for row in first))
+        for at in range(len(names))
+    ]
+    yield _line(names, widths, numeric, width)
+    yield _line(["─" * each for each in widths], widths, numeric, width)
+    for row in chain(first, rows):
+        yield _line(cells(row), widths, numeric, width)
+
+
+def _line(
+    cells: Sequence[str], widths: Sequence[int], numeric: Sequence[bool], width: int | None
+) -> str:
+    parts: list[str] = []
+    for text, wide, right in zip(cells, widths, numeric, strict=True):
+        padding = " " * (wide - columns(text))
+        parts.append(padding + text if right else text + padding)
+    line = "  ".join(parts).rstrip()
+    return line if width is None else safe(line, width)

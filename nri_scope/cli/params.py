@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import DEFAULT_SOCKET
 from nri_scope.nri.identity import check_index, check_name
+
+from .option_rules import Exclude
 
 if TYPE_CHECKING:
     import os
@@ -51,7 +52,7 @@ class _Parsed(click.ParamType[_Value]):
         return self._parse(value) if isinstance(value, str) else value
 
 
-class _Checked(_Parsed[_Value]):
+class Checked(_Parsed[_Value]):
     """Value parsed by a function, with errors that name the parameter."""
 
     def convert(
@@ -88,26 +89,34 @@ def _events(text: str) -> frozenset[Event]:
     return parse_events(text)
 
 
+def _not_empty(text: str) -> str:
+    if not text:
+        raise UsageError("the text is empty", "leave the option out")
+    return text
+
+
 def _filter(text: str) -> Filter:
     from nri_scope.filter import parse
 
     return parse(text)
 
 
-SIZE = _Checked("size", _size)
+SIZE = Checked("size", _size)
 """Number of bytes, as an integer, from ``500M``, ``64KiB``, ``4096``."""
-DURATION = _Checked("duration", _duration)
+DURATION = Checked("duration", _duration)
 """Duration in seconds, as a float, from ``90s``, ``10m``, ``1.5h``."""
-GRACE = _Checked("duration", lambda text: 0.0 if text == "0" else _duration(text))
+GRACE = Checked("duration", lambda text: 0.0 if text == "0" else _duration(text))
 """Duration in seconds, or ``0``."""
-TIMEOUT = _Checked("timeout", lambda text: math.inf if text == "none" else _duration(text))
+TIMEOUT = Checked("timeout", lambda text: math.inf if text == "none" else _duration(text))
 """Duration in seconds; infinity for ``none``."""
-INDEX = _Checked("index", check_index)
+INDEX = Checked("index", check_index)
 """A plugin index: two digits."""
-PLUGIN_NAME = _Checked("name", check_name)
+PLUGIN_NAME = Checked("name", check_name)
 """A plugin name as runtimes accept it."""
-EVENTS = _Checked("events", _events)
+EVENTS = Checked("events", _events)
 """A selection of NRI events."""
+NOT_EMPTY = Checked("text", _not_empty)
+"""A text that is not "", which an unset variable of a script would be."""
 WHERE = _Parsed("filter", _filter)
 """A filter expression; the error names the position of a mistake."""
 
@@ -168,15 +177,44 @@ class CriSocket(FilePath):
         return found[0]
 
 
-class NewRecording(FilePath):
-    """Path of a recording to write. Rejects ``.zip``, which would be opened as a bundle."""
+class NewFile(_FileType["Path | None"]):
+    """Path of a file to write; None for ``-``, standard output, if ``is_text``."""
+
+    name = "path"
+
+    def __init__(self, content: str, *, is_text: bool = False, is_folder: bool = False) -> None:
+        """``content``: what is written, for messages."""
+        self._content = content
+        self._is_text = is_text
+        self._path: click.ParamType[Any] = ANY_PATH if is_folder else FilePath()
 
     def convert(
         self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Path:
+    ) -> Path | None:
+        """Check the path and return it."""
+        if value != "-":
+            return Path(self._path.convert(value, param, ctx))
+        if not self._is_text:
+            option = f"{param.opts[-1]}: " if param is not None else ""
+            raise UsageError(
+                f"{option}{self._content} cannot be written to standard output",
+                "name a file; ./- is one of that name",
+            )
+        return None
+
+
+class NewRecording(NewFile):
+    """Path of a recording to write. Rejects ``.zip``, which would be opened as a bundle."""
+
+    def __init__(self) -> None:
+        super().__init__("a recording")
+
+    def convert(
+        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Path | None:
         """Check the path and return it."""
         path = super().convert(value, param, ctx)
-        if path.suffix.lower() == ".zip":
+        if path is not None and path.suffix.lower() == ".zip":
             name = path.name[: -len(path.suffix)].removesuffix(".nriscope")
             raise UsageError(
                 f"{path}: a recording must not be named *.zip",
@@ -216,6 +254,33 @@ index_option = click.option(
 name_option = click.option(
     "--name", type=PLUGIN_NAME, help="Name of COMMAND.  [default: from its file name]"
 )
+env_option = click.option(
+    "--env",
+    "variables",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set an additional environment variable for launched plugins. As by a runtime, only "
+    "NRI_PLUGIN_NAME, NRI_PLUGIN_IDX and NRI_PLUGIN_SOCKET are set otherwise.",
+)
+external_option = click.option(
+    "--external",
+    is_flag=True,
+    help="Start plugins as external ones, which connect by themselves and set their own index: "
+    "with this environment, and a private socket in place of {socket} in their arguments, or "
+    "else of /var/run/nri/nri.sock.",
+)
+session_option = click.option(
+    "--session",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Take this session.  [default: that of the first plugin in the chain]",
+)
+only_option = click.option(
+    "--only",
+    default="",
+    metavar="POD[/CTR]",
+    help="Take only events of this pod or container: ns/pod or ns/pod/container.",
+)
 socket_option = click.option(
     "--socket",
     type=FilePath(),
@@ -243,6 +308,19 @@ def cri_option(prefix: str = "") -> Callable[[_Command], _Command]:
         "they changed, and read their cgroups and config.json on this node, to show what took "
         "effect. No reply waits for that.  [default socket: that of containerd, CRI-O, k3s or "
         "iSulad]",
+    )
+
+
+def validate_option(prefix: str = "") -> Callable[[_Command], _Command]:
+    """Return the option to be a validator; ``prefix`` replaces the first word of its help text."""
+    return click.option(
+        "--validate",
+        is_flag=True,
+        help=f"{prefix or 'Also'} subscribe to ValidateContainerAdjustment, which shows which "
+        "plugin owns which change (NRI 0.10 and later). RISK: the runtime fails the creation of a "
+        "container if this process stalls during such a request and, up to NRI 0.12.4, the next "
+        "creation after it was killed (kill -9). If stopped, it first registers once more, "
+        "passively, so that none fails.",
     )
 
 
@@ -281,20 +359,23 @@ def format_option(formats: str, help_text: str) -> Callable[[_Command], _Command
     )
 
 
-def given_options(context: click.Context) -> dict[str, str]:
-    """Return the spelling of each parameter given on the command line, by parameter name."""
-    return {
-        one.name: one.opts[0]
-        for one in context.command.params
-        if one.name and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE
-    }
-
-
 def say(text: str) -> None:
     """Print a line on stderr, with control characters escaped."""
     from nri_scope.text.escape import safe
 
     click.echo(safe(text), err=True)
+
+
+def create_folder(folder: Path) -> None:
+    """Create a folder for output, and missing ones above it. Raises UsageError."""
+    from nri_scope.recording.file_errors import error_words
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: cannot be created: {error_words(error)}", "name another folder"
+        ) from error
 
 
 def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
@@ -306,6 +387,9 @@ def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--env {text!r} is not a variable", "write NAME=VALUE")
         environment[name] = value
     return environment
+
+
+TOKENS_RULE = Exclude(("--stable-tokens", "--unlinked"))
 
 
 def tokens_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -324,11 +408,3 @@ def tokens_options(command: Callable[..., None]) -> Callable[..., None]:
     ):
         command = click.option(name, is_flag=True, help=help_text)(command)
     return command
-
-
-def check_tokens(*, stable: bool, unlinked: bool) -> None:
-    """Raise UsageError if both options were given."""
-    if stable and unlinked:
-        raise UsageError(
-            "--stable-tokens and --unlinked exclude each other", "leave one of them out"
-        )

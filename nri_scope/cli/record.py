@@ -25,6 +25,7 @@ from .params import (
     cri_option,
     say,
     socket_option,
+    validate_option,
 )
 
 if TYPE_CHECKING:
@@ -117,14 +118,7 @@ class Options(TypedDict):
     type=click.Choice(["text", "jsonl"]),
     help="Also print each event, as `log` does.",
 )
-@click.option(
-    "--validate",
-    is_flag=True,
-    help="Also subscribe to ValidateContainerAdjustment, which shows which plugin owns which "
-    "change (NRI 0.10 and later). RISK: the runtime fails the creation of a container if this "
-    "process stalls during such a request and, up to NRI 0.12.4, the next creation after it was "
-    "killed (kill -9). If stopped, it first registers once more, passively, so that none fails.",
-)
+@validate_option()
 @click.option(
     "--keep-connected",
     is_flag=True,

@@ -8,18 +8,33 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 
-from .output import Output
-from .params import ANY_PATH, NewRecording, RulesFile, check_tokens, say, tokens_options
-from .table import table
+from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
+from .output import Output, table
+from .params import (
+    ANY_PATH,
+    TOKENS_RULE,
+    NewRecording,
+    RulesFile,
+    format_option,
+    say,
+    tokens_options,
+)
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules, Tally
 
 
-@click.command()
+@click.command(
+    cls=RuledCommand,
+    rules=(
+        Exclude(("--preview",), ("-o", "--force", "--stable-tokens", "--unlinked")),
+        TOKENS_RULE,
+        Need(("--format",), ("--preview",)),
+        NeedOneOf(("--preview", "-o"), hint="add --preview, or -o X.nriscope.db"),
+    ),
+)
 @click.argument("file", type=ANY_PATH)
 @click.option("--preview", is_flag=True, help="Show the replacements, and write nothing.")
 @click.option(
@@ -34,12 +49,7 @@ if TYPE_CHECKING:
 )
 @tokens_options
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    help="With --preview: text for people (the default), or one JSON object.",
-)
+@format_option("text|json", "With --preview: text for people, or one JSON object.")
 def command(
     file: Path,
     preview: bool,
@@ -48,7 +58,7 @@ def command(
     stable_tokens: bool,
     unlinked: bool,
     force: bool,
-    output_format: str | None,
+    output_format: str,
 ) -> None:
     """Replace secret and personal values in a recording with tokens.
 
@@ -59,27 +69,10 @@ def command(
 
     --preview shows how many values each rule replaces, and in which places.
     """
-    if preview == (output is not None):
-        raise UsageError(
-            "--preview and -o exclude each other"
-            if preview
-            else "neither --preview nor -o was given",
-            "leave one of them out" if preview else "add --preview, or -o X.nriscope.db",
-        )
-    if preview:
-        if force:
-            raise UsageError("--force is only valid with -o", "leave it out")
-        if stable_tokens or unlinked:
-            raise UsageError(
-                "--stable-tokens and --unlinked are only valid with -o", "leave them out"
-            )
-        _preview(file, rules, output_format or "text")
-        return
-    assert output is not None
-    if output_format is not None:
-        raise UsageError("--format is only valid with --preview", "leave it out")
-    check_tokens(stable=stable_tokens, unlinked=unlinked)
-    _write(file, rules, output, stable=stable_tokens, unlinked=unlinked, force=force)
+    if output is None:
+        _preview(file, rules, output_format)
+    else:
+        _write(file, rules, output, stable=stable_tokens, unlinked=unlinked, force=force)
 
 
 def _preview(file: Path, rules: Rules, output_format: str) -> None:
@@ -89,7 +82,7 @@ def _preview(file: Path, rules: Rules, output_format: str) -> None:
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import preview
 
-    from .share_messages import progress
+    from .recording_views import progress
 
     with Output() as output:
         with interrupted_by_signals(), Recording.open(file) as recording:
@@ -116,7 +109,7 @@ def _preview(file: Path, rules: Rules, output_format: str) -> None:
 
 
 def _print_tally(output: Output, tally: Tally, *, before: bool) -> None:
-    from .share_messages import replacement_counts
+    from .recording_views import replacement_counts
 
     if tally.total:
         rows = [(one.rule, f"{one.values:,}", one.place) for one in tally]
@@ -136,7 +129,7 @@ def _write(
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import copy_recording
 
-    from .share_messages import progress, replacement_counts, warn_unreadable_marks
+    from .recording_views import progress, replacement_counts, warn_unreadable_marks
 
     with interrupted_by_signals(), Recording.open(file) as recording:
         redactor = redactor_for(recording, rules, stable=stable, unlinked=unlinked)

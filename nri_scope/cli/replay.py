@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from nri_scope.errors import UsageError
+
 from .chain_options import (
+    PLAY_RULES,
     chain_options,
     emulation_options,
     listen_options,
@@ -16,11 +19,14 @@ from .chain_options import (
     selection_options,
     timeout_option,
 )
+from .option_rules import Exclude, Need, RuledCommand
 from .params import (
     ANY_PATH,
     DURATION,
     INDEX,
+    Checked,
     FilePath,
+    NewFile,
     NewRecording,
     format_option,
 )
@@ -53,19 +59,32 @@ Modifiers of slow, error, duplicate and skip:
 """
 
 
-def _speed(context: click.Context, parameter: click.Parameter, text: str | None) -> float | None:
-    if text is None:
-        return None
+def _speed(text: str) -> float:
     try:
         speed = float(text.removesuffix("x"))
     except ValueError:
         speed = math.nan
     if not 0 < speed < math.inf:
-        raise click.BadParameter(f"{text!r} is not a speed; write 1x, 10x or 0.5x", param=parameter)
+        raise UsageError(f"{text!r} is not a speed", "write 1x, 10x or 0.5x")
     return speed
 
 
-@click.command(epilog=_FAULTS)
+_COMPARISONS = ("--compare-with", "--without", "--swap")
+
+
+@click.command(
+    epilog=_FAULTS,
+    cls=RuledCommand,
+    rules=(
+        Exclude(("--golden", "--golden-from", "--loop")),
+        Exclude(("--quiet", "--only-changes", "--format json")),
+        Exclude(_COMPARISONS),
+        Exclude(_COMPARISONS, ("--listen", "--no-effects", "--only-changes")),
+        Need(("--update-golden",), ("--golden",), "add --golden FILE"),
+        Need(("--max-idle",), ("--speed",), "add --speed 1x"),
+        *PLAY_RULES,
+    ),
+)
 @chain_options
 @listen_options
 @emulation_options
@@ -73,7 +92,7 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
 @selection_options
 @click.option(
     "--speed",
-    callback=_speed,
+    type=Checked("speed", _speed),
     metavar="1x",
     help="Keep the recorded pauses; 10x plays ten times as fast.  [default: no pauses]",
 )
@@ -128,7 +147,10 @@ def _speed(context: click.Context, parameter: click.Parameter, text: str | None)
     help="Compare with the chain in which two plugins swap their indices.",
 )
 @click.option(
-    "--junit", type=FilePath(), metavar="FILE", help="Also write the result as JUnit XML to FILE."
+    "--junit",
+    type=NewFile("JUnit XML"),
+    metavar="FILE",
+    help="Also write the result as JUnit XML to FILE.",
 )
 @format_option("text|json", "text: for people. json: one object.")
 @click.pass_context
@@ -144,8 +166,8 @@ def command(context: click.Context, /, **options: Unpack[Options]) -> None:
 
     Exit status: 0 all replies are valid, or match the golden; 1 otherwise; 2 an error occurred.
     """
-    from .replay_job import perform
     from .replay_options import parse_options
+    from .replay_output import perform
 
     with played(options, quiet=options["quiet"]):
         if not perform(*parse_options(options)):

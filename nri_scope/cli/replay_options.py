@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nri_scope.errors import UsageError
 from nri_scope.replay import chain
+from nri_scope.replay.checked_replay import Checks
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import Pace, PlaybackOptions
 from nri_scope.replay.plugins import PluginSet
@@ -19,8 +20,8 @@ from nri_scope.tap.wrapper import check_unwrapped
 
 from .chain_options import ChainOptions, PlayOptions
 from .params import environment_of
-from .replay_job import PrintedEvents, ResultOptions, own_index_error
-from .share_messages import resolved_where
+from .recording_views import resolved_where
+from .replay_output import PrintedEvents, ResultOptions, own_index_error
 from .time_arguments import places_of
 
 NO_PLUGINS = "none"
@@ -71,8 +72,6 @@ def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | N
 def selected_job(options: PlayOptions) -> Job:
     """Return the job for the options that `replay` and `debug` share. Raises `UsageError`."""
     listen = options["listen"]
-    if options["expect"] is not None and listen is None:
-        raise UsageError("--expect needs --listen", "add --listen SOCK")
     if listen is not None and not listen.absolute().parent.is_dir():
         raise UsageError(f"--listen {listen}: no such folder", "create it, or choose another")
     job = chain_job(options, listen, options["expect"])
@@ -92,7 +91,14 @@ def selected_job(options: PlayOptions) -> Job:
 
 def parse_options(options: Options) -> tuple[Job, ResultOptions]:
     """Return the job and the result options. Raise `UsageError` for conflicting options."""
-    _check(options)
+    check_files(
+        {
+            "FILE": options["file"],
+            "-o": options["output"],
+            "--golden": options["golden"],
+            "--junit": options["junit"],
+        }
+    )
     json = options["output_format"] == "json"
     job = selected_job(options)
     job = replace(
@@ -118,78 +124,19 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
     )
     other, label = _other(job, options)
     result_options = ResultOptions(
+        Checks(
+            junit=options["junit"],
+            golden=options["golden"],
+            golden_from=options["golden_from"],
+            update_golden=options["update_golden"],
+            other=other,
+            other_label=label,
+        ),
         json=json,
-        junit=options["junit"],
-        golden=options["golden"],
-        golden_from=options["golden_from"],
-        update_golden=options["update_golden"],
         events=_printed_events(options),
-        other=other,
-        other_label=label,
         swap=options["swap"] or "",
     )
     return job, result_options
-
-
-def _check(options: Options) -> None:
-    if options["update_golden"] and options["golden"] is None:
-        raise UsageError("--update-golden needs --golden", "add --golden FILE")
-    if options["golden"] is not None and options["rounds"] > 1:
-        raise UsageError("--golden and --loop exclude each other", "leave out --loop")
-    if options["golden_from"] is not None:
-        if options["golden"] is not None:
-            raise UsageError(
-                "--golden and --golden-from exclude each other", "leave one of them out"
-            )
-        if options["rounds"] > 1:
-            raise UsageError("--golden-from and --loop exclude each other", "leave out --loop")
-    if options["max_idle"] is not None and options["speed"] is None:
-        raise UsageError("--max-idle needs --speed", "add --speed 1x")
-    if options["output_format"] == "json" and (options["quiet"] or options["only_changes"]):
-        name = "--quiet" if options["quiet"] else "--only-changes"
-        raise UsageError(f"{name} has no effect with --format json", "leave one of them out")
-    if options["quiet"] and options["only_changes"]:
-        raise UsageError("--quiet and --only-changes exclude each other", "leave one of them out")
-    _check_comparison(options)
-    check_files(
-        {
-            "FILE": options["file"],
-            "-o": options["output"],
-            "--golden": options["golden"],
-            "--junit": options["junit"],
-        }
-    )
-
-
-def _check_comparison(options: Options) -> None:
-    given = [
-        name
-        for name, value in (
-            ("--compare-with", options["others"]),
-            ("--without", options["without"]),
-            ("--swap", options["swap"]),
-        )
-        if value
-    ]
-    if not given:
-        return
-    name = given[0]
-    if len(given) > 1:
-        raise UsageError(f"{name} and {given[1]} exclude each other", "leave one of them out")
-    if options["listen"] is not None:
-        raise UsageError(
-            f"{name} and --listen exclude each other", "launch the plugins with --plugin"
-        )
-    if options["no_effects"]:
-        raise UsageError(
-            f"{name} has no effect with --no-effects: containers stay as recorded",
-            "leave one of them out",
-        )
-    if options["only_changes"]:
-        raise UsageError(
-            f"--only-changes has no effect with {name}, which prints only differences",
-            "leave one of them out",
-        )
 
 
 def _printed_events(options: Options) -> PrintedEvents:
@@ -212,11 +159,6 @@ def check_files(named: dict[str, Path | None]) -> None:
 
 
 def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) -> PluginSet:
-    if options["variables"] and not (options["command_line"] or options["plugins"]):
-        raise UsageError(
-            "--env is only valid for launched plugins",
-            "set variables where you start the external plugins",
-        )
     external = options["external"]
     commands = [chain.parse_plugin(text, external=external) for text in options["plugins"]]
     index, name = options["index"], options["name"]
@@ -224,26 +166,12 @@ def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) 
         commands.append(
             chain.given_command(options["command_line"], index, name, external=external)
         )
-    elif index or name:
-        raise UsageError("--index and --name need COMMAND", "write it after --")
-    if not commands and listen is None:
-        raise UsageError(
-            "no plugin was given",
-            "write its command after --, or use --plugin or --listen",
-        )
     for each in commands:
         check_unwrapped(each.argv[0])
-    if external and not commands:
-        raise UsageError("--external needs a plugin to start", "write its command after --")
-    launched = [one for one in commands if not one.external]
-    if options["configs"] and not launched:
-        raise UsageError(
-            "--config is only valid for launched plugins",
-            "runtimes send no configuration to external plugins",
-        )
+    launched = {one.index for one in commands if not one.external}
     return PluginSet(
         plugins=tuple(commands),
-        configs=_configs(options["configs"], {one.index for one in launched}),
+        configs=_configs(options["configs"], launched),
         environment=environment_of(options["variables"]),
         listen=listen,
         expect=expect or (1 if listen is not None else 0),

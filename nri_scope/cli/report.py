@@ -13,8 +13,9 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 
+from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
 from .output import Output
-from .params import ANY_PATH, FilePath, redact_option, say
+from .params import ANY_PATH, NewFile, format_option, redact_option, say
 
 if TYPE_CHECKING:
     from nri_scope.report.report_data import Diagnosed, Facts
@@ -38,24 +39,28 @@ _D = TypeVar("_D", bound="Diagnosed")
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 
 
-@click.command(epilog=_EPILOG)
+@click.command(
+    epilog=_EPILOG,
+    cls=RuledCommand,
+    rules=(
+        Exclude(("--diagnose",), ("-o", "--force")),
+        Need(("--format",), ("--diagnose",), "the suffix of -o selects the format"),
+        NeedOneOf(("-o", "--diagnose"), hint="add -o report.html or -o report.md, or --diagnose"),
+    ),
+)
 @click.argument("file", type=ANY_PATH)
 @click.argument("what", required=False)
 @click.option(
     "-o",
     "--output",
-    type=FilePath(),
-    help="File to write: *.html for one self-contained page, *.md for an issue.",
+    type=NewFile("a report", is_text=True),
+    help="File to write: *.html for one self-contained page, *.md for an issue; - writes that to "
+    "standard output.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @redact_option
 @click.option("--diagnose", is_flag=True, help="Print the findings instead of writing a report.")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["text", "json"]),
-    help="With --diagnose: text for people (the default), or one JSON object.",
-)
+@format_option("text|json", "With --diagnose: text for people, or one JSON object.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -65,7 +70,7 @@ def command(
     force: bool,
     redact: Rules | None,
     diagnose: bool,
-    output_format: str | None,
+    output_format: str,
 ) -> None:
     """Write a report of a recording, or diagnose problems in it.
 
@@ -79,27 +84,12 @@ def command(
 
     Exit status: 0 success, 2 an error occurred. With --diagnose: 0 no findings, 1 findings.
     """
-    check_options(output, output_format, force=force, diagnose=diagnose)
-    if output is None:
-        context.exit(_diagnose(file, what, redact, output_format or "text"))
-    _write(file, what, redact, output, force=force)
-
-
-def check_options(
-    output: Path | None, output_format: str | None, *, force: bool, diagnose: bool
-) -> None:
-    """Raise UsageError for options that exclude each other, or for an output of no known format."""
     if diagnose:
-        if output is not None or force:
-            raise UsageError("--diagnose writes no file", "leave out -o and --force")
-        return
-    if output_format is not None:
-        raise UsageError(
-            "--format is only valid with --diagnose", "the suffix of -o selects the format"
-        )
+        context.exit(_diagnose(file, what, redact, output_format))
     if output is None:
-        raise UsageError("-o is missing", "add -o report.html or -o report.md, or --diagnose")
-    _renderer(output)
+        _print(file, what, redact)
+    else:
+        _write(file, what, redact, output, force=force)
 
 
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
@@ -119,15 +109,30 @@ def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: 
     return 0
 
 
+def _print(file: Path, what: str | None, rules: Rules | None) -> None:
+    from nri_scope.recording.temporary_files import temporary_folder
+    from nri_scope.report.collect import collect
+    from nri_scope.report.markdown import markdown
+    from nri_scope.report.output_file import write
+
+    with Output() as output, interrupted_by_signals(), temporary_folder() as folder:
+        facts, redactor, _ = _read(file, what, rules, collect)
+        draft = folder / "report.md"
+        write(draft, [markdown(facts)])
+        if redactor is not None:
+            _scan_for_leaks(redactor, draft, Path("standard output"))
+        output.text(draft.read_text("utf-8"))
+
+
 def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
     from nri_scope.recording.display import many
     from nri_scope.report.collect import collect
     from nri_scope.report.output_file import write
     from nri_scope.share.output_files import Outputs
 
-    from .share_messages import as_recorded, replacement_counts
+    from .recording_views import as_recorded, replacement_counts
 
-    render = _renderer(output)
+    render = renderer_of(output)
     with interrupted_by_signals(), Outputs(output, file, force=force) as outputs:
         facts, redactor, before = _read(file, what, rules, collect)
         draft = outputs.new(output.suffix)
@@ -142,7 +147,8 @@ def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, f
     say(f"{output}: {size:,} bytes; {values}{found}")
 
 
-def _renderer(output: Path) -> Callable[[Facts], Iterable[str]]:
+def renderer_of(output: Path) -> Callable[[Facts], Iterable[str]]:
+    """Return the format for the suffix of a file. Raises UsageError for another one."""
     suffix = output.suffix.lower()
     if suffix in _HTML:
         # Imported late, as loading it takes 0.1 s.
@@ -177,8 +183,7 @@ def _read(
     """
     from nri_scope.recording.redacted import is_redacted
 
-    from .redacted_view import open_view
-    from .share_messages import progress
+    from .recording_views import open_view, progress
     from .what_argument import find_subject
 
     with open_view(file, rules) as view:

@@ -11,7 +11,17 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .params import ANY_PATH, SIZE, FilePath, NewRecording, say, set_option, where_option
+from .params import (
+    ANY_PATH,
+    SIZE,
+    NewFile,
+    NewRecording,
+    only_option,
+    say,
+    session_option,
+    set_option,
+    where_option,
+)
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -30,7 +40,11 @@ def command() -> None:
 
 
 _output = click.option(
-    "-o", "--output", type=FilePath(), metavar="FILE", help="File to write.  [default: stdout]"
+    "-o",
+    "--output",
+    type=NewFile("a scenario", is_text=True),
+    metavar="FILE",
+    help="File to write.  [default: stdout]",
 )
 _force = click.option("--force", is_flag=True, help="Overwrite an existing file.")
 
@@ -73,18 +87,8 @@ def compile_command(file: Path, output: Path, changes: tuple[str, ...], force: b
 @command.command("from-recording")
 @click.argument("file", type=ANY_PATH)
 @_output
-@click.option(
-    "--session",
-    type=click.IntRange(min=1),
-    metavar="N",
-    help="Take this session.  [default: that of the first plugin in the chain]",
-)
-@click.option(
-    "--only",
-    default="",
-    metavar="POD[/CTR]",
-    help="Only events of this pod or container: ns/pod or ns/pod/container.",
-)
+@session_option
+@only_option
 @where_option
 @set_option
 @_force
@@ -106,7 +110,7 @@ def from_recording_command(
     """
     from nri_scope.scenario.from_recording import read_recording
 
-    from .share_messages import resolved_where
+    from .recording_views import resolved_where
 
     where = resolved_where(file, where)
     scenario, notes = read_recording(file, session, only=only, where=where)

@@ -8,7 +8,8 @@ from typing import Unpack
 
 import click
 
-from .chain_options import ChainOptions, chain_options, emulation_options, played
+from .chain_options import CHAIN_RULES, ChainOptions, chain_options, emulation_options, played
+from .option_rules import NeedOneOf, RuledCommand
 from .params import ANY_PATH, DURATION, FilePath, NewRecording
 
 EXIT_INTERRUPTED = 130
@@ -26,7 +27,14 @@ class Options(ChainOptions):
     force: bool
 
 
-@click.command()
+@click.command(
+    cls=RuledCommand,
+    rules=(
+        *CHAIN_RULES,
+        NeedOneOf(("COMMAND", "--plugin"), hint="write the plugin's command after --"),
+        NeedOneOf(("-o", "--pytest"), hint="name a recording with -o, or a folder with --pytest"),
+    ),
+)
 @chain_options
 @click.option("-o", "--output", type=NewRecording(), metavar="SMALL", help="Recording to write.")
 @click.option(

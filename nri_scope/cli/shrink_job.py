@@ -17,7 +17,7 @@ from nri_scope.recording.display import many
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.regular_files import check_folder
 from nri_scope.replay.golden import Golden
-from nri_scope.replay.run import Job
+from nri_scope.replay.run import Job, play
 from nri_scope.replay.shrink import (
     Failure,
     Limits,
@@ -34,8 +34,7 @@ from nri_scope.share.output_files import Outputs
 from nri_scope.text.escape import safe
 
 from .output import Output
-from .params import say
-from .replay_job import play
+from .params import create_folder, say
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +64,6 @@ def perform(job: Job, golden: Path | None, check: int, limits: Limits, to: Desti
 
 def _check(to: Destination, source: Path) -> None:
     """Raise predictable errors before the replays, which can take an hour."""
-    if to.recording is None and to.folder is None:
-        raise UsageError(
-            "no result was requested", "name a recording with -o, or a folder with --pytest"
-        )
     if to.recording is not None:
         with Outputs(to.recording, source, force=to.force):
             pass
@@ -170,7 +165,7 @@ def _write(
     check = shrunk.failure.check
     files = [] if to.recording is None else [to.recording]
     if place is not None:
-        _create_folder(place.folder)
+        create_folder(place.folder)
         files.append(place.recording)
     first, *others = files
     rebuilt = _write_recording(first, shrinking, shrunk, shrink_job, to)
@@ -179,7 +174,7 @@ def _write(
     replayed, shown = shrinking.replay(shrunk.failure, first)
     if place is not None:
         if shrunk.against is not None:
-            _create_folder(place.golden.parent)
+            create_folder(place.golden.parent)
             golden_of(shrunk.against, check, replayed).save(place.golden)
         # The test file is written last: it makes the folder a test case.
         write_test(
@@ -215,13 +210,3 @@ def _write_recording(
         rebuilt = shrinking.write(shrunk, draft)
         outputs.place([draft])
     return rebuilt
-
-
-def _create_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{folder}: cannot be created: {error_words(error)}",
-            "name another folder after --pytest",
-        ) from error

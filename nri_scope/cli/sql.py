@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from .output import Output
+from .output import Output, table
 from .params import ANY_PATH, format_option
-from .table import table
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain

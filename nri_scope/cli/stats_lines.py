@@ -15,7 +15,7 @@ from nri_scope.recording.stats import GapStats, ResponseTimes, Stats
 from nri_scope.recording.summary import Summary
 from nri_scope.text.escape import safe
 
-from .table import table
+from .output import table
 
 _PODS_LISTED = 20
 """Maximum number of pods listed; JSON has all."""

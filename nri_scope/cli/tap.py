@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
 from .params import (
     DURATION,
     GRACE,
@@ -16,14 +17,14 @@ from .params import (
     NewRecording,
     command_line_argument,
     cri_option,
+    env_option,
     environment_of,
-    given_options,
+    external_option,
     index_option,
     name_option,
     say,
     socket_option,
 )
-from .tap_options import Options, check, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from nri_scope.replay.chain import Command
     from nri_scope.tap.launched_plugin import Launch
     from nri_scope.tap.run import Tap
+
+    from .tap_wrapping import Options
 
 TRACES = "nri_scope.cli.trace_printer"
 """Name of the module of a writer that also prints a trace."""
@@ -43,7 +46,27 @@ _FAULTS = (
 )
 
 
-@click.command(epilog=_FAULTS)
+_OF_PLUGIN = ("--index", "--name", "--env", "--external", "--grace")
+_OF_CONNECTION = ("--socket", "--wait", "--print")
+_OF_RECORDING = (
+    *("-o", "--where", "--max-size", "--max-age", "--cri", "--redact"),
+    *("--delay", "--drop", "--error", "--seed"),
+)
+_MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
+
+
+@click.command(
+    epilog=_FAULTS,
+    cls=RuledCommand,
+    rules=(
+        Exclude(_MODES),
+        Exclude(("--listen",), _OF_PLUGIN, "leave it out: external plugins set their own"),
+        Exclude(("--wrap",), (*_OF_PLUGIN, *_OF_CONNECTION)),
+        Exclude(("--unwrap",), (*_OF_PLUGIN, *_OF_CONNECTION, *_OF_RECORDING, "--v01")),
+        Need(("--v01",), ("--wrap",)),
+        NeedOneOf(_MODES, hint="write the plugin's command after --"),
+    ),
+)
 @command_line_argument
 @click.option(
     "-o",
@@ -56,21 +79,8 @@ _FAULTS = (
 @socket_option
 @index_option
 @name_option
-@click.option(
-    "--env",
-    "variables",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="Set an additional environment variable for COMMAND. Like a runtime, tap otherwise sets "
-    "only NRI_PLUGIN_NAME, NRI_PLUGIN_IDX and NRI_PLUGIN_SOCKET.",
-)
-@click.option(
-    "--external",
-    is_flag=True,
-    help="Start COMMAND as an external plugin, which connects by itself and sets its own index: "
-    "with this environment, and a private socket in place of {socket} in its arguments, or else of "
-    "/var/run/nri/nri.sock.",
-)
+@env_option
+@external_option
 @click.option(
     "--grace",
     type=GRACE,
@@ -159,8 +169,7 @@ _FAULTS = (
     show_default=True,
     help="Seed of the random generator for probabilities.",
 )
-@click.pass_context
-def command(ctx: click.Context, /, **options: Unpack[Options]) -> int:
+def command(**options: Unpack[Options]) -> int:
     """Record the requests and replies of one plugin.
 
     Launches the plugin COMMAND as a runtime would, connects it to the real runtime, relays every
@@ -170,7 +179,6 @@ def command(ctx: click.Context, /, **options: Unpack[Options]) -> int:
     The file contains everything that the runtime sends about its containers, environment variables
     included.
     """
-    check(options, given_options(ctx))
     if options["unwrap"] is not None:
         from .tap_wrapping import unwrap_plugin
 
@@ -190,6 +198,7 @@ def _tap(options: Options) -> int:
     from nri_scope.tap.run import run_tap
 
     from .output import Output
+    from .tap_wrapping import settings_of
 
     listen = options["listen"]
     output = options["output"] or default_path(Path(), with_host=options["redact"] is None)

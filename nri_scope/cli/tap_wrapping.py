@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING, TypedDict
 
 import nri_scope
 from nri_scope.doctor.host import Host
@@ -21,7 +22,9 @@ from nri_scope.tap.replaced_file import usage_errors
 from nri_scope.tap.wrapper import Places, State, unwrap, wrap
 
 from .params import say
-from .tap_options import Options, settings_of
+
+if TYPE_CHECKING:
+    from nri_scope.tap.settings import Settings
 
 
 def wrap_plugin(plugin: Path, options: Options) -> None:
@@ -107,3 +110,51 @@ def unwrap_plugin(plugin: Path) -> None:
         say(f"unwrapped {place}: the runtime launches the original the next time")
     else:
         say(f"{place} was not wrapped; removed the files of an interrupted --wrap")
+
+
+class Options(TypedDict):
+    """The options as click passes them."""
+
+    command_line: tuple[str, ...]
+    output: Path | None
+    socket: Path
+    index: str | None
+    name: str | None
+    variables: tuple[str, ...]
+    external: bool
+    grace: float
+    listen: Path | None
+    wrap: Path | None
+    unwrap: Path | None
+    v01: str | None
+    where: str
+    max_size: int | None
+    max_age: float | None
+    wait: bool
+    print_format: str | None
+    cri: Path | None
+    redact: str | None
+    delays: tuple[str, ...]
+    drops: tuple[str, ...]
+    errors: tuple[str, ...]
+    seed: int
+
+
+def settings_of(options: Options, output: Path) -> Settings:
+    """Return the tap's settings from the options."""
+    from nri_scope.tap.settings import Settings
+
+    return Settings(
+        output=str(output),
+        where=options["where"],
+        redact=options["redact"],
+        cri=None if options["cri"] is None else str(options["cri"].absolute()),
+        # The runtime launches a wrapped plugin before it serves the CRI.
+        cri_waits=options["wait"] or options["wrap"] is not None,
+        max_size=options["max_size"],
+        max_age=options["max_age"],
+        delays=options["delays"],
+        drops=options["drops"],
+        errors=options["errors"],
+        seed=options["seed"],
+    )

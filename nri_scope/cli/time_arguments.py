@@ -10,6 +10,8 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.filter.moments import EXAMPLES, event_number, event_or_moment, interval, moment
 
+from .params import Checked
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -18,23 +20,18 @@ if TYPE_CHECKING:
     from nri_scope.replay.script import RecordingPlace
 
 
-def _check(
-    parse: Callable[[str], object], parameter: click.Parameter, text: str | None
-) -> str | None:
-    if text is not None:
-        try:
-            parse(text)
-        except UsageError as error:
-            raise click.BadParameter(str(error), param=parameter) from None
-    return text
+def _text(parse: Callable[[str], object]) -> Callable[[str], str]:
+    """Return a function that returns its text if ``parse`` accepts it."""
+
+    def checked(text: str) -> str:
+        parse(text)
+        return text
+
+    return checked
 
 
-def _check_time(_: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-    return _check(moment, parameter, text)
-
-
-def _check_place(_: click.Context, parameter: click.Parameter, text: str | None) -> str | None:
-    return _check(event_or_moment, parameter, text)
+_TIME = Checked("time", _text(moment))
+_PLACE = Checked("place", _text(event_or_moment))
 
 
 def times_of(
@@ -88,7 +85,7 @@ def places_of(
 since_option = click.option(
     "--since",
     metavar="TIME",
-    callback=_check_time,
+    type=_TIME,
     help=f"Include only events at or after this time: {EXAMPLES}. A time without a date is on the "
     "recording's own day; + counts from its first event, - back from its last one.",
 )
@@ -96,7 +93,7 @@ since_option = click.option(
 until_option = click.option(
     "--until",
     metavar="TIME",
-    callback=_check_time,
+    type=_TIME,
     help="Include only events before this time. A time with one to three digits after the second, "
     "as times are shown, includes the events shown with it.",
 )
@@ -104,7 +101,7 @@ until_option = click.option(
 from_option = click.option(
     "--from",
     "begin",
-    callback=_check_place,
+    type=_PLACE,
     metavar="EVENT|TIME",
     help="Start at this event, or at this time, as with --since of `log`.",
 )
@@ -112,7 +109,7 @@ from_option = click.option(
 to_option = click.option(
     "--to",
     "end",
-    callback=_check_place,
+    type=_PLACE,
     metavar="EVENT|TIME",
     help="Stop before this event or time.",
 )

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.errors import UsageError
-from nri_scope.filter.help_text import epilog
+from nri_scope.filter.fields import epilog
 
 from . import log, record
+from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
 from .params import ANY_PATH, WHERE, say
 
 if TYPE_CHECKING:
@@ -53,7 +53,19 @@ def _with_record_options(command: click.Command) -> click.Command:
 
 
 @_with_record_options
-@click.command(epilog=epilog())
+@click.command(
+    epilog=epilog(),
+    cls=RuledCommand,
+    rules=(
+        Exclude(("--live", "FILE"), hint="use -o to name the recording"),
+        Need(
+            tuple(option.opts[0] for option in RECORD_OPTIONS),
+            ("--live",),
+            "add --live, and leave out FILE",
+        ),
+        NeedOneOf(("FILE", "--live", "--keys"), hint="name a FILE, or use --live to record"),
+    ),
+)
 @click.argument("file", required=False, type=ANY_PATH)
 @click.option(
     "--where",
@@ -95,7 +107,6 @@ def command(
             say(config.warning)
         _print_keys(config)
         return
-    _check(context, file, live=live)
     reason = tui_obstacle()
     if file is not None and not reason:
         _browse(file, where, config, theme, context.find_object(Followed))
@@ -114,25 +125,6 @@ def _without_collections() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def _check(context: click.Context, file: Path | None, *, live: bool) -> None:
-    given = [
-        option.opts[-1]
-        for option in RECORD_OPTIONS
-        if option.name and context.get_parameter_source(option.name) is _COMMANDLINE
-    ]
-    if live and file is not None:
-        raise UsageError(
-            "--live and FILE exclude each other", f"use -o {file} to name the recording"
-        )
-    if not live and file is None:
-        raise UsageError("no recording was named", "name a FILE, or use --live to record")
-    if given and not live:
-        raise UsageError(f"{given[0]} is only valid with --live", "add --live and leave out FILE")
-
-
-_COMMANDLINE = click.core.ParameterSource.COMMANDLINE
 
 
 def tui_obstacle() -> str:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from nri_scope.errors import UsageError
 from nri_scope.nri.v01 import CONF_PATH
 
+from .option_rules import Exclude, RuledCommand
 from .params import FilePath, say
 
 
-@click.command()
+@click.command(cls=RuledCommand, rules=(Exclude(("uninstall", "--spool")),))
 @click.argument("action", type=click.Choice(["install", "uninstall"]))
 @click.option(
     "--conf",
@@ -52,8 +52,6 @@ def command(action: str, conf: Path, spool: Path | None) -> None:
         given = f" --spool {spool}" if spool != V01_SPOOL else ""
         say(f"installed in {places.conf}; `record{given}` reads its requests")
         return
-    if spool is not None:
-        raise UsageError("--spool has no effect with uninstall", "leave it out")
     spool, waiting = uninstall(conf)
     say(f"restored {conf}")
     if waiting:

@@ -163,7 +163,7 @@ def _unchanged(recording: Recording, what: str, known: Mapping[str, History]) ->
 def _paths_of(history: History, meant: Meaning) -> list[str]:
     """Return the paths of a container's final spec that are meant, without the parts of them."""
     from nri_scope.differ.attribution.final_spec import final_spec
-    from nri_scope.differ.blame.spec_lines import tree
+    from nri_scope.differ.blame.owned_lines import tree
 
     found = {path for path in tree(final_spec(history)) if path and meant.includes(path)}
     return sorted(path for path in found if found.isdisjoint(_above(path)))

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.logger.background_output import LogFile, log_beside
 from nri_scope.logger.default_file import LAUNCHED_FOLDER
-from nri_scope.logger.logfile import LogFile, log_beside
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.plugin import Identity, launched
 from nri_scope.runtime.command import PLUGIN_DESCRIPTOR, Command

@@ -13,10 +13,9 @@ from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.stats import Times, Timing
 from nri_scope.recording.timeline import can_show_times
 
-from .attribution.chain import Chain
+from .attribution.chain import Chain, spans
 from .attribution.owner import Owner
 from .attribution.rounds import ConnectionPart, Round, Rounds, is_ordered
-from .attribution.spans import spans
 
 _NAMES = frozenset(event.name for event in NriEvent)
 _NO_NAMES, _UNORDERED = Chain(), Chain(is_ordered=False)

@@ -16,7 +16,6 @@ from typing import NamedTuple
 from nri_scope.events import HAPPENED, Event, Problem, Session, Status
 from nri_scope.nri.lifecycle import CREATE, VALIDATE
 from nri_scope.nri.plain import Plain
-from nri_scope.recording import lookup
 from nri_scope.recording.display import duration
 from nri_scope.recording.event_pages import validations
 from nri_scope.recording.reader import Recording
@@ -24,10 +23,11 @@ from nri_scope.recording.records import event_record
 from nri_scope.recording.timeline import sessions_overlap
 
 from .attribution.attributed_changes import Span
+from .attribution.chain import spans
 from .attribution.owner import plugin
 from .attribution.rounds import ASIDE, ConnectionPart, Round, Rounds
-from .attribution.spans import spans
 from .latency import chain_without_names
+from .recording_differ import WholeRecording
 
 _STEP = 1_000
 """Number of events of several connections in one step, which takes about 10 ms."""
@@ -55,7 +55,7 @@ class Grouping:
 
     def __init__(self, recording: Recording) -> None:
         """Begin before the first event. Raises RecordingError."""
-        self._rounds = Rounds(follows=lookup.predecessor_test(recording))
+        self._rounds = Rounds(around=WholeRecording(recording))
         self._begun: Event | None = None
         """First event of the open operation."""
         self._is_creation = False

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache
+from dataclasses import replace
+from functools import cached_property
 from sys import maxsize
 
 from google.protobuf.message import DecodeError
@@ -14,19 +15,26 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import Outcome
 from nri_scope.errors import UsageError
-from nri_scope.events import Container, Event, Session
+from nri_scope.events import Container, Event, Pod, Session
 from nri_scope.nri.lifecycle import CREATE, UPDATE
 from nri_scope.recording import lookup
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import absence_test, under_each_name
+from nri_scope.recording.subject_queries import (
+    absence_test,
+    container_of_event,
+    containers_by_key,
+    containers_touched,
+    pod_of_event,
+    same_round_near,
+    under_each_name,
+)
 
 from .attribution.attributed_changes import RoundDiff
 from .attribution.differ import Differ
 from .attribution.history import History
 from .attribution.presence import INTRODUCTION, SET_UP
-from .attribution.round_selection import Choice
-from .attribution.rounds import ASIDE
+from .attribution.rounds import ASIDE, Surroundings
 
 _NEAR = 500
 """Number of consecutive events that usually include one of each connection."""
@@ -82,9 +90,7 @@ def differ_of(
         recording.sessions(),
         keep=keep,
         gaps=recording.gaps(),
-        follows=lookup.predecessor_test(recording),
-        outcome=outcome or Creations(recording).outcome,
-        unheard=absence_test(recording),
+        around=WholeRecording(recording, outcome),
         only_findings=only_findings,
     )
 
@@ -95,53 +101,86 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
         recording.sessions(),
         only=[one.id for one in containers],
         gaps=recording.gaps(),
-        # Events of a few containers are not consecutive.
-        follows=lambda event: lookup.has_recorded_predecessor(recording, event),
-        had_its_place=lambda session, event: _had_its_place(recording, session, event),
-        had_joined=_had_joined(recording),
-        outcome=Creations(recording).outcome,
-        unheard=absence_test(recording),
+        around=PartlyFedRecording(recording),
     )
 
 
-def _had_its_place(recording: Recording, session: Session, event: Event) -> bool:
-    """Return the result of `Presence.had_its_place`, computed from the whole recording."""
-    return lookup.has_event_before(
-        recording, session.id, event.id, sorted(ASIDE), others=True
-    ) or not lookup.has_event_before(recording, session.id, event.id, sorted(SET_UP))
+class LaterOutcomes(Surroundings):
+    """The outcomes of operations, by the later events of a recording."""
+
+    has_outcomes = True
+
+    def __init__(
+        self, recording: Recording, outcome: Callable[[Event], Outcome] | None = None
+    ) -> None:
+        """``outcome``: replacement of `Creations.outcome`."""
+        self._recording = recording
+        self._outcome = outcome or Creations(recording).outcome
+
+    def outcome(self, event: Event) -> Outcome:
+        return self._outcome(event)
 
 
-def _had_joined(recording: Recording) -> Callable[[Session, Event], bool]:
-    """Return a function for `Rounds.had_joined`, computed from the whole recording."""
-    introduction = sorted(INTRODUCTION)
-    since: dict[int, int] = {}
+class WholeRecording(LaterOutcomes):
+    """Surroundings if all events of a recording are fed, which may be a part of another one."""
 
-    @cache
-    def firsts() -> dict[int, int]:
-        """Return the first event that the runtime may send to each session, by session id."""
-        joined = lookup.first_events(recording, introduction, others=True)
-        later = lookup.first_events(recording, sorted(SET_UP), others=True)
-        begun = lookup.first_events(recording, sorted(SET_UP))
+    def __init__(
+        self, recording: Recording, outcome: Callable[[Event], Outcome] | None = None
+    ) -> None:
+        super().__init__(recording, outcome)
+        self._is_part = lookup.is_part(recording)
+        self._is_absent = absence_test(recording)
+
+    def follows(self, event: Event) -> bool | None:
+        return lookup.has_recorded_predecessor(self._recording, event) if self._is_part else None
+
+    def is_absent(self, container_id: str, event: Event) -> bool | None:
+        return self._is_absent(container_id, event)
+
+
+class PartlyFedRecording(WholeRecording):
+    """Surroundings if only the events about a few containers are fed, which are not consecutive."""
+
+    def __init__(self, recording: Recording) -> None:
+        super().__init__(recording)
+        self._joined_since: dict[int, int] = {}
+        """For some sessions, an event by which they had joined."""
+
+    def follows(self, event: Event) -> bool | None:
+        return lookup.has_recorded_predecessor(self._recording, event)
+
+    def had_its_place(self, session: Session, event: Event) -> bool | None:
+        return lookup.has_event_before(
+            self._recording, session.id, event.id, sorted(ASIDE), others=True
+        ) or not lookup.has_event_before(self._recording, session.id, event.id, sorted(SET_UP))
+
+    def had_joined(self, session: Session, event: Event) -> bool:
+        since = self._joined_since
+        if session.id not in since or since[session.id] > event.id:
+            # Most sessions have an event nearby; a search without bounds would read the whole file.
+            if not lookup.has_event_before(
+                *(self._recording, session.id, event.id, sorted(INTRODUCTION)),
+                others=True,
+                within=_NEAR,
+            ):
+                return self._firsts.get(session.id, 0) < event.id
+            since[session.id] = event.id
+        return True
+
+    @cached_property
+    def _firsts(self) -> dict[int, int]:
+        """The first event that the runtime may send to each session, by session id."""
+        joined = lookup.first_events(self._recording, sorted(INTRODUCTION), others=True)
+        later = lookup.first_events(self._recording, sorted(SET_UP), others=True)
+        begun = lookup.first_events(self._recording, sorted(SET_UP))
         # Without a recorded beginning, the session may have existed before.
         return {
             session: joined.get(session, maxsize) if first < later.get(session, maxsize) else 0
             for session, first in begun.items()
         }
 
-    def had_joined(session: Session, event: Event) -> bool:
-        if session.id not in since or since[session.id] > event.id:
-            # Most sessions have an event nearby; a search without bounds would read the whole file.
-            if not lookup.has_event_before(
-                recording, session.id, event.id, introduction, others=True, within=_NEAR
-            ):
-                return firsts().get(session.id, 0) < event.id
-            since[session.id] = event.id
-        return True
 
-    return had_joined
-
-
-def blame(recording: Recording, container: Container) -> History:
+def history_of(recording: Recording, container: Container) -> History:
     """Return one container's history.
 
     Raises RecordingError, and UsageError if the recording does not show the container's spec.
@@ -214,3 +253,110 @@ def events_of_some(
                 differ.know(known, lookup.container_name(container))
         found |= own
     return sorted(found)
+
+
+class Choice:
+    """Selection of the rounds about one subject. Other events still serve as evidence."""
+
+    def __init__(self, recording: Recording, thing: lookup.Found) -> None:
+        self._event = thing.id if isinstance(thing, Event) else 0
+        self._pod = thing.id if isinstance(thing, Pod) else ""
+        self._containers: set[str] = set()
+        if isinstance(thing, Container):
+            self._containers = {thing.id}
+        elif isinstance(thing, Pod):
+            self._containers = {one.id for one in lookup.containers_of(recording, thing)}
+
+    def part_of(self, diff: RoundDiff) -> RoundDiff | None:
+        """Return a round about the subject, or only its side effects on the subject, or None."""
+        if self._event:
+            return diff if self._event in diff.events else None
+        if diff.container in self._containers or (self._pod and diff.pod == self._pod):
+            return diff
+        steps = tuple(step for step in diff.steps if step.container in self._containers)
+        settled = tuple(step for step in diff.settled if step.container in self._containers)
+        if not steps and not settled:
+            return None
+        return replace(diff, steps=steps, settled=settled)
+
+
+_SAME_ROUND_NEAR = 200
+"""Number of events before and after an event of a pod that may be part of the same round."""
+_OTHERS_MAX = 50
+"""Maximum number of other containers that are searched for side effects of an event."""
+
+
+class Excerpt:
+    """The differ's results for the events about some containers."""
+
+    def __init__(
+        self, differ: Differ, rounds: Sequence[RoundDiff], names: Mapping[str, str]
+    ) -> None:
+        self._differ = differ
+        self._names = names
+        self.rounds = rounds
+        """Rounds in order, with the outcome of their changes if the CRI reported it."""
+
+    def history(self, container_id: str) -> History | None:
+        """Return a container's history; None if no event describes the container."""
+        return self._differ.histories.get(container_id)
+
+    def round_of(self, event_id: int) -> RoundDiff | None:
+        """Return the round of an event."""
+        return next((one for one in self.rounds if event_id in one.events), None)
+
+    def name_of(self, subject_id: str) -> str:
+        """Return ``ns/pod/container`` or ``ns/pod``; the beginning of the id if unknown."""
+        return self._names.get(subject_id) or self._differ.name_of(subject_id)
+
+
+def excerpt_of_container(
+    recording: Recording, container: Container, check: Callable[[], None]
+) -> Excerpt:
+    """Read a container's rounds, and the side effects of other rounds on it.
+
+    ``check`` is called for each event and may raise, to cancel. Raises RecordingError.
+    """
+    return _excerpt(recording, [container], check)
+
+
+def excerpt_of_event(recording: Recording, event: Event, check: Callable[[], None]) -> Excerpt:
+    """Read the events that show the round of an event and its effects, also on other containers.
+
+    For an event without a container, only its effects on containers are examined. Raises
+    RecordingError.
+    """
+    return excerpt_of_events(recording, [event], check)
+
+
+def excerpt_of_events(
+    recording: Recording, events: Iterable[Event], check: Callable[[], None] = lambda: None
+) -> Excerpt:
+    """Do the same as `excerpt_of_event` for the rounds of several events together."""
+    containers: dict[int, Container] = {}
+    pods: dict[int, Pod] = {}
+    near: set[int] = set()
+    for event in events:
+        own = container_of_event(recording, event.id)
+        touched = containers_touched(recording, event, [] if own is None else [own.key])
+        others = containers_by_key(recording, touched[:_OTHERS_MAX])
+        containers |= {one.key: one for one in ([] if own is None else [own]) + others}
+        pod = pod_of_event(recording, event.id)
+        pods |= {} if pod is None else {pod.key: pod}
+        near.update(same_round_near(recording, event, _SAME_ROUND_NEAR))
+    return _excerpt(recording, list(containers.values()), check, near, pods.values())
+
+
+def _excerpt(
+    recording: Recording,
+    containers: Sequence[Container],
+    check: Callable[[], None],
+    near: Iterable[int] = (),
+    pods: Iterable[Pod] = (),
+) -> Excerpt:
+    differ = differ_of_some(recording, containers)
+    numbers = events_of_some(recording, containers, differ)
+    rounds = tuple(rounds_of(recording, differ, sorted({*numbers, *near}), check))
+    names = {one.id: lookup.container_name(one) for one in containers}
+    names |= {pod.id: lookup.pod_name(pod) for pod in pods}
+    return Excerpt(differ, rounds, names)

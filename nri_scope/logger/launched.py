@@ -18,19 +18,29 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.nri.events import Event, parse_events
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest
 from nri_scope.nri.versions import runtime_remark, runtime_words
-from nri_scope.plugin import Exchange, Identity, SessionEnd
+from nri_scope.plugin import (
+    Exchange,
+    Identity,
+    Launched,
+    PluginSession,
+    SessionEnd,
+    inherited,
+    launched,
+)
+from nri_scope.transport.loop import prepare_process, run
 from nri_scope.wire import RequestReceived
 from nri_scope.writer.messages import RecordingOptions
 from nri_scope.writer.supervisor import WriterProcess
 
+from .background_output import LogFile, log_beside
 from .default_file import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX, host_name
-from .logfile import LogFile, log_beside
 from .logger import Logger, SessionReport
+from .service import watch_clock
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -297,3 +307,30 @@ def _options(settings: Settings) -> RecordingOptions:
         # its disk not mounted yet.
         makes_folder=output.parent == Settings().output.parent,
     )
+
+
+def record_launched() -> int:
+    """Record until the runtime closes the connection or kills this process."""
+    try:
+        launch = launched()
+    except NriScopeError:
+        launch = None
+    if launch is None:
+        return 2
+    prepare_process()
+    return run(_record(launch))
+
+
+async def _record(launch: Launched) -> int:
+    plugin = LaunchedPlugin(launch.identity)
+    session = PluginSession(launch.identity, plugin)
+    heartbeat = asyncio.create_task(watch_clock(plugin.report_stall))
+    try:
+        end = await session.run(inherited(launch.descriptor))
+    except NriScopeError as error:
+        await plugin.finish(session.ended(str(error)))
+        return 2
+    finally:
+        heartbeat.cancel()
+    await plugin.finish(end)
+    return 0

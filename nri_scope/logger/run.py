@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
     from nri_scope.writer.metrics_reader import FirstReading
 
-PRINTS = "nri_scope.cli.event_printer"
+PRINTS = "nri_scope.cli.log_lines"
 """Name of the module of a writer that also prints. This package may not import it."""
 REFUSED_STOP = "not stopped (^Z): without its reply, no container would be created; end it with ^C"
 

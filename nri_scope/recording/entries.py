@@ -15,7 +15,6 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Pod, Printed, Session
 
 from .blobs import ObjectKind
-from .decode_budget import Allowance
 from .message_parts import synchronize
 from .plugin_calls import plugin_calls
 from .reader import MAX_REQUEST, Recording
@@ -24,6 +23,7 @@ from .rows import RowError, number_of, optional_numbers_of
 from .schema_check import repair_hint
 from .sqlite_errors import recording_errors
 from .tap_tables import printed, tapped
+from .work_budget import Allowance
 
 _PAGE_BYTES = 8 << 20
 """Number of bytes of messages after which a page is yielded, even if it has few events."""

@@ -13,8 +13,9 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Event, Gap, Pod, Role, Session
 from nri_scope.filter import Filter
 
+from . import row_limits
 from .opening import is_settled
-from .reader import MAX_ROWS, Recording, Value
+from .reader import Recording, Value
 from .redacted import is_redacted
 from .rows import EVENT_COLUMNS, RowError, event_of, optional_numbers_of
 from .sqlite_errors import query_numbers, query_rows, recording_errors
@@ -82,7 +83,7 @@ class SessionTables:
 
 
 def _rows(recording: Recording, table: str) -> _TableRows:
-    return query_rows(recording, f"SELECT * FROM {table} ORDER BY id LIMIT {MAX_ROWS}")
+    return query_rows(recording, f"SELECT * FROM {table} ORDER BY id LIMIT {row_limits.MAX_ROWS}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -393,13 +393,9 @@ def has_recorded_predecessor(recording: Recording, event: Event) -> bool:
     return not rows or rows[0][0] == event.seq - 1 or _is_left_out(recording, event)
 
 
-def predecessor_test(recording: Recording) -> Callable[[Event], bool] | None:
-    """Return a function that calls `has_recorded_predecessor`, for a part of a recording.
-
-    None for a complete recording, in which the events' sequence numbers show it.
-    """
-    is_part = query_numbers(recording, "SELECT 1 FROM left_out LIMIT 1")
-    return (lambda event: has_recorded_predecessor(recording, event)) if is_part else None
+def is_part(recording: Recording) -> bool:
+    """Return whether events were left out, so that sequence numbers do not show what is missing."""
+    return bool(query_numbers(recording, "SELECT 1 FROM left_out LIMIT 1"))
 
 
 def _is_left_out(recording: Recording, event: Event) -> bool:

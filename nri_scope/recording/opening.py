@@ -18,7 +18,7 @@ from nri_scope.errors import RecordingError
 from .blobs import MAX_CONTENT
 from .file_errors import code_of, error_words, is_damage, reading_hint
 from .hot_journal import is_interrupted, undo
-from .long_names import bound_names
+from .row_limits import bound_names
 from .schema import (
     ATTRIBUTED_VIEWS,
     ATTRIBUTION,

@@ -22,15 +22,13 @@ from nri_scope.filter import Filter
 from nri_scope.nri.element_limits import MAX_ELEMENTS, MAX_STRINGS, UNCUT_BYTES, Elements, bounded
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
-from . import message_parts
+from . import message_parts, row_limits
 from .blobs import ContentError, ObjectKind, Objects
 from .cache import RecentlyUsed
-from .decode_budget import Allowance
 from .failure_policies import with_failure_policies
 from .file_errors import code_of, error_words, is_damage, reading_hint
 from .opening import attach, connect, fingerprint, to_recording_error
 from .plain_messages import has_parts
-from .query_budget import QueryBudget
 from .rows import (
     CONTAINER_COLUMNS,
     EVENT_COLUMNS,
@@ -50,6 +48,7 @@ from .schema_check import repair_hint
 from .session_gaps import gaps_between
 from .sql_functions import register
 from .sqlite_text import WORDS_MAX, characters_sql, cut_sql
+from .work_budget import Allowance, QueryBudget
 
 MAX_REQUEST = 16 << 20
 """Maximum number of bytes of one reassembled request. On the wire, requests have at most 4 MiB."""
@@ -57,11 +56,6 @@ MAX_STATE = 256 << 20
 """Maximum number of bytes of all pods and containers at the start of a session."""
 MAX_STATE_ELEMENTS = 1_500_000
 """Maximum number of elements in these: 1,000 containers with 1,500 variables each reach it."""
-MAX_ROWS = 250_000
-"""Maximum number of sessions, of gaps and of notes. Recorders stop at fewer (`row_limits`)."""
-MAX_TEXT = 32 << 20
-"""Maximum number of characters in the reasons of all gaps, and in all notes."""
-
 _ATTEMPTS = 5
 """Maximum number of attempts to open a file that is written in the meantime."""
 _PAGE = 500
@@ -636,14 +630,14 @@ class Recording:
         text = f"min(coalesce({characters_sql(words)}, 0), {WORDS_MAX})"
         query = (
             f"SELECT count(*), coalesce(sum({text}), 0) "
-            f"FROM (SELECT * FROM {table} LIMIT {MAX_ROWS + 1})"
+            f"FROM (SELECT * FROM {table} LIMIT {row_limits.MAX_ROWS + 1})"
         )
         ((rows, characters),) = self._all(optional_numbers_of, query)
         much = ""
-        if (rows or 0) > MAX_ROWS:
-            much = f"{MAX_ROWS:,} {table}s"
-        elif (characters or 0) > MAX_TEXT:
-            much = f"{MAX_TEXT:,} characters in its {table}s"
+        if (rows or 0) > row_limits.MAX_ROWS:
+            much = f"{row_limits.MAX_ROWS:,} {table}s"
+        elif (characters or 0) > row_limits.MAX_TEXT:
+            much = f"{row_limits.MAX_TEXT:,} characters in its {table}s"
         if much:
             raise RecordingError(
                 self.path,

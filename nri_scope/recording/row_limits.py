@@ -1,20 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of tables that readers load into memory as a whole.
+"""Limits of the rows, names and texts of tables that readers load into memory as a whole.
 
-A recorder enforces them because readers refuse a file that exceeds them.
+Readers refuse a file that exceeds them, and truncate single long names: many events refer to the
+same row of a session, a pod, a container or a name, so a name of megabytes would be read again with
+every event. A recorder stops at fewer rows and characters, and reports the rest in gaps.
 """
 
 from __future__ import annotations
 
 import sqlite3
+import warnings
 from collections.abc import Sequence
+from pathlib import Path
 
+from nri_scope.errors import RecordingCut, RecordingError
 from nri_scope.events import SessionStart
 
-from . import long_names
-from .schema import TABLES
-from .sqlite_text import NAME_MAX, WORDS_MAX, characters_sql, int64, named
+from .schema import TABLES, Table
+from .sqlite_text import NAME_MAX, WORDS_MAX, characters_sql, cut_sql, int64, named
 
+MAX_ROWS = 250_000
+"""Maximum number of sessions, of gaps and of notes that readers accept."""
+MAX_TEXT = 32 << 20
+"""Maximum number of characters in the reasons of all gaps, and in all notes, for readers."""
+MAX_NAMED = 1_000_000
+"""Maximum number of pods, of containers and of names."""
+MAX_CHARACTERS = 64 << 20
+"""Maximum number of characters of all names of pods, and so on."""
 MAX_SESSIONS = 100_000
 """Maximum number of sessions. Each Configure begins one, and a faulty runtime may repeat it."""
 TOO_MANY_SESSIONS = (
@@ -26,6 +38,8 @@ MAX_WORDS = 24 << 20
 """Maximum number of characters in all gaps' reasons, and in all notes; less than readers accept."""
 TOO_MANY_GAPS = "the recording has so many gaps that these are not told apart"
 TOO_MANY_NOTES = "the recording has so many notes that it takes no more"
+
+_TABLES = tuple(table for table in TABLES if table.name in ("session", "pod", "container", "name"))
 
 
 class LimitReached(Exception):
@@ -63,11 +77,9 @@ class TableLimits:
     def of_names(
         cls, connection: sqlite3.Connection, table: str, texts: Sequence[str]
     ) -> TableLimits:
-        """Return the limits of a table of names, which are those of `long_names`."""
+        """Return the limits of a table of names, which are those of `bound_names`."""
         reason = f"the recording has too many {table}s, or too long names of them, to take more"
-        return cls(
-            connection, table, texts, long_names.MAX_NAMED, long_names.MAX_CHARACTERS, reason
-        )
+        return cls(connection, table, texts, MAX_NAMED, MAX_CHARACTERS, reason)
 
     def reserve(self, characters: int, rows: int = 1) -> None:
         """Reserve space for rows to be written. Raises LimitReached, and reserves nothing, if the
@@ -94,7 +106,7 @@ class RowLimits:
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        most = long_names.MAX_CHARACTERS
+        most = MAX_CHARACTERS
         names = [
             column.name
             for table in TABLES
@@ -163,3 +175,61 @@ class RowLimits:
             (*values, value, reason),
         )
         return updated.rowcount > 0
+
+
+def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> bool:
+    """Truncate names to `NAME_MAX` characters for the connection, with a warning; return whether
+    any was longer.
+
+    A table with a longer name is hidden by a temporary table of the same name, which has the
+    truncated names. The warning names the file ``shown``. Raises RecordingError if there are too
+    many rows or characters, and sqlite3.Error.
+    """
+    hidden = False
+    for table in _TABLES:
+        texts = [column.name for column in table.columns if column.type.startswith("TEXT")]
+        # The number of bytes is an upper bound, and takes half the time to count.
+        size = " + ".join(f"coalesce(length(CAST({name} AS BLOB)), 0)" for name in texts)
+        rows, largest = connection.execute(
+            f"SELECT count(*), coalesce(max({size}), 0) FROM main.{table.name}"
+        ).fetchone()
+        if rows <= MAX_NAMED and largest <= min(NAME_MAX, MAX_CHARACTERS // max(1, rows)):
+            continue
+        lengths = [f"coalesce({characters_sql(name)}, 0)" for name in texts]
+        longest = lengths[0] if len(lengths) == 1 else f"max({', '.join(lengths)})"
+        characters, longest_one = connection.execute(
+            f"SELECT total(min({' + '.join(lengths)}, {NAME_MAX * len(texts)})), "
+            f"coalesce(max({longest}), 0) FROM main.{table.name}"
+        ).fetchone()
+        if rows > MAX_NAMED or characters > MAX_CHARACTERS:
+            raise RecordingError(
+                path,
+                f"its {table.name}s have too many names, or names that are too long",
+                "nri-scope never writes such a recording: do not trust it",
+            )
+        if longest_one > NAME_MAX:
+            hidden = True
+            _hide(connection, table, texts)
+            warnings.warn(
+                RecordingCut(
+                    f"{shown}: a {table.name} has a text of more than {NAME_MAX:,} characters; "
+                    "longer texts are truncated"
+                ),
+                stacklevel=2,
+            )
+    return hidden
+
+
+def _hide(connection: sqlite3.Connection, table: Table, texts: list[str]) -> None:
+    columns = ", ".join(
+        f"{column.name} {'INTEGER PRIMARY KEY' if at == 0 else column.type.split()[0]}"
+        for at, column in enumerate(table.columns)
+    )
+    values = ", ".join(
+        cut_sql(column.name, NAME_MAX) if column.name in texts else column.name
+        for column in table.columns
+    )
+    connection.execute(f"CREATE TEMP TABLE {table.name} ({columns})")
+    connection.execute(f"INSERT INTO temp.{table.name} SELECT {values} FROM main.{table.name}")
+    for column in table.indexes:
+        connection.execute(f"CREATE INDEX temp.{table.name}_by_{column} ON {table.name} ({column})")

@@ -57,7 +57,7 @@ class RecordingFile:
     def open(cls, path: Path, *, only_new: bool = False, is_draft: bool = False) -> Self:
         """Create the file, or continue an existing recording. Raises RecordingError.
 
-        ``only_new``: refuse an existing file. ``is_draft``: write a new file that nobody reads
+        ``only_new``: refuse an existing file. ``is_draft``: write a new file that no process reads
         before it is closed, and that is removed after an error: without a log, and the same bytes
         for the same content. Refuses folders in which other users could replace the file or its
         companions.

@@ -12,6 +12,7 @@ from time import monotonic_ns
 from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import NO_DEADLINE_MS, RECORDED, Profile, profile_named
+from nri_scope.transport.loop import run_interruptibly
 
 from .chain import Command
 from .playback import PlaybackOptions, ReplayListener
@@ -77,6 +78,11 @@ async def replay(job: Job, audience: ReplayListener | None = None) -> Replayed:
         result = await replay_run.perform(job.rounds)
     result.took_ns = monotonic_ns() - began_ns
     return result
+
+
+def play(job: Job, audience: ReplayListener) -> Replayed:
+    """Replay, as `run_interruptibly` does."""
+    return run_interruptibly(lambda: replay(job, audience))
 
 
 def _with_timeout(profile: Profile, seconds: float) -> Profile:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, fields
 from nri_scope import __version__
 from nri_scope.differ.attribution.attributed_changes import ChangeStep, NameOf, RoundDiff, Span
 from nri_scope.differ.render import wording
-from nri_scope.differ.render.legend import Legend
 from nri_scope.differ.render.values import clipped, clipped_pair, place, sides
+from nri_scope.differ.render.wording import Legend
 from nri_scope.events import (
     CONTAINER_STATUS,
     PASSIVE_ROLES,

@@ -10,9 +10,8 @@ from typing import cast
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
-from nri_scope.differ.attribution.round_selection import Choice
 from nri_scope.differ.attribution.rounds import ConnectionPart
-from nri_scope.differ.recording_differ import differ_of
+from nri_scope.differ.recording_differ import Choice, differ_of
 from nri_scope.differ.render.values import clipped
 from nri_scope.entries import CreationFate, Outcome
 from nri_scope.events import (

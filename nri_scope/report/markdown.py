@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nri_scope.differ.render.markdown_escape import code, folded, prose, squeezed
+from nri_scope.differ.render.markdown import code, folded, prose, squeezed
 from nri_scope.differ.render.values import clipped
 from nri_scope.recording.display import deadline, duration, left_out_words, many
 from nri_scope.recording.records import rfc3339

@@ -45,7 +45,7 @@ from nri_scope.recorder.inbox import Begin, ControlEntry, End, Resume, ShownLine
 from nri_scope.recorder.transactions import DELETED
 
 from .redaction import NameKind, Redactor
-from .redaction.memory_limits import Memory
+from .redaction.limits import Memory
 from .redaction.name_kinds import SESSION_NAMES
 from .redaction.rules import Rules
 from .redaction.user_key import derive, local_key

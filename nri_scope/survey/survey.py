@@ -16,7 +16,6 @@ from pathlib import Path
 from time import monotonic, process_time
 from typing import NamedTuple
 
-from nri_scope.differ import excerpt
 from nri_scope.differ.attribution.attributed_changes import (
     WITHOUT_EFFECT,
     NameOf,
@@ -24,6 +23,7 @@ from nri_scope.differ.attribution.attributed_changes import (
 )
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.operations import span_words
+from nri_scope.differ.recording_differ import excerpt_of_events
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
 from nri_scope.entries import CreationFate, Outcome
@@ -365,7 +365,7 @@ def survey_some(recording: Recording, events: Sequence[Event], into: Path) -> No
     """Write the attribution file ``into`` for these events alone, at least one. Raises as `survey`
     does.
     """
-    found = excerpt.of_events(recording, events)
+    found = excerpt_of_events(recording, events)
     writer = _Writer(AttributionFile(into), found.name_of)
     try:
         # Also the rounds of other events of the same containers, as in a whole survey.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event loop and interpreter settings that keep delays in the reply path short."""
+"""Event loops that signals end, and settings that keep delays in the reply path short."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import sys
 from collections.abc import Callable, Coroutine
 from typing import TypeVar
 
+from nri_scope.process.signals import END_SIGNALS, stop_signals
+
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 SWITCH_INTERVAL_S = 0.00005
 """Seconds after which the writer thread yields the interpreter to a due reply. Python's default of
@@ -56,3 +59,56 @@ def collect_rarely(young: int = 50_000, middle: int = 20, old: int = 100) -> Non
     gc.collect()
     gc.freeze()
     gc.set_threshold(young, middle, old)
+
+
+def run_interruptibly(work: Callable[[], Coroutine[object, object, T]]) -> T:
+    """Run ``work``; SIGTERM and SIGHUP end it as SIGINT does, with KeyboardInterrupt.
+
+    Raises its errors, and OSErrors of a group.
+    """
+    is_interrupted = False
+    running: tuple[asyncio.AbstractEventLoop, asyncio.Task[object]] | None = None
+
+    def interrupt(*_: object) -> None:
+        nonlocal is_interrupted
+        is_interrupted = True
+        if running is not None:
+            loop, task = running
+            loop.call_soon_threadsafe(task.cancel)
+
+    async def main() -> T:
+        nonlocal running
+        task = asyncio.current_task()
+        assert task is not None
+        running = asyncio.get_running_loop(), task
+        try:
+            if is_interrupted:
+                raise asyncio.CancelledError
+            return await work()
+        finally:
+            # The loop may be closed.
+            running = None
+
+    try:
+        # Also while the loop begins and ends, where an exception of a handler would be a traceback.
+        with stop_signals(interrupt, signals=END_SIGNALS):
+            result = run(main())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+    except BaseExceptionGroup as group:
+        # An error of writing output, including a broken pipe, which the output handles.
+        write_error = _first(group, OSError)
+        if write_error is None:
+            raise
+        raise write_error from None
+    if is_interrupted:
+        raise KeyboardInterrupt
+    return result
+
+
+def _first(group: BaseExceptionGroup[BaseException], kind: type[E]) -> E | None:
+    for error in group.exceptions:
+        found = _first(error, kind) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(found, kind):
+            return found
+    return None

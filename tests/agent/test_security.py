@@ -326,7 +326,10 @@ async def test_many_connections_without_a_handshake(
     [
         (["--grpc", "0.0.0.0:0"], "without TLS"),
         (["--grpc", "[::]:0"], "without TLS"),
-        (["--tls-cert", "server.crt"], "give all three"),
+        (
+            ["--tls-cert", "server.crt"],
+            "--tls-cert needs --tls-key; give all of --tls-cert, --tls-key, --tls-client-ca",
+        ),
         (
             ["--tls-cert", "ca.key", "--tls-key", "server.key", "--tls-client-ca", "ca.crt"],
             "ca.key: not usable for TLS",

@@ -242,7 +242,7 @@ def test_redact_replaces_secrets(
     ("options", "words"),
     [
         (("--full", "--changed"), "--full and --changed exclude each other; "),
-        (("--history", "FOO", "--full"), "--history shows one path; "),
+        (("--history", "FOO", "--full"), "--full and --history exclude each other; "),
         (("--history", ""), f'{APP} never had a value at ""; '),
         (("--history", "FOOO"), f'{APP} never had a value at "FOOO"; the nearest is '),
         (("--history", "\x1b[2J"), f'{APP} never had a value at "\\x1b[2J"; '),

@@ -48,7 +48,7 @@ def test_without_a_terminal_another_command_is_named(capsys: pytest.CaptureFixtu
         ("--break evnt:x -- ./plugin", "unknown field"),
         ("--no-effects -- ./plugin", "debug and --no-effects exclude each other"),
         ("--expect 2 -- ./plugin", "--expect needs --listen"),
-        ("", "no plugin was given"),
+        ("", "neither COMMAND, --plugin nor --listen was given"),
         ("--watch src -- ./plugin", "--watch needs --build"),
         ("--build true -- ./plugin", "--build needs --watch"),
         ("--watch missing --build true -- ./plugin", "--watch missing: no such file or folder"),

@@ -284,7 +284,10 @@ def test_two_recordings_have_the_same_tokens(
 def test_specs_are_not_redacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = Result(capsys, "--json-spec", "a.json", "b.json", "--redact")
     assert (result.status, result.out) == (2, "")
-    assert result.err == "nri-scope: --redact is only valid for recordings; leave it out\n"
+    assert (
+        result.err
+        == "nri-scope: --json-spec and --redact exclude each other; leave one of them out\n"
+    )
 
 
 def test_gaps_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -500,15 +503,15 @@ def test_files_that_are_not_recordings_are_rejected(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "name a FILE, or add --live"),
+        ([], "neither FILE nor --live was given; add one of them"),
         (["a", "b", "c", "d", "e"], "expected at most four arguments, got 5"),
-        (["FILE", "--probes", "00,99"], "--probes is only valid with --live"),
-        (["FILE", "--socket", "/x"], "--socket is only valid with --live"),
-        (["FILE", "-o", "x"], "-o is only valid with --live"),
-        (["FILE", "--validate"], "--validate is only valid with --live"),
+        (["FILE", "--probes", "00,99"], "--probes needs --live"),
+        (["FILE", "--socket", "/x"], "--socket needs --live"),
+        (["FILE", "-o", "x"], "-o needs --live"),
+        (["FILE", "--validate"], "--validate needs --live"),
         (["--live", "FILE"], "--live and FILE exclude each other"),
         (["--live", "--json-spec"], "leave one of them out"),
-        (["--live", "--since", "1h"], "--since is only valid for a recording"),
+        (["--live", "--since", "1h"], "--live and --since exclude each other"),
         (["--live", "--probes", "50"], "needs at least two probes"),
         (["--live", "--probes", "5,50"], "write 05"),
         (["--live", "--probes", "00,00"], "index 00 is listed twice"),
@@ -518,7 +521,10 @@ def test_files_that_are_not_recordings_are_rejected(
         (["--json-spec", "x"], "--json-spec needs exactly two files"),
         (["--json-spec", "x", "y"], "x: no such file or directory"),
         (["--json-spec", "/", "/"], "/: is a directory"),
-        (["--json-spec", "x", "y", "--where", "ns:a"], "--where is only valid for recordings"),
+        (
+            ["--json-spec", "x", "y", "--where", "ns:a"],
+            "--json-spec and --where exclude each other",
+        ),
         (
             ["FILE", "x.nriscope.db", "--since", "1h"],
             "--since is not valid when comparing two recordings",

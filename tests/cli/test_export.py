@@ -241,7 +241,7 @@ class TestFormats:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["FILE"], "-o is missing; add -o X.nriscope.zip"),
+        (["FILE"], "neither -o nor --format was given; add -o X.nriscope.zip"),
         (
             ["--redact", "FILE", "-o", "x.zip"],
             "a recording, not a file of rules; name the recording first",
@@ -263,12 +263,15 @@ class TestFormats:
         (["FILE", "-o", "x.zip", "--redact", "bad.toml"], "bad.toml: line 2: "),
         (["FILE", "-o", "x.zip", "--max-size", "5000"], "the limit is 4.88 KiB; .*--pod"),
         (["FILE", "-o", "x.zip", "--max-size", "5000", "--split"], "and its context need up to"),
-        (["FILE", "--format", "jsonl", "--split"], "--split is only valid for bundles"),
-        (["FILE", "--format", "jsonl", "--max-size", "5k"], "--max-size is only valid for bundles"),
+        (["FILE", "--format", "jsonl", "--split"], "--format and --split exclude each other"),
+        (
+            ["FILE", "--format", "jsonl", "--max-size", "5k"],
+            "--format and --max-size exclude each other",
+        ),
         (["FILE", "--format", "jsonl", "-o", "bad.toml"], "bad.toml exists"),
         (["FILE", "--format", "jsonl", "-o", "x.zip"], "x.zip: --format does not write zip files"),
         (["nowhere", "-o", "x.zip"], "nowhere: no such file"),
-        (["FILE", "-o", "x.zip", "--pod", ""], "--pod is empty; write NS/POD"),
+        (["FILE", "-o", "x.zip", "--pod", ""], "'--pod': the text is empty; leave the option out"),
         (["FILE", "-o", "x.zip", "--where", " "], "--where is empty; write a filter"),
         (["FILE", "-o", "pipe.zip", "--force"], "pipe.zip is not a regular file; name another"),
         (["FILE", "--format", "jsonl", "-o", "link", "--force"], "link is not a regular file"),

@@ -14,8 +14,8 @@ from typing import cast
 import pytest
 
 from nri_scope.cli.chain_options import ChainOptions, played
-from nri_scope.cli.replay_job import run_interruptibly
 from nri_scope.process.signals import interrupted_by_signals
+from nri_scope.transport.loop import run_interruptibly
 
 
 def hang_up() -> None:

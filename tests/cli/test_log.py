@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nri_scope.cli import log_operations
+from nri_scope.cli import log_lines
 from nri_scope.cli.main import cli, run
 from nri_scope.differ.operations import Operation
 from nri_scope.entries import Item
@@ -307,7 +307,7 @@ def test_follow_prints_an_operation_when_no_more_event_can_follow(tmp_path: Path
 def test_an_operation_is_complete_even_if_much_was_printed_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_operations, "_HELD_MAX", 2)
+    monkeypatch.setattr(log_lines, "_HELD_MAX", 2)
     with Recording.open(CONFLICT) as recording:
         items: list[Item] = []
         for event in recording.events():
@@ -315,7 +315,7 @@ def test_an_operation_is_complete_even_if_much_was_printed_meanwhile(
                 event,
                 *(Printed(n, event.session, event.at_ns, "stdout", "x") for n in range(3)),
             ]
-        merger = log_operations.OperationMerger(recording, None, None, (None, None))
+        merger = log_lines.OperationMerger(recording, None, None, (None, None))
         found = list(merger.merge(items, ended=True))
     operations = [one for one in found if isinstance(one, Operation)]
     numbers = [event.id for one in operations for event in one.events]

@@ -261,8 +261,8 @@ def test_existing_files_are_replaced_only_with_force(
     ("line", "words"),
     [
         ("FILE -o small -- ./plugin", "FILE: no check fails: every reply is valid"),
-        ("FILE -- ./plugin", "no result was requested; name a recording with -o"),
-        ("FILE -o small", "no plugin was given"),
+        ("FILE -- ./plugin", "neither -o nor --pytest was given; name a recording with -o"),
+        ("FILE -o small", "neither COMMAND nor --plugin was given"),
         ("FILE -o FILE -- ./plugin", "FILE and -o name the same file"),
         ("FILE -o conf -- ./plugin", "conf exists; name another file, or replace it with --force"),
         ("FILE -o small --golden none -- ./plugin", "golden none: no such file"),

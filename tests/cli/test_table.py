@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nri_scope.cli.table import table
+from nri_scope.cli.output import table
 
 
 def test_columns_are_aligned_with_numbers_at_the_right() -> None:

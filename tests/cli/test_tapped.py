@@ -13,8 +13,7 @@ import pytest
 
 from nri_scope.cli.main import run
 from nri_scope.differ.attribution.attributed_changes import Shows
-from nri_scope.differ.recording_differ import blame as blame_container
-from nri_scope.differ.recording_differ import rounds
+from nri_scope.differ.recording_differ import history_of, rounds
 from nri_scope.events import LEFT_OUT
 from nri_scope.recording.lookup import container_name
 from nri_scope.recording.reader import Recording
@@ -87,7 +86,7 @@ def test_stats_count_the_time_of_plugins_without_that_of_the_runtime(
 def test_blame_names_owners_exactly_on_nri_0_6(tapped: Path) -> None:
     with Recording.open(tapped) as recording:
         (app,) = (one for one in recording.containers() if container_name(one) == "shop/web/app")
-        history = blame_container(recording, app)
+        history = history_of(recording, app)
     owners = {
         step.change.path: (str(step.owner), [str(one) for one in step.evidence])
         for step in history.steps

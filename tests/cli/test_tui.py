@@ -70,14 +70,14 @@ def test_live_without_a_terminal_runs_record(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "no recording was named; name a FILE, or use --live"),
+        ([], "neither FILE, --live nor --keys was given; name a FILE, or use --live"),
         (
             ["--live", "a.db"],
-            "--live and FILE exclude each other; use -o a.db to name the recording",
+            "--live and FILE exclude each other; use -o to name the recording",
         ),
         (
             ["a.db", "--index", "10"],
-            "--index is only valid with --live; add --live and leave out FILE",
+            "--index needs --live; add --live, and leave out FILE",
         ),
         (["a.db", "--where", "spod:x"], 'unknown field "spod"'),
     ],

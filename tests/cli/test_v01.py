@@ -237,7 +237,8 @@ def test_bad_lists_and_spools_are_one_line(
     assert "it is not JSON" in error_line(capsys, *install)
     assert _without_access_time(conf.stat()) == before
     assert "has no recording plugin" in error_line(capsys, "v01", "uninstall", "--conf", conf)
-    assert "no effect" in error_line(capsys, "v01", "uninstall", "--conf", conf, "--spool", spool)
+    refused = error_line(capsys, "v01", "uninstall", "--conf", conf, "--spool", spool)
+    assert "uninstall and --spool exclude each other" in refused
     conf.write_text('{"plugins": []}')
     assert run([str(each) for each in install]) == 0
     conf.write_text('{"plugins": [] }')
@@ -485,7 +486,5 @@ def test_options_of_a_tap_are_refused_for_nri_0_1(
 ) -> None:
     wrap = ("tap", "--wrap", plugin, "--v01", spool)
     assert "recorded by `record`" in error_line(capsys, *wrap, "--delay", "all=1s")
-    assert "--v01 is only valid with --wrap" in error_line(
-        capsys, "tap", "--v01", spool, "--", plugin
-    )
+    assert "--v01 needs --wrap" in error_line(capsys, "tap", "--v01", spool, "--", plugin)
     assert "not a name for a plugin file" in error_line(capsys, "tap", "--wrap", plugin)

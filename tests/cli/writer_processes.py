@@ -17,7 +17,7 @@ from tests.runtime_emulation.scripts import is_running
 from .running import PATIENCE, Running
 
 POLL = 0.01
-MODULES = (b"nri_scope.writer.main", b"nri_scope.cli.event_printer", b"nri_scope.cli.trace_printer")
+MODULES = (b"nri_scope.writer.main", b"nri_scope.cli.log_lines", b"nri_scope.cli.trace_printer")
 """Names of the modules that a writer process may run."""
 
 

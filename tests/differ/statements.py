@@ -11,7 +11,6 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from nri_scope import oci, specs
-from nri_scope.differ import excerpt
 from nri_scope.differ.attribution.attributed_changes import (
     EVICTION,
     ChangeStep,
@@ -26,10 +25,16 @@ from nri_scope.differ.attribution.later_changes import NAMESAKES
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.differ.blame.document import document
 from nri_scope.differ.blame.owned_lines import OwnedLine, lines
-from nri_scope.differ.json_records import step_record
-from nri_scope.differ.recording_differ import blame, differ_of, histories, rounds
+from nri_scope.differ.recording_differ import (
+    differ_of,
+    excerpt_of_container,
+    excerpt_of_event,
+    histories,
+    history_of,
+    rounds,
+)
 from nri_scope.differ.render import wording
-from nri_scope.differ.render.document import JsonRenderer
+from nri_scope.differ.render.document import JsonRenderer, step_record
 from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
@@ -485,10 +490,10 @@ class _Checker:
         for container in self.recording.containers():
             whole = self.histories.get(container.id)
             try:
-                part = blame(self.recording, container)
+                part = history_of(self.recording, container)
             except UsageError:
                 part = None
-            seen = excerpt.of_container(self.recording, container, lambda: None)
+            seen = excerpt_of_container(self.recording, container, lambda: None)
             for name, other in (("blame", part), ("the excerpt", seen.history(container.id))):
                 if (whole is None) != (other is None):
                     self._report(f"{name} and all histories", container.id)
@@ -503,7 +508,7 @@ class _Checker:
         for one in self._some_rounds():
             event = self.recording.event(one.event)
             assert event is not None
-            found = excerpt.of_event(self.recording, event, lambda: None).round_of(one.event)
+            found = excerpt_of_event(self.recording, event, lambda: None).round_of(one.event)
             if found is None:
                 self._report("no round of an event", one.event)
             else:

@@ -56,7 +56,7 @@ def newest(history: History) -> dict[str, ChangeStep]:
 
 class TestBlame:
     def test_names_the_owner_of_each_change(self, recording: Recording, name: str) -> None:
-        history = recording_differ.blame(recording, container(recording))
+        history = recording_differ.history_of(recording, container(recording))
         steps = {step.change.path: step for step in reversed(history.steps)}
         injected = {path for path, step in steps.items() if step.owner.plugins == (INJECTOR,)}
         assert injected == {
@@ -95,7 +95,7 @@ class TestBlame:
     def test_names_the_unobserved_plugin_as_exactly_as_the_runtime_allows(
         self, recording: Recording, name: str
     ) -> None:
-        history = recording_differ.blame(recording, container(recording))
+        history = recording_differ.history_of(recording, container(recording))
         device = newest(history)["/linux/devices/~1dev~1nri-null"]
         if name in ("containerd-2.4-beta", "cri-o-1.37"):
             assert str(device.owner) == "20-device-injector"
@@ -110,7 +110,7 @@ class TestBlame:
         assert rule.note == "the runtime's rule for the device /dev/nri-null"
 
     def test_has_the_whole_history_of_a_field(self, recording: Recording) -> None:
-        history = recording_differ.blame(recording, container(recording))
+        history = recording_differ.history_of(recording, container(recording))
         shares = [
             (step.change.before, step.change.after, step.owner)
             for step in history.of("/linux/resources/cpu/shares")
@@ -130,10 +130,10 @@ class TestBlame:
     def test_of_one_container_equals_that_of_all(self, recording: Recording) -> None:
         everything = recording_differ.histories(recording)
         for one in recording.containers():
-            assert recording_differ.blame(recording, one) == everything[one.id], one.name
+            assert recording_differ.history_of(recording, one) == everything[one.id], one.name
 
     def test_unchanged_lines_belong_to_the_pod_spec(self, recording: Recording) -> None:
-        history = recording_differ.blame(recording, container(recording))
+        history = recording_differ.history_of(recording, container(recording))
         assert str(history.base_owner) == "Pod spec/CRI"
         owner, evidence, step = history.owner_of("/process/cwd")
         assert (str(owner), evidence, step) == ("Pod spec/CRI", (), None)

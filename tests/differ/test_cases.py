@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import main
-from nri_scope.differ import excerpt
 from nri_scope.differ.attribution.attributed_changes import (
     EVICTION,
     OutcomeKind,
@@ -22,7 +21,12 @@ from nri_scope.differ.attribution.attributed_changes import (
 )
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame import lines
-from nri_scope.differ.recording_differ import blame, rounds
+from nri_scope.differ.recording_differ import (
+    excerpt_of_container,
+    excerpt_of_event,
+    history_of,
+    rounds,
+)
 from nri_scope.events import Container, Event
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
@@ -83,13 +87,13 @@ class TestRemovalOfAnotherPluginsValue:
 
     def test_belongs_to_the_remover_on_every_surface(self, recording: Recording) -> None:
         one = container(recording, "shop/cf/x")
-        history = blame(recording, one)
+        history = history_of(recording, one)
         for path in self.GONE:
             assert [(str(step.owner), step.change.kind) for step in history.of(path)] == [
                 ("60-remover", "removed")
             ]
         assert not history.without_effect
-        seen = excerpt.of_container(recording, one, lambda: None).history(one.id)
+        seen = excerpt_of_container(recording, one, lambda: None).history(one.id)
         assert seen is not None
         assert seen.steps == history.steps
         (changed,) = collect(recording).changed
@@ -105,7 +109,7 @@ class TestRemovalOfAnotherPluginsValue:
 @case("crio-tap-update-pids-and-reservation")
 class TestUpdatesOfOthersOnCriO:
     def test_take_effect(self, recording: Recording) -> None:
-        a, b = (blame(recording, container(recording, f"shop/up/{one}")) for one in "ab")
+        a, b = (history_of(recording, container(recording, f"shop/up/{one}")) for one in "ab")
         assert a.owner_of(RESERVATION)[0].plugins == ("30-g30",)
         assert [step.change.after for step in b.of(LIMIT)] == [66]
         assert [step.change.after for step in b.of(RESERVATION)] == [25165824]
@@ -113,7 +117,7 @@ class TestUpdatesOfOthersOnCriO:
         assert {one.outcome.kind for one in b.steps} == {OutcomeKind.REQUESTED}
 
     def test_pids_in_a_reply_are_dropped_by_nri(self, recording: Recording) -> None:
-        a = blame(recording, container(recording, "shop/up/a"))
+        a = history_of(recording, container(recording, "shop/up/a"))
         assert [one.change.after for one in a.without_effect] == [88]
         assert (LIMIT, 88, OutcomeKind.DROPPED) in requests(a)
         assert [one.title for one in findings(recording)] == [
@@ -125,11 +129,11 @@ class TestUpdatesOfOthersOnCriO:
 class TestConflictOnContainerd:
     def test_is_a_failed_creation_on_every_surface(self, recording: Recording) -> None:
         one = container(recording, "shop/cf/cx")
-        history = blame(recording, one)
+        history = history_of(recording, one)
         assert "99-nri-scope did not receive the event" in history.failure
         assert "StopContainer" in history.failure
         assert "created by" not in printed(recording, "shop/cf/cx")
-        seen = excerpt.of_container(recording, one, lambda: None).history(one.id)
+        seen = excerpt_of_container(recording, one, lambda: None).history(one.id)
         assert seen is not None
         assert seen.failure == history.failure
         facts = collect(recording)
@@ -147,7 +151,7 @@ class TestConflictOnContainerd:
 @case("crio-runc-create-failed")
 class TestCreationThatFailedInTheOciRuntime:
     def test_is_detected_by_the_missing_post_create(self, recording: Recording) -> None:
-        history = blame(recording, container(recording, "shop/cf/bad"))
+        history = history_of(recording, container(recording, "shop/cf/bad"))
         expected = "PostCreateContainer did not follow, StopPodSandbox did (event 14)"
         assert history.failure == expected
         assert round_at(recording, 10).failure == expected
@@ -163,7 +167,7 @@ class TestCreationThatFailedInTheOciRuntime:
 class TestCreationAtTheEndOfARecording:
     def test_is_not_said_to_have_succeeded(self, recording: Recording) -> None:
         one = container(recording, "shop/up/b")
-        history = blame(recording, one)
+        history = history_of(recording, one)
         assert not history.created
         assert "PostCreateContainer had not come" in history.doubt
         assert "created by" not in printed(recording, "shop/up/b")
@@ -171,7 +175,7 @@ class TestCreationAtTheEndOfARecording:
         assert finding.containers == ("shop/up/b",)
 
     def test_nor_the_updates_that_it_came_with(self, recording: Recording) -> None:
-        history = blame(recording, container(recording, "shop/up/a"))
+        history = history_of(recording, container(recording, "shop/up/a"))
         assert requests(history) == {
             ("/linux/resources/memory/limit", 73400320, OutcomeKind.REQUESTED),
             ("/linux/resources/cpu/shares", 222, OutcomeKind.REQUESTED),
@@ -184,7 +188,7 @@ class TestCreationAtTheEndOfARecording:
 @case("c24-mount-replaced-moved")
 class TestReplacedMount:
     def test_is_no_move(self, recording: Recording) -> None:
-        history = blame(recording, container(recording, "shop/cf/x"))
+        history = history_of(recording, container(recording, "shop/cf/x"))
         assert {step.change.path for step in history.steps} == {
             "/mounts/~1etc~1hosts/source",
             "/mounts/~1etc~1hosts/options",
@@ -197,7 +201,7 @@ class TestOddFields:
     MEMORY = ("reservation", "swappiness", "disableOOMKiller", "useHierarchy")
 
     def test_a_cdi_device_is_resolved_and_its_result_shown(self, recording: Recording) -> None:
-        history = blame(recording, container(recording, "shop/cf/m8"))
+        history = history_of(recording, container(recording, "shop/cf/m8"))
         (device,) = history.of("/cdiDevices/held.com~1dev=x")
         assert device.outcome.kind is OutcomeKind.REQUESTED
         text = printed(recording, "shop/cf/m8")
@@ -206,7 +210,7 @@ class TestOddFields:
         assert "may be part of the CDI device held.com/dev=x" in text
 
     def test_five_memory_settings_are_not_applied(self, recording: Recording) -> None:
-        history = blame(recording, container(recording, "shop/cf/m1"))
+        history = history_of(recording, container(recording, "shop/cf/m1"))
         paths = {f"/linux/resources/memory/{name}" for name in self.MEMORY}
         dropped = {path: kind for path, _, kind in requests(history)}
         assert dict.fromkeys(paths, OutcomeKind.DROPPED).items() <= dropped.items()
@@ -215,7 +219,7 @@ class TestOddFields:
         assert {*map(label, paths), "memory.swap"} <= titles
 
     def test_the_removal_of_an_annotation_took_effect(self, recording: Recording) -> None:
-        history = blame(recording, container(recording, "shop/cf/m6"))
+        history = history_of(recording, container(recording, "shop/cf/m6"))
         (step,) = history.of("/annotations/ctrann")
         assert (str(step.owner), step.change.kind) == ("30-g30", "removed")
 
@@ -231,12 +235,12 @@ class TestRequestsForNothing:
 
     def test_an_eviction_is_on_every_surface(self, recording: Recording) -> None:
         one = container(recording, "shop/up/c")
-        (asked,) = blame(recording, one).without_effect
+        (asked,) = history_of(recording, one).without_effect
         assert (asked.change.path, asked.change.after) == (EVICTION, "held says so")
         assert asked.outcome.kind is OutcomeKind.DROPPED
         event = recording.event(13)
         assert isinstance(event, Event)
-        of_event = excerpt.of_event(recording, event, lambda: None).round_of(13)
+        of_event = excerpt_of_event(recording, event, lambda: None).round_of(13)
         assert of_event is not None
         assert of_event.steps == (asked,)
         sentence = '30-g30 asked to evict the container ("held says so")'
@@ -260,7 +264,7 @@ def test_a_containers_steps_equal_those_in_the_whole_recording(path: Path) -> No
     with Recording.open(path) as recording:
         whole = [step for one in rounds(recording) for step in one.steps]
         for one in recording.containers():
-            mine = excerpt.of_container(recording, one, lambda: None)
+            mine = excerpt_of_container(recording, one, lambda: None)
             alone = [
                 step for each in mine.rounds for step in each.steps if step.container == one.id
             ]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.generated_values import Generated
+from nri_scope.differ.comparison import Generated
 from nri_scope.events import Pod
 from nri_scope.specs import Json, Spec, same
 from tests.specs.generated import SPECS

@@ -98,7 +98,7 @@ def test_no_range_of_indices_is_claimed(recording: Recording) -> None:
 
 def test_blame_has_the_same_owners_and_says_why_there_may_be_more(recording: Recording) -> None:
     for name in (APP, "shop/web/sidecar", "jobs/batch/job", "jobs/batch/broken"):
-        history = recording_differ.blame(recording, found(recording, name))
+        history = recording_differ.history_of(recording, found(recording, name))
         assert {one.change.path: str(one.owner) for one in history.steps} == APPLIED
         assert history.created and not history.failure
         assert any("random order" in remark for remark in history.remarks)
@@ -124,7 +124,8 @@ def test_events_that_were_read_before_the_id_was_known_give_the_same_histories(
     recording: Recording, read_early: int
 ) -> None:
     complete, early = (
-        Differ(recording.sessions(), outcome=Creations(recording).outcome) for _ in range(2)
+        Differ(recording.sessions(), around=recording_differ.LaterOutcomes(recording))
+        for _ in range(2)
     )
     first: dict[str, int] = {}
     for event, request, reply in recording.exchanges():
@@ -159,7 +160,7 @@ def test_a_failed_creation_is_another_container(failed: Recording) -> None:
     notes: list[str] = []
     assert lookup.find(failed, APP, notes.append) == attempts[1]
     assert len(notes) == 1 and "before it: shop/web/no-id-17" in notes[0]
-    history, next_one = (recording_differ.blame(failed, one) for one in attempts)
+    history, next_one = (recording_differ.history_of(failed, one) for one in attempts)
     assert history.name == APP
     assert history.failure.startswith("30-annotator: iSulad fails a creation")
     assert "PostCreateContainer did not follow" in history.failure
@@ -179,7 +180,7 @@ def test_a_failed_creation_is_another_container(failed: Recording) -> None:
 
 @pytest.mark.parametrize("name", ["CreateContainer", "StopContainer", "PostStartContainer"])
 def test_an_error_of_a_plugin_ends_no_chain(recording: Recording, name: str) -> None:
-    differ = Differ(recording.sessions(), outcome=Creations(recording).outcome)
+    differ = Differ(recording.sessions(), around=recording_differ.LaterOutcomes(recording))
     whole = []
     for event, request, reply in recording.exchanges():
         if event.event == name and event.plugin == "60-cpu-policy":
@@ -198,7 +199,7 @@ CASES = Path(__file__).parents[1] / "data" / "cases" / "isulad"
 
 def test_swapped_limits_are_printed_as_the_plugin_asked_for_them() -> None:
     with Recording.open(CASES / "tap1.nriscope.zip") as opened:
-        history = recording_differ.blame(opened, found(opened, "shop/web/rl"))
+        history = recording_differ.history_of(opened, found(opened, "shop/web/rl"))
     (step,) = (one for one in history.steps if one.change.path.startswith("/process/rlimits"))
     assert step.change.after == {"type": "RLIMIT_NOFILE", "hard": 500, "soft": 100}
     assert step.outcome.kind is OutcomeKind.REFUSED

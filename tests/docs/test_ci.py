@@ -137,7 +137,7 @@ def test_the_action_replays_to_a_chain(folder: Path) -> None:
     ("inputs", "words"),
     [
         ({"plugin": "./none"}, "nri-scope: ./none: "),
-        ({}, "no plugin was given"),
+        ({}, "neither COMMAND, --plugin nor --listen was given"),
         ({"plugin": "$(touch expanded) `touch expanded` *"}, "nri-scope: $(touch: "),
         ({"plugin": "'./my plugin'", "options": "--golden=x"}, "write it with --update-golden"),
         ({"plugin": "'./my plugin'", "options": "'open"}, "quote"),

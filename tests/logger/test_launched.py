@@ -11,8 +11,8 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import REDACTED
+from nri_scope.logger.background_output import log_beside
 from nri_scope.logger.launched import LaunchedPlugin, Settings
-from nri_scope.logger.logfile import log_beside
 from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recording.reader import Recording
 from tests.logger.test_logger import exchange

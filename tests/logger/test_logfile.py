@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.logger.logfile import LOG_MAX, LogFile, log_beside
+from nri_scope.logger.background_output import LOG_MAX, LogFile, log_beside
 from tests.recording.other_user import USER, needs_root
 
 

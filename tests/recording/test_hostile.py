@@ -285,9 +285,9 @@ class TestTraps:
         with Recording.open(path) as recording:
             (rows,) = recording.rows(f"SELECT count(*) FROM {table}")[0]
             assert isinstance(rows, int)
-            monkeypatch.setattr("nri_scope.recording.reader.MAX_ROWS", rows)
+            monkeypatch.setattr("nri_scope.recording.row_limits.MAX_ROWS", rows)
             assert listed(recording)
-            monkeypatch.setattr("nri_scope.recording.reader.MAX_ROWS", rows - 1)
+            monkeypatch.setattr("nri_scope.recording.row_limits.MAX_ROWS", rows - 1)
             with pytest.raises(RecordingError, match=f"more than {rows - 1} {table}s, and no reco"):
                 listed(recording)
 

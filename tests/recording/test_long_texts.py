@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingCut, RecordingError
-from nri_scope.recording import long_names
+from nri_scope.recording import row_limits
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.sqlite_text import (
     ITEMS_MAX,
@@ -142,6 +142,6 @@ def test_a_long_text_in_an_event_is_cut(tmp_path: Path, column: str, value: str)
 
 def test_too_many_names_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _with(tmp_path / "r.db", "UPDATE pod SET name = ?", "x" * 900)
-    monkeypatch.setattr(long_names, "MAX_CHARACTERS", 900)
+    monkeypatch.setattr(row_limits, "MAX_CHARACTERS", 900)
     with pytest.raises(RecordingError, match="too many names"):
         Recording.open(path)

@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import row_limits
-from nri_scope.recording.reader import MAX_ROWS, Recording
+from nri_scope.recording.reader import Recording
 from tests.recording.traffic import NOW, a_start, an_item
 
 MOST = 50
@@ -30,7 +30,7 @@ def _sessions(recorder: Recorder, count: int, first: int = 0) -> None:
 def test_readers_accept_the_maximum_number_of_sessions() -> None:
     assert row_limits.TOO_MANY_SESSIONS.count("100,000") == 1
     # There are as many gaps between sessions as sessions.
-    assert MAX_ROWS > 100_000 * 2
+    assert row_limits.MAX_ROWS > 100_000 * 2
 
 
 def test_sessions_beyond_the_limit_are_one_counted_gap(tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.cli.replay_job import _check_junit, _write
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.recording.bundle.unpack import unpack
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.regular_files import read_regular, write_private
+from nri_scope.replay.checked_replay import _check_junit, _write
 from nri_scope.replay.golden.entries import Origin
 from nri_scope.replay.golden.golden import Golden
 from nri_scope.share.redaction import rule_file

@@ -17,7 +17,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall
 from nri_scope.recorder.event_subjects import Subjects
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import long_names, reader, row_limits
+from nri_scope.recording import row_limits
 from nri_scope.recording.reader import Recording
 from tests.amount import amount
 from tests.recording.traffic import MEMORY, NOW, a_start, an_item
@@ -29,8 +29,8 @@ MOST = 20
 def few() -> Iterator[None]:
     # Applies to all examples of a test, in writers and readers.
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(long_names, "MAX_NAMED", MOST)
-        patched.setattr(long_names, "MAX_CHARACTERS", 400 * MOST)
+        patched.setattr(row_limits, "MAX_NAMED", MOST)
+        patched.setattr(row_limits, "MAX_CHARACTERS", 400 * MOST)
         patched.setattr(row_limits, "MAX_SESSIONS", MOST)
         yield
 
@@ -53,8 +53,8 @@ def _record(path: Path, items: list[CapturedCall]) -> tuple[int, int]:
 
 
 def test_readers_accept_more_than_writers_write() -> None:
-    assert row_limits.MAX_GAPS + 40_000 < reader.MAX_ROWS
-    assert row_limits.MAX_WORDS + (4 << 20) < reader.MAX_TEXT
+    assert row_limits.MAX_GAPS + 40_000 < row_limits.MAX_ROWS
+    assert row_limits.MAX_WORDS + (4 << 20) < row_limits.MAX_TEXT
 
 
 def test_pods_beyond_the_limit_are_one_counted_gap(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.logger.background_output import log_beside
 from nri_scope.logger.launched import Settings
-from nri_scope.logger.logfile import log_beside
 from nri_scope.recording.records import rfc3339
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver

@@ -12,7 +12,7 @@ import click
 from nri_scope.errors import UsageError
 from nri_scope.recording.display import size
 
-from ..params import ANY_PATH, say
+from ..params import NOT_EMPTY, NewFile, create_folder, say
 from .options import cluster_options, kubectl_of
 
 
@@ -20,13 +20,19 @@ from .options import cluster_options, kubectl_of
 @click.option(
     "-l",
     "--selector",
+    type=NOT_EMPTY,
     required=True,
     metavar="LABELS",
     help="Pods with these labels, as of kubectl.",
 )
 @click.option("-n", "--namespace", metavar="NAME", default="", help="Only pods of this namespace.")
 @click.option(
-    "-o", "--output", type=ANY_PATH, required=True, metavar="DIR", help="Folder of the bundles."
+    "-o",
+    "--output",
+    type=NewFile("a folder of bundles", is_folder=True),
+    required=True,
+    metavar="DIR",
+    help="Folder of the bundles.",
 )
 @cluster_options
 def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
@@ -46,7 +52,7 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
         save_bundles,
     )
 
-    kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
+    kubectl = kubectl_of(cluster)
 
     async def collect() -> bool:
         agents, pods = await asyncio.gather(
@@ -56,7 +62,7 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
         wanted = by_node(pods)
         if not wanted:
             raise UsageError(f"no pod that matches -l {selector} is scheduled yet")
-        _make(output)
+        create_folder(output)
         good = True
 
         def not_read(text: str) -> None:
@@ -98,11 +104,3 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
         return good
 
     return 0 if asyncio.run(collect()) else 1
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        words = (error.strerror or "").lower()
-        raise UsageError(f"{folder}: cannot be created: {words}") from error

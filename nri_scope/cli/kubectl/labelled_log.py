@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from nri_scope.cluster.gather import in_utc
 from nri_scope.cluster.labelled_events import Copy, LabelledEvents, LabelledQuery
 from nri_scope.entries import time_of
-from nri_scope.errors import UsageError
 from nri_scope.events import Event, Gap
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
@@ -35,9 +34,6 @@ def print_labelled(
     selector: str, namespace: str, cluster: dict[str, Any], options: dict[str, Any]
 ) -> int:
     """Print the events; return the exit status: 1 if those of a node are missing."""
-    for name in ("operations", "printed"):
-        if options[name]:
-            raise UsageError(f"--{name} is not valid with -l", "name one pod")
     since, until = in_utc(options["since"] or "", options["until"] or "")
     query = LabelledQuery(
         selector,
@@ -48,7 +44,7 @@ def print_labelled(
         options["last"],
         options["follow"],
     )
-    kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
+    kubectl = kubectl_of(cluster)
     pulling: LabelledEvents | None = None
     with temporary_folder() as folder, Output() as output:
         pulling = LabelledEvents(kubectl, cluster["agent_namespace"], query, folder, say)

@@ -10,9 +10,8 @@ import click
 
 from nri_scope.errors import UsageError
 
-from ..output import Output
-from ..params import format_option, say
-from ..table import table
+from ..output import Output, table
+from ..params import NOT_EMPTY, format_option, say
 from .options import cluster_options, kubectl_of
 
 if TYPE_CHECKING:
@@ -22,7 +21,11 @@ if TYPE_CHECKING:
 
 @click.command("missing")
 @click.option(
-    "--plugin", required=True, metavar="NAME", help="Name of the plugin, or its index and name."
+    "--plugin",
+    type=NOT_EMPTY,
+    required=True,
+    metavar="NAME",
+    help="Name of the plugin, or its index and name.",
 )
 @click.option(
     "--since", metavar="TIME", default="", help="Creations from this time, as for `log -l`."
@@ -44,11 +47,9 @@ def command(plugin: str, since: str, until: str, output_format: str, **cluster: 
     from nri_scope.filter.moments import interval
     from nri_scope.report.missing_plugin import WHERE, Presence, creations
 
-    if not plugin:
-        raise UsageError("--plugin: the name is empty", "see `kubectl nri-scope status` for names")
     since, until = in_utc(since, until)
     since_ns, _ = interval(since, "")
-    kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
+    kubectl = kubectl_of(cluster)
     request = v1.GetEventsRequest(where=WHERE, since=since, until=until)
 
     async def ask() -> Answers[list[Creation]]:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -38,13 +38,9 @@ def cluster_options(command: _Command) -> _Command:
     return command
 
 
-def kubectl_of(kubeconfig: str | None, kube_context: str | None) -> Kubectl:
-    """Return kubectl with the user's options."""
+def kubectl_of(cluster: Mapping[str, str | None]) -> Kubectl:
+    """Return kubectl with the user's options, which are ``NAMES``."""
     from nri_scope.cluster.kubectl import Kubectl
 
-    options: list[str] = []
-    if kubeconfig:
-        options.append(f"--kubeconfig={kubeconfig}")
-    if kube_context:
-        options.append(f"--context={kube_context}")
-    return Kubectl(tuple(options))
+    options = {"--kubeconfig": cluster["kubeconfig"], "--context": cluster["kube_context"]}
+    return Kubectl(tuple(f"{name}={value}" for name, value in options.items() if value))

@@ -14,7 +14,8 @@ from nri_scope.errors import UsageError
 from nri_scope.process.signals import stop_signals
 from nri_scope.recording.display import many
 
-from ..params import ANY_PATH, say
+from ..option_rules import NeedOneOf, RuledCommand
+from ..params import NOT_EMPTY, NewRecording, say
 from .options import cluster_options
 from .views import client_of
 
@@ -23,11 +24,25 @@ if TYPE_CHECKING:
     from nri_scope.cluster.target import Target
 
 
-@click.command("pull")
-@click.argument("what", required=False)
-@click.option("--node", metavar="NAME", help="Read this node's recordings. Without WHAT: all pods.")
+@click.command(
+    "pull",
+    cls=RuledCommand,
+    rules=(NeedOneOf(("WHAT", "--node"), hint="write NAMESPACE/POD, or --node NAME"),),
+)
+@click.argument("what", required=False, type=NOT_EMPTY)
 @click.option(
-    "-o", "--output", type=ANY_PATH, required=True, metavar="FILE", help="Recording to create."
+    "--node",
+    type=NOT_EMPTY,
+    metavar="NAME",
+    help="Read this node's recordings. Without WHAT: all pods.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=NewRecording(),
+    required=True,
+    metavar="FILE",
+    help="Recording to create.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events, until ^C.")
 @cluster_options
@@ -39,8 +54,6 @@ def command(what: str | None, node: str | None, output: Path, follow: bool, **cl
     from nri_scope._gen.agent.nri_scope.agent import v1
     from nri_scope.cluster.target import Target
 
-    if not (what or node):
-        raise UsageError("name a pod or a node", "write NAMESPACE/POD, or --node NAME")
     target = Target.parse(what) if what else None
     if target is not None and target.container:
         raise UsageError(f"{what} is a container", "leave it out: a copy has the whole pod")

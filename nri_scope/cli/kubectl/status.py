@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..output import Output
+from ..output import Output, table
 from ..params import format_option, say
-from ..table import table
 from .options import cluster_options, kubectl_of
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def command(output_format: str, **cluster: Any) -> int:
     """
     from nri_scope.cluster.node_states import node_states
 
-    kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
+    kubectl = kubectl_of(cluster)
 
     async def ask() -> list[NodeState]:
         return [one async for one in node_states(kubectl, cluster["agent_namespace"], say)]

@@ -9,7 +9,7 @@ import inspect
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from pathlib import Path
@@ -19,7 +19,8 @@ import click
 
 from nri_scope.errors import NriScopeError, UsageError
 
-from ..params import say
+from ..option_rules import Exclude, Need, NeedOneOf, Rule, RuledCommand, spellings
+from ..params import NOT_EMPTY, say
 from .options import NAMES, cluster_options, kubectl_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,17 @@ _HELP = {
     "tui": "Browse the events of a pod, or of a whole node, in the terminal.",
     "report": "Write a report of a pod or a whole node, or diagnose problems in it.",
 }
+_NAMES_POD = "write NAMESPACE/POD[/CONTAINER], or --node NAME"
+_RULES: dict[str, Sequence[Rule]] = {
+    "log": (
+        Exclude(("-l",), ("WHAT", "--node", "--operations", "--printed")),
+        Need(("--namespace",), ("-l",), "write NAMESPACE/POD"),
+        NeedOneOf(("WHAT", "--node", "-l"), hint=_NAMES_POD),
+    ),
+    "tui": (NeedOneOf(("WHAT", "--node"), hint=_NAMES_POD),),
+    "report": (NeedOneOf(("WHAT", "--node"), hint=_NAMES_POD),),
+}
+"""Rules in addition to those of a command on a file."""
 _WITH_NODE = frozenset({"log", "tui", "report"})
 """Commands that also show a whole node."""
 
@@ -58,7 +70,7 @@ def view(name: str) -> click.Command:
     if name == "diff":
         from .. import diff
 
-        shared = [option for option in shared if option.name not in diff.LIVE_ONLY]
+        shared = [option for option in shared if set(option.opts).isdisjoint(diff.LIVE_ONLY)]
     shared = [_without_live(option) for option in shared]
 
     def perform(**options: Any) -> object:
@@ -67,22 +79,12 @@ def view(name: str) -> click.Command:
         selector, namespace = options.pop("selector", None), options.pop("namespace", "")
         cluster = {key: options.pop(key) for key in NAMES}
         if selector:
-            if what or node:
-                raise UsageError("-l excludes WHAT and --node", "leave one of them out")
             from .labelled_log import print_labelled
 
             return print_labelled(selector, namespace, cluster, options)
-        if namespace:
-            raise UsageError("--namespace is only valid with -l", "write NAMESPACE/POD")
-        if not (what or node):
-            raise UsageError(
-                "name a pod",
-                "write NAMESPACE/POD[/CONTAINER]"
-                + (", or --node NAME" if name in _WITH_NODE else ""),
-            )
         return _show(name, local, what or "", node or "", cluster, options)
 
-    command = click.Command(
+    command = RuledCommand(
         name,
         callback=perform,
         params=[
@@ -90,6 +92,7 @@ def view(name: str) -> click.Command:
                 ["what"],
                 required=name not in _WITH_NODE,
                 metavar="[WHAT]" if name in _WITH_NODE else "WHAT",
+                type=NOT_EMPTY,
             ),
             *shared,
         ],
@@ -99,6 +102,7 @@ def view(name: str) -> click.Command:
     command.params.append(
         click.Option(
             ["--node"],
+            type=NOT_EMPTY,
             metavar="NAME",
             help="Read the recordings of this node, e.g. where the pod ran before."
             + (" Without WHAT: all pods." if name in _WITH_NODE else ""),
@@ -111,6 +115,7 @@ def view(name: str) -> click.Command:
         command.params += [
             click.Option(
                 ["-l", "--selector"],
+                type=NOT_EMPTY,
                 metavar="LABELS",
                 help="Show the events of the pods with these labels, on all nodes.",
             ),
@@ -118,6 +123,12 @@ def view(name: str) -> click.Command:
                 ["--namespace"], metavar="NAME", default="", help="-l: only pods of this namespace."
             ),
         ]
+    known = {spelled for parameter in command.params for spelled in spellings(parameter)}
+    rules = local.rules if isinstance(local, RuledCommand) else ()
+    command.rules = [
+        *(rule for rule in rules if known.issuperset(rule.names + rule.others)),
+        *_RULES.get(name, ()),
+    ]
     return cluster_options(command)
 
 
@@ -160,7 +171,8 @@ def _show(
     from ..tui import Followed, tui_obstacle
 
     target = Target.parse(what) if what else None
-    _check_options(name, options)
+    if name == "report" and options["output"] is not None:
+        _check_output(options["output"], force=options["force"])
     context = click.get_current_context()
     arguments = _arguments(name, local, what)
     with temporary_folder() as folder:
@@ -203,7 +215,7 @@ def _show(
 
         async def watch() -> str:
             assert target is not None
-            kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
+            kubectl = kubectl_of(cluster)
             other = await moved(kubectl, target, client.node)
             return (
                 f"{target.namespace}/{target.pod} runs on {other} now; these are its events on "
@@ -266,25 +278,14 @@ def _within(file: Path, what: str, target: Target, where: Filter | None) -> Filt
     return parse(term if where is None else f"({where.text}) {term}")
 
 
-def _check_options(name: str, options: dict[str, Any]) -> None:
-    """Raise UsageError for what the local command would refuse after the events were copied."""
-    if name == "blame":
-        from .. import blame
+def _check_output(output: Path, *, force: bool) -> None:
+    """Raise UsageError for what `report` would refuse after the events were copied."""
+    from nri_scope.share.output_files import Outputs
 
-        blame.check_options(options["path"], full=options["full"], changed=options["changed"])
-    if name == "report":
-        from .. import report
+    from ..report import renderer_of
 
-        output = options["output"]
-        report.check_options(
-            *(output, options["output_format"]),
-            force=options["force"],
-            diagnose=options["diagnose"],
-        )
-        if output is not None:
-            from nri_scope.share.output_files import Outputs
-
-            Outputs(output, Path(os.devnull), force=options["force"]).check(output)
+    renderer_of(output)
+    Outputs(output, Path(os.devnull), force=force).check(output)
 
 
 def _check_named(file: Path, target: Target, node: str) -> None:
@@ -342,7 +343,7 @@ async def client_of(
     from nri_scope.cluster.agent_pods import agent_pods
     from nri_scope.cluster.target import node_of
 
-    kubectl = kubectl_of(cluster["kubeconfig"], cluster["kube_context"])
+    kubectl = kubectl_of(cluster)
     namespace = cluster["agent_namespace"]
     if target is not None and not node:
         agent = await node_of(kubectl, namespace, target, say, wait=wait)

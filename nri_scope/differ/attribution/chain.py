@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugins between two observed connections.
+"""The plugins between two observed connections, and the time that they took.
 
 Without an order of calls, as in iSulad, these can be any plugins.
 """
@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from nri_scope import oci, specs
+from nri_scope.events import Role
+from nri_scope.nri.lifecycle import SYNCHRONIZE, VALIDATE
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.specs import Change, Spec
 
-from .owner import UNKNOWN, Owner, OwnerKind, one_of
-from .rounds import ConnectionPart
+from .attributed_changes import Span
+from .owner import UNKNOWN, Owner, OwnerKind, one_of, plugin
+from .rounds import ASIDE, ConnectionPart, Round
 
 LOWEST, HIGHEST = "00", "99"
 
@@ -120,3 +124,36 @@ def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
     if before.get("mounts") == after.get("mounts"):
         return specs.changes(before, after)
     return specs.changes(oci.sort_mounts(before), oci.sort_mounts(after))
+
+
+def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
+    """Return the spans of observed plugins and between two observed connections, in order.
+
+    A span between two connections includes the runtime's own time, but not the time of nri-scope's
+    passive connections.
+    """
+    found: list[Span] = []
+    if one.first.method in ASIDE and one.name != SYNCHRONIZE:
+        return ()
+    for station in one.stations:
+        if not station.is_passive:
+            event = station.event
+            found.append(Span(plugin(station.plugin), "", "", event.took_ns, event.timeout_ns))
+    if one.name != VALIDATE:
+        # Validators are asked in parallel.
+        for after, before in pairwise(one.stations):
+            passed = before.event.mono_ns - after.answered_ns
+            if after.session.role == before.session.role == Role.REPLAY:
+                # nri-scope was the runtime: no plugin was between them.
+                continue
+            if passed >= 0:
+                found.append(
+                    Span(
+                        chain.between(after, before),
+                        after.plugin,
+                        before.plugin,
+                        passed,
+                        before.event.timeout_ns,
+                    )
+                )
+    return tuple(found)

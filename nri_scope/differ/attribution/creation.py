@@ -50,10 +50,9 @@ from .findings import (
     version_of,
 )
 from .hidden_changes import BY_CHANCE, Hidden, maps_of, newest_steps
-from .owner import BEFORE_ALL, RUNTIME, SPEC, Owner, one_of, plugin
+from .owner import BEFORE_ALL, RUNTIME, SPEC, Owned, Owner, one_of, plugin
 from .rounds import CONTINUED, GONE, ConnectionPart, is_ordered
 from .validation import Validation
-from .validator_owners import Owned
 
 UNLESS_ITS_OWN = "no effect if the value is the runtime's own, not a plugin's"
 """Note on a plugin's removal if the plugins before it were not observed."""

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.entries import Outcome
 from nri_scope.events import Event, Gap, Session
 from nri_scope.nri.lifecycle import CREATE, VALIDATE
 
@@ -14,7 +13,7 @@ from .attributed_changes import RoundDiff
 from .containers import Containers
 from .history import History
 from .round_evaluation import Evaluation
-from .rounds import ASIDE, Round, Rounds
+from .rounds import ASIDE, NO_SURROUNDINGS, Round, Rounds, Surroundings
 
 _CHANGE_COST = 80
 """Budget units per change, which uses about 1 kB. Recordings of real runtimes contain some 5,000
@@ -40,31 +39,21 @@ class Differ:
         keep: bool = True,
         only: Iterable[str] | None = None,
         gaps: Iterable[Gap] = (),
-        follows: Callable[[Event], bool] | None = None,
-        had_its_place: Callable[[Session, Event], bool] | None = None,
-        had_joined: Callable[[Session, Event], bool] | None = None,
-        outcome: Callable[[Event], Outcome] | None = None,
-        unheard: Callable[[str, Event], bool] | None = None,
+        around: Surroundings = NO_SURROUNDINGS,
         only_findings: bool = False,
     ) -> None:
         """Start without events. ``only``: ids of the containers that matter; of all others only the
-        effects on these are examined. ``gaps``, ``follows``, ``had_its_place`` and ``had_joined``:
-        see `Rounds`. ``outcome`` returns the outcome of a creation by later events of the
-        recording, see `Creations`; without it each creation counts as successful unless an event
-        fed shows otherwise. ``unheard`` reports whether a container does not exist, if not all
-        events are fed. ``only_findings``: leave out rounds without changes, failures and times, so
+        effects on these are examined. ``gaps``: see `Rounds`. ``around``: what the recording shows
+        beyond these events; without it each creation counts as successful unless an event fed
+        shows otherwise. ``only_findings``: leave out rounds without changes, failures and times, so
         that they take less time.
         """
         self._containers = Containers()
         self._rounds = Rounds.of(sessions)
-        self._rounds.follows = follows
-        self._rounds.had_its_place = had_its_place
-        self._rounds.had_joined = had_joined
+        self._rounds.around = around
         self.lose(gaps)
         chosen = None if only is None else frozenset(only)
-        self._evaluation = Evaluation(
-            self._containers, self._rounds, chosen, outcome, unheard, only_findings, keep
-        )
+        self._evaluation = Evaluation(self._containers, self._rounds, chosen, only_findings, keep)
         self._creation: Round | None = None
         """A CreateContainer whose chain is complete, but which may still be validated."""
         self._validated = ""

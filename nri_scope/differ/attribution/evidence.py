@@ -18,8 +18,8 @@ from nri_scope.specs import Change, Json, Spec, patched
 from .attributed_changes import EVICTION, REQUESTED, ChangeStep, Evidence, dropped, refused
 from .chain import Chain
 from .findings import Source, Wanted, error_text, reply_of, runtime_rules_of, step
+from .owner import Owned
 from .rounds import ConnectionPart, Round
-from .validator_owners import Owned
 
 EVICTIONS_MAX = 5_000
 """Maximum number of evictions read from one message: more than any node has containers."""

@@ -30,9 +30,8 @@ from .attributed_changes import (
     dropped,
     refused,
 )
-from .owner import Owner, one_of, plugin
+from .owner import Owned, Owner, one_of, plugin
 from .rounds import GONE, ConnectionPart
-from .validator_owners import Owned
 
 
 class Source(NamedTuple):

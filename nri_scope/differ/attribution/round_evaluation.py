@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -29,7 +29,7 @@ from nri_scope.recording.display import duration
 from . import creation, updates
 from . import evidence as other_evidence
 from .attributed_changes import REQUESTED, ChangeStep, RoundDiff, Shows
-from .chain import Chain
+from .chain import Chain, spans
 from .containers import Containers
 from .findings import (
     Findings,
@@ -44,9 +44,8 @@ from .findings import (
     version_of,
 )
 from .history import History
+from .owner import Owned
 from .rounds import CONTINUED, ENDED, SEEMS, ConnectionPart, Round, Rounds, is_ordered
-from .spans import spans
-from .validator_owners import Owned
 
 UNDECIDED_MAX = 10_000
 """Maximum number of creations with an unknown outcome that are stored."""
@@ -65,8 +64,6 @@ class Evaluation:
     containers: Containers
     rounds: Rounds
     only: frozenset[str] | None
-    outcome: Callable[[Event], Outcome] | None
-    unheard: Callable[[str, Event], bool] | None
     only_findings: bool
     keep: bool
     removed: list[str] = field(default_factory=list)
@@ -98,7 +95,7 @@ class Evaluation:
                 found.doubt = words
             else:
                 found.fail(words)
-        sure = created or self.outcome is None
+        sure = created or not self.rounds.around.has_outcomes
         wanted = [*found.updates]
         if owned is not None and not found.failure:
             wanted += other_evidence.updates_of_validation(owned, chain)
@@ -184,8 +181,9 @@ class Evaluation:
 
     def _is_unheard(self, container: str, event: Event) -> bool:
         """Return whether all existing containers are known, and this is not one of them."""
-        if self.unheard is not None:
-            return self.unheard(container, event)
+        known = self.rounds.around.is_absent(container, event)
+        if known is not None:
+            return known
         if self.only is not None or self.rounds.gaps:
             return False
         bit = NriEvent.CreateContainer.bit
@@ -197,12 +195,12 @@ class Evaluation:
 
     def _outcome_of(self, one: Round) -> Outcome:
         """Return the outcome that later events show; UNKNOWN if these are not available."""
-        return UNKNOWN if self.outcome is None else self.outcome(one.first)
+        return self.rounds.around.outcome(one.first)
 
     def _decide_later(self, one: Round, outcome: Outcome) -> None:
         container = one.first.container_id
         self._undecided.pop(container, None)
-        if outcome.fate is CreationFate.UNKNOWN and self.outcome is not None:
+        if outcome.fate is CreationFate.UNKNOWN and self.rounds.around.has_outcomes:
             self._undecided[container] = one
             if len(self._undecided) > UNDECIDED_MAX:
                 del self._undecided[next(iter(self._undecided))]

@@ -11,14 +11,16 @@ deadline.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from nri_scope.entries import Outcome
 from nri_scope.events import NO_ID, PASSIVE_ROLES, RUNTIME_CLOSED, Event, Gap, Role, Session
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.lifecycle import CREATE, POST_CREATE, STARTS, UPDATE, VALIDATE
 from nri_scope.oci.runtime_rules import runtime_rules_of
+from nri_scope.recording.creation_outcomes import UNKNOWN
 from nri_scope.wire.ttrpc import Code
 
 from .presence import ASIDE as _AT_ANY_TIME
@@ -126,6 +128,39 @@ class Round(NamedTuple):
         return tuple(one for one in self.stations if one.is_error)
 
 
+class Surroundings:
+    """Facts of a recording beyond the events that are fed; here: none.
+
+    A method returns None to let the fed events decide, which must then be all events.
+    """
+
+    has_outcomes = False
+    """Whether `outcome` knows the events that follow."""
+
+    def follows(self, event: Event) -> bool | None:
+        """Return whether the event before this one in its session was recorded."""
+        return None
+
+    def had_its_place(self, session: Session, event: Event) -> bool | None:
+        """Return whether a session was part of the chain; see `Presence.had_its_place`."""
+        return None
+
+    def had_joined(self, session: Session, event: Event) -> bool:
+        """Return whether an existing session was synchronized before an event."""
+        return True
+
+    def outcome(self, event: Event) -> Outcome:
+        """Return what later events show of the operation of a creation, update or start."""
+        return UNKNOWN
+
+    def is_absent(self, container_id: str, event: Event) -> bool | None:
+        """Return whether no container whose id begins like this existed by then."""
+        return None
+
+
+NO_SURROUNDINGS = Surroundings()
+
+
 @dataclass(slots=True)
 class Rounds:
     """Grouping of events into rounds, in the order in which they were recorded."""
@@ -135,14 +170,7 @@ class Rounds:
     gaps: tuple[Gap, ...] = ()
     """Periods in which a recording lost events. Events that an extract omits do not count, as its
     rounds are complete."""
-    follows: Callable[[Event], bool] | None = None
-    """Test whether the event before this one in its session was recorded. None: use the fed events,
-    which must then be all events."""
-    had_its_place: Callable[[Session, Event], bool] | None = None
-    """Replacement of `Presence.had_its_place` if not all events are fed."""
-    had_joined: Callable[[Session, Event], bool] | None = None
-    """Test whether an existing session was synchronized before an event, if not all events are fed.
-    None: use the fed events."""
+    around: Surroundings = NO_SURROUNDINGS
     _open: list[ConnectionPart] = field(default_factory=list)
     _bytes: int = 0
     _newest: dict[int, int] = field(default_factory=dict)
@@ -273,7 +301,7 @@ class Rounds:
                 and session.runtime_name == runtime
                 and bit
                 and (session.mask == 0 or session.mask & bit)
-                and (self.had_joined is None or self.had_joined(session, one.first))
+                and self.around.had_joined(session, one.first)
             ):
                 yield session
 
@@ -293,7 +321,7 @@ class Rounds:
             session
             for session in behind
             if self._presence.outlasts(session, by, self.gaps)
-            and (self.had_its_place or self._presence.had_its_place)(session, one.first)
+            and self._had_its_place(session, one.first)
         ]
         relevant_sessions = {None, *(session.id for session in unreached)}
         if not unreached or any(
@@ -306,6 +334,10 @@ class Rounds:
         is_certain = any(one.ended_ns is not None or one.end_reason for one in unreached)
         words = ENDED if is_certain else SEEMS
         return f"{words} after {last}: {unreached[0].plugin} did not receive the event"
+
+    def _had_its_place(self, session: Session, event: Event) -> bool:
+        known = self.around.had_its_place(session, event)
+        return self._presence.had_its_place(session, event) if known is None else known
 
     def left_open(self, one: Round) -> str:
         """Describe a chain that may not have reached its end; "" for other chains."""
@@ -392,9 +424,8 @@ class Rounds:
         Loss could combine one connection's first update with another connection's second.
         """
         event = new.event
-        if self.follows is not None:
-            follows = self.follows(event)
-        else:
+        follows = self.around.follows(event)
+        if follows is None:
             follows = self._newest.get(event.session, event.seq - 1) == event.seq - 1
         lossy = {
             gap.session

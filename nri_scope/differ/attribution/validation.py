@@ -17,9 +17,8 @@ from .attributed_changes import REQUESTED, ChangeStep, Claim, Evidence, dropped
 from .chain import Chain, changes_of_chain
 from .findings import Findings, Source, outcome_of, path_of_change, standing, step, value_at
 from .hidden_changes import Hidden, is_back, is_hidden, maps_of, newest_steps
-from .owner import UNKNOWN, Owner, OwnerKind, one_of
+from .owner import UNKNOWN, Owned, Owner, OwnerKind, one_of
 from .rounds import ConnectionPart
-from .validator_owners import Owned
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
 """Paths whose owners are missing from the list of some runtime version."""

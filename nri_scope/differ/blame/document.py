@@ -10,7 +10,7 @@ from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
 
 from ..attribution.attributed_changes import ChangeStep
 from ..attribution.history import History
-from ..json_records import shallow, step_record
+from ..render.document import shallow, step_record
 from .owned_lines import OwnedLine
 from .path_history import PathHistory
 

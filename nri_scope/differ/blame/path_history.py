@@ -13,7 +13,7 @@ from nri_scope.specs import ABSENT, Json, label, path_of, pointer, split, value_
 from ..attribution.attributed_changes import EVICTION, ChangeStep
 from ..attribution.final_spec import final_spec
 from ..attribution.history import History
-from .spec_lines import tree
+from .owned_lines import tree
 
 _LISTED_MAX = 5
 """Maximum number of matching paths in an error."""

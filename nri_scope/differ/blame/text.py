@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Render a container's lines as text: YAML with a gutter.
+"""Render a container's lines as text, YAML with a gutter, and as Markdown for an issue.
 
 Render the history of a path, too.
 
@@ -8,6 +8,7 @@ The gutter shows owner, evidence and kind of change to the left of each line.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope.recording.display import SHORT_ID, Days, clock
@@ -28,9 +29,9 @@ from ..attribution.attributed_changes import ChangeStep, Evidence, OutcomeKind, 
 from ..attribution.history import History
 from ..attribution.owner import POD_SPEC, Owner, OwnerKind
 from ..render import wording
+from ..render.markdown import code, prose
 from ..render.values import clipped, move
-from .folding import Fold, Row
-from .owned_lines import MARKS, OPEN, UNMET, OwnedLine
+from .owned_lines import MARKS, OPEN, UNMET, Fold, OwnedLine, Row
 from .path_history import PathHistory
 
 LETTERS = {
@@ -401,3 +402,48 @@ def _remarks(step: ChangeStep) -> Iterator[str]:
     yield from (wording.claim(claim, step) for claim in step.disputed)
     if step.note:
         yield step.note
+
+
+_BACKTICKS = re.compile(r"`+")
+
+
+def markdown(
+    history: History,
+    lines: Sequence[OwnedLine] | None,
+    body: Sequence[str],
+    legend: Sequence[str],
+    about: Sequence[ChangeStep] | None = None,
+) -> Iterator[str]:
+    """Yield the Markdown. `body`: the lines after head and legend, without wrapping and styles.
+
+    `about`: requests to list instead of all without an effect.
+    """
+    began = f", {history.beginning}" if history.beginning else ""
+    yield f"### {code(history.name)}"
+    yield ""
+    counts = "" if lines is None else f": {prose(summary(lines))}"
+    yield f"{code(history.id[:SHORT_ID])}{began}{counts}"
+    notes = [f"- **creation failed**: {code(history.failure)}"] if history.failure else []
+    if history.real is not None:
+        notes.append(
+            f"- the spec that the runtime actually used, reported by event {history.real_event}"
+        )
+    doubt = filter(None, [history.doubt])
+    notes += (f"- {prose(remark)}" for remark in (*doubt, *history.remarks))
+    asked = history.without_effect if about is None else about
+    notes += (f"- {prose(f'{wording.glyph(one)} {wording.request(one)}')}" for one in asked)
+    items = [*notes, *(f"- {prose(line)}" for line in legend)]
+    if items:
+        yield ""
+    yield from items
+    yield ""
+    yield from fenced(body)
+
+
+def fenced(lines: Sequence[str]) -> Iterator[str]:
+    """Yield lines as a code block, with a fence longer than any in the lines."""
+    longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    yield f"{fence}text"
+    yield from lines
+    yield fence

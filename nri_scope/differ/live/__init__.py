@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow a recording that probes are writing, and place probes.
+"""Follow a recording that probes are writing.
 
 In: the path of the growing file, messages of the recorder process. Out: rounds for a renderer, and
 messages to the recorder process. This package runs in a process of its own, the

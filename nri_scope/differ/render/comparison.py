@@ -11,13 +11,12 @@ from nri_scope.recording.records import SCHEMA_VERSION, rfc3339, to_json
 from nri_scope.text.styled_text import Layout, Style
 
 from ..comparison import ComparedValue, Comparison, Difference, Named, Pair
-from ..json_records import by_record, change_record
 from . import wording
-from .legend import Legend
-from .markdown import HEADINGS, change_cells
-from .markdown_escape import code, folded, prose, squeezed, table
+from .document import by_record, change_record
+from .markdown import HEADINGS, change_cells, code, folded, prose, squeezed, table
 from .renderer import Format
 from .text import change_lines
+from .wording import Legend
 
 _REAL = "the specs that the runtimes actually used"
 _SORTED = "mounts moved by the runtime: it sorts all of them if plugins adjust any"

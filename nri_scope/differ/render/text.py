@@ -11,14 +11,12 @@ from nri_scope.specs import Change, label
 from nri_scope.text.styled_text import Layout, LayoutPart, Style, StyledText
 
 from ..attribution.attributed_changes import EVICTION, ChangeStep, NameOf, OutcomeKind, RoundDiff
-from ..json_records import change_record
 from . import wording
-from .legend import Legend
-from .markdown import changes_table
-from .markdown_escape import code
+from .document import change_record
+from .markdown import changes_table, code
 from .renderer import Format
 from .values import clipped, clipped_pair, move, place, sides
-from .wording import GLYPHS, left_out
+from .wording import GLYPHS, Legend, left_out
 
 
 def spec_diff(

@@ -15,7 +15,6 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import MAX_COMMENT, MAX_MARKS, Mark, MarkKey
 
 from ..file_errors import error_words
-from ..query_budget import QueryBudget
 from ..reader import Recording
 from ..rows import ascending as in_order
 from ..rows import mark_of
@@ -24,6 +23,7 @@ from ..schema_check import check, check_schema
 from ..sqlite_errors import recording_errors
 from ..sqlite_text import storable
 from ..trusted_location import JOURNAL, companion, is_private
+from ..work_budget import QueryBudget
 from ..writable_file import connect, wal_of
 from .recorder_lock import RecorderLockProbe
 

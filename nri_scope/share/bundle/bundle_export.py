@@ -17,6 +17,7 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Mark
+from nri_scope.recording import work_budget
 from nri_scope.recording.bundle.manifest import (
     MANIFEST,
     README,
@@ -34,9 +35,8 @@ from ..extract import Extracted, Selection, extract
 from ..extract.selected_events import choose
 from ..output_files import Outputs
 from ..redaction import Redactor, Rules, derive, local_key
-from ..redaction.memory_limits import Memory
+from ..redaction.limits import Memory
 from ..redaction.user_key import KEY_BYTES
-from ..redaction.work_limit import WorkLimit
 from .leak_scan import Scan
 from .manifest_content import ManifestBuilder, fixed_text
 from .readme import render
@@ -79,7 +79,8 @@ def redactor_for_comparison(recordings: Sequence[Recording], rules: Rules) -> Re
 
 
 def _memory(recordings: Iterable[Recording]) -> Memory:
-    return Memory(work=WorkLimit.of_file(sum(recording.file_size() for recording in recordings)))
+    size = sum(recording.file_size() for recording in recordings)
+    return Memory(work=work_budget.REDACTION.units(size))
 
 
 def identity(recording: Recording) -> bytes:

@@ -10,14 +10,23 @@ from nri_scope.recording.cache import RecentlyUsed
 
 from .harmless import HOSTS, REGISTRIES
 from .known_values import KnownValues, Strength
-from .memory_limits import UNBOUNDED, CachedResult, Memory, ResultCache
+from .limits import (
+    MESSAGE,
+    PART_LOOKUP,
+    TEXT,
+    TEXT_LOOKUP,
+    UNBOUNDED,
+    CachedResult,
+    Memory,
+    RedactionBudget,
+    ResultCache,
+)
 from .re2_patterns import compiled, glob
 from .rules import Action, Rule, Rules
 from .scope import NAMES_SCOPE, Scope, Scopes
 from .tally import Tally
 from .tokens import Tokens, is_token
 from .value_owners import ALL_PODS
-from .work_limit import MESSAGE, TEXT, WorkLimit
 
 MAX_DEPTH = 4
 """Maximum nesting of texts, such as JSON in base64 in JSON."""
@@ -29,9 +38,6 @@ MAX_TEXT = 65_536
 
 _TEXT_COST, _REPLACEMENT_COST = 32, 128
 """Work counted for each text, in addition to its characters, and for each replacement."""
-
-_TEXT_LOOKUP, _PART_LOOKUP = 20, 50
-"""Units of `work_limit` for looking up a text, and a part of a message, in the cache."""
 
 _CacheKey = tuple[str, bool, tuple[Rule, ...], str | None]
 """Text, whether it is a key, the user's rules that apply, and the scope, or None if the result
@@ -60,7 +66,7 @@ class Engine:
     ) -> None:
         self.rules = rules
         self._tokens = Tokens(key, memory.values)
-        self.work = WorkLimit(memory.work)
+        self.work = RedactionBudget(memory.work)
         self.known = KnownValues(self._tokens, memory, self.work)
         self.scopes = Scopes(linked)
         self._event = 0
@@ -245,7 +251,7 @@ class Engine:
                 return self._replace_unsearched(text, place)
         if depth:
             self._decoded.append(text)
-        self.work.spend(_TEXT_LOOKUP)
+        self.work.spend(TEXT_LOOKUP)
         known = self.known
         user_rules = self.user_rules_for(place, "")
         for scope in None, self._tokens.scope:
@@ -304,7 +310,7 @@ class Engine:
 
         Many events repeat the same parts. ``content`` identifies the part.
         """
-        self.work.spend(_PART_LOOKUP + len(content) // 32)
+        self.work.spend(PART_LOOKUP + len(content) // 32)
         cache_key = content, self._tokens.scope
         parts = self._field_cache if is_field else self._part_cache
         cached = parts.get(cache_key)

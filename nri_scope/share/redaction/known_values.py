@@ -15,8 +15,8 @@ from typing import NamedTuple
 from nri_scope.errors import UsageError
 from nri_scope.recording.cache import RecentlyUsed
 
+from .limits import REMEDY, VALUE, Memory, RedactionBudget
 from .longest_prefix import PrefixIndex
-from .memory_limits import Memory
 from .tokens import (
     HOST_SUFFIX,
     MAIL_SUFFIX,
@@ -30,7 +30,6 @@ from .value_encodings import base64_words, text_forms
 from .value_owners import ValueOwners
 from .visible_names import VisibleNames
 from .word_lists import words
-from .work_limit import REMEDY, VALUE, WorkLimit
 
 SECRET_MIN, PRIVATE_MIN, NAME_MIN = 6, 8, 3
 """Minimum lengths at which a credential, and any other value, does not occur elsewhere by chance;
@@ -107,9 +106,9 @@ class KnownValues:
     for those of names, which are the same everywhere.
     """
 
-    def __init__(self, tokens: Tokens, memory: Memory, work: WorkLimit | None = None) -> None:
+    def __init__(self, tokens: Tokens, memory: Memory, work: RedactionBudget | None = None) -> None:
         """Start without values. ``work`` limits adding; by default there is no limit."""
-        self._work = work or WorkLimit(None)
+        self._work = work or RedactionBudget()
         self._tokens = tokens
         self._memory = memory
         self._characters = 0

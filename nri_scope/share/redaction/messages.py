@@ -20,8 +20,8 @@ from nri_scope._gen.nri import api_pb2 as api
 
 from . import commands, mount_options, value_places
 from .credentials import redact_keyed
+from .limits import PART
 from .name_kinds import NameKind
-from .work_limit import PART
 
 if TYPE_CHECKING:
     from .engine import Engine

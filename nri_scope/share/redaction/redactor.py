@@ -26,12 +26,11 @@ from .engine import Engine
 from .http_headers import redact_headers
 from .keyed_credentials import redact_keyed_values
 from .known_values import Original, Strength
-from .memory_limits import Memory
+from .limits import AGAIN, Memory
 from .name_kinds import SESSION_NAMES, NameKind
 from .rules import Rules
 from .tally import Tally
 from .tokens import is_token
-from .work_limit import AGAIN
 
 _FINDERS = (
     json_documents.redact_json,

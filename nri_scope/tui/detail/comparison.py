@@ -12,8 +12,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from nri_scope.differ.comparison import compare_containers
-from nri_scope.differ.generated_values import Generated
+from nri_scope.differ.comparison import Generated, compare_containers
 from nri_scope.differ.render.comparison import owners_of
 from nri_scope.differ.render.values import clipped_pair, sides
 from nri_scope.differ.render.wording import GLYPHS

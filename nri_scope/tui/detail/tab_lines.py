@@ -145,10 +145,11 @@ def _changes(
 ) -> Iterator[StyledLine]:
     """Yield the differ's result for the event's round."""
     # Imported late, because importing the differ takes long.
-    from nri_scope.differ import excerpt, render
+    from nri_scope.differ import render
+    from nri_scope.differ.recording_differ import excerpt_of_event
     from nri_scope.differ.render import wording
 
-    found = excerpt.of_event(recording, event, stop.check)
+    found = excerpt_of_event(recording, event, stop.check)
     diff = found.round_of(event.id)
     if diff is None and event.mark:
         yield from _undecoded(event)
@@ -181,7 +182,8 @@ def _blame_of_subject(
 
     As by `blame`, a pod means its newest container if all of them have the same name.
     """
-    from nri_scope.differ import blame, excerpt
+    from nri_scope.differ import blame
+    from nri_scope.differ.recording_differ import excerpt_of_container
 
     named = lookup.containers_of(recording, about) if isinstance(about, Pod) else [about]
     if not named:
@@ -191,7 +193,7 @@ def _blame_of_subject(
         yield from _note(f"This pod has {len(named):,} containers: select one of them.")
         return
     one = max(named, key=lambda one: one.key)
-    history = excerpt.of_container(recording, one, stop.check).history(one.id)
+    history = excerpt_of_container(recording, one, stop.check).history(one.id)
     if history is None or not (history.spec or history.base or history.steps or history.real):
         yield from _note(
             "The recording does not contain this container's spec: recording must begin before the",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame import body, lines, markdown, view
-from nri_scope.differ.blame.markdown import fenced
+from nri_scope.differ.blame.text import fenced
 from tests.differ.render.samples import ENV
 
 from .histories import history_of_turns

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
-from nri_scope.differ import excerpt, recording_differ
+from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.live.channel import ReadPosition
-from nri_scope.differ.live.growing_recording import Follower, Seen
+from nri_scope.differ.live.viewer import Follower, Seen
+from nri_scope.differ.recording_differ import excerpt_of_container
 from nri_scope.entries import Exchange
 from nri_scope.events import Event
 from nri_scope.recorder.complete_recording import start_of
@@ -79,7 +80,7 @@ class Playing:
             return [
                 one
                 for container in recording.containers()
-                for one in excerpt.of_container(recording, container, lambda: None).rounds
+                for one in excerpt_of_container(recording, container, lambda: None).rounds
                 if one.container == container.id
             ]
 
@@ -88,7 +89,7 @@ class Playing:
         with Recording.open(self.path) as recording:
             whole = {one.id: one.failure for one in recording_differ.histories(recording).values()}
             alone = {
-                one.id: recording_differ.blame(recording, one).failure
+                one.id: recording_differ.history_of(recording, one).failure
                 for one in recording.containers()
             }
         return whole, alone

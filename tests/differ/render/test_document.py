@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nri_scope.differ.attribution.attributed_changes import OutcomeKind, RoundDiff
-from nri_scope.differ.json_records import MAX_DEPTH
 from nri_scope.differ.render import renderer
+from nri_scope.differ.render.document import MAX_DEPTH
 from nri_scope.specs import Json
 from tests.differ.render.samples import (
     ANSWER,

@@ -14,7 +14,7 @@ from markdown_it.token import Token
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.owner import plugin
 from nri_scope.differ.render import renderer
-from nri_scope.differ.render.markdown_escape import code, prose
+from nri_scope.differ.render.markdown import code, prose
 from nri_scope.text.escape import safe
 from tests.differ.render.samples import (
     ANSWER,

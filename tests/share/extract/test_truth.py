@@ -169,8 +169,8 @@ def test_owners_in_a_part_equal_those_in_the_whole(
             assert containers
             for container in containers:
                 there, here = (
-                    recording_differ.blame(whole, container),
-                    recording_differ.blame(part, container),
+                    recording_differ.history_of(whole, container),
+                    recording_differ.history_of(part, container),
                 )
                 assert here.spec == there.spec
                 assert here.steps == there.steps != []

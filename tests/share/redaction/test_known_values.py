@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nri_scope.share.redaction import known_values as subject
 from nri_scope.share.redaction.known_values import KnownValues, Strength
-from nri_scope.share.redaction.memory_limits import Memory
+from nri_scope.share.redaction.limits import Memory
 from nri_scope.share.redaction.tokens import PLAIN_TOKEN, Tokens
 
 KEY = bytes(range(32))

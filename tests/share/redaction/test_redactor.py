@@ -19,7 +19,7 @@ from nri_scope.recording.cri_answers import status_request
 from nri_scope.share.redaction import NameKind, Redactor, Rules
 from nri_scope.share.redaction.engine import MAX_TEXT
 from nri_scope.share.redaction.known_values import KnownValues
-from nri_scope.share.redaction.memory_limits import CachedResult, Memory, ResultCache
+from nri_scope.share.redaction.limits import CachedResult, Memory, ResultCache
 from nri_scope.share.redaction.tokens import Tokens
 
 KEY = bytes(range(32))

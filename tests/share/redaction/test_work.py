@@ -17,7 +17,7 @@ from nri_scope.recording.cri_answers import status_request
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.engine import Engine
 from nri_scope.share.redaction.known_values import KnownValues, Strength
-from nri_scope.share.redaction.memory_limits import Memory
+from nri_scope.share.redaction.limits import Memory
 from tests.amount import amount
 
 KEY = bytes(32)

@@ -10,9 +10,10 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.errors import UsageError
-from nri_scope.share.redaction import Redactor, Rules, work_limit
-from nri_scope.share.redaction.memory_limits import Memory
-from nri_scope.share.redaction.work_limit import LEAST_BYTES, WorkLimit
+from nri_scope.recording import work_budget
+from nri_scope.recording.work_budget import REDACTION
+from nri_scope.share.redaction import Redactor, Rules
+from nri_scope.share.redaction.limits import Memory
 from tests.bombs.recordings import make, many_rows
 from tests.recording.traffic import lifecycles, record
 
@@ -78,8 +79,9 @@ def test_too_many_values_while_recording_are_no_error() -> None:
 
 
 def test_the_limit_grows_with_the_file() -> None:
-    assert WorkLimit.of_file(0) == WorkLimit.of_file(LEAST_BYTES)
-    assert WorkLimit.of_file(2 * LEAST_BYTES) == 2 * WorkLimit.of_file(LEAST_BYTES)
+    least = REDACTION.least_bytes
+    assert REDACTION.units(0) == REDACTION.units(least)
+    assert REDACTION.units(2 * least) == 2 * REDACTION.units(least)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_a_command_reports_the_limit_and_leaves_no_file(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(work_limit, "PER_BYTE", 0.05)
+    monkeypatch.setattr(work_budget, "REDACTION", REDACTION._replace(per_byte=0.05))
     path, out = tmp_path / "r.nriscope.db", tmp_path / "out"
     out.mkdir()
     make(path, many_rows("event", 10_000 * 65))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ import blame
-from nri_scope.differ.recording_differ import blame as history_of
+from nri_scope.differ.recording_differ import history_of
 from nri_scope.events import Container, Event, Gap, Pod, Session
 from nri_scope.recording.documents import document
 from nri_scope.recording.lookup import containers_of, events_about

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limit the work of one command for decoding a recording's messages.
+"""Limit the work of one command on a file, by the size of the file.
 
-A message that is stored once may belong to a hundred thousand events, so a file's size does not
-bound the work of reading it. Recordings of real traffic use up to two thirds of their budget,
-whether one connection or several probes wrote them. The most compact ordinary recording, in which
-all pods have the same messages (``benchmarks/many.py``), uses four fifths; 10 MB of it are 68,000
-events. A hostile file of 10 MB takes up to 20 s of processor time in ``report --diagnose``
-(``tests/bombs``, and large messages that are repeated by all events). The budget grows with the
-size.
+A file's size does not bound the work of reading it: a message that is stored once may belong to a
+hundred thousand events, and a cycle of pages in a damaged file yields endless rows. So each kind of
+work has units, of which a file gets some for each of its bytes. What happens when none are left is
+up to the work: reading ends early with a warning, a query is interrupted, redaction is refused.
 """
 
 from __future__ import annotations
 
+import math
+import sqlite3
 from functools import cache
 from typing import NamedTuple
 
@@ -21,10 +20,78 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope.nri.element_limits import UNCUT_BYTES, short_elements
 from nri_scope.nri.lifecycle import CREATE, UPDATE, VALIDATE
 
-PER_BYTE = 2.2
-"""Budget units for each byte of a file."""
-LEAST_BYTES = 10_000_000
-"""Size whose budget smaller files receive, too."""
+
+class Rate(NamedTuple):
+    """The units of work that a file may take."""
+
+    per_byte: float
+    least_bytes: int
+    """Size whose units smaller files get, too."""
+
+    def units(self, file_bytes: int, times: float = 1) -> int:
+        """Return the units for a file of this size, multiplied by ``times``."""
+        return int(max(file_bytes, self.least_bytes) * self.per_byte * times)
+
+
+DECODING = Rate(2.2, 10_000_000)
+"""For decoding messages; a unit is an element of a message. Recordings of real traffic use up to
+two thirds, whether one connection or several probes wrote them. The most compact ordinary
+recording, in which all pods have the same messages (``benchmarks/many.py``), uses four fifths; 10
+MB of it are 68,000 events. A hostile file of 10 MB takes up to 20 s of processor time in ``report
+--diagnose`` (``tests/bombs``, and large messages that are repeated by all events)."""
+QUERY = Rate(50, 1_000_000)
+"""For one query; a unit is a step of SQLite's virtual machine. A row takes 40 bytes at least, and
+2,000 steps are sufficient for one in joins and a large filter."""
+REDACTION = Rate(3.0, 10_000_000)
+"""For redaction; a unit is about a microsecond."""
+
+
+class Budget:
+    """Units of work that are left."""
+
+    def __init__(self, units: float = math.inf) -> None:
+        """Start with ``units``; by default, there is no limit."""
+        self.left = units
+
+    @property
+    def is_over(self) -> bool:
+        """Whether more than the units were spent."""
+        return self.left < 0
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether there is a limit."""
+        return self.left < math.inf
+
+    def spend(self, units: int) -> None:
+        """Subtract ``units``."""
+        self.left -= units
+
+
+_STEPS_PER_CALL = 100_000
+"""SQLite virtual machine steps between two calls of the progress handler."""
+
+
+class QueryBudget(Budget):
+    """Limit for the steps of a query on one connection, which interrupts the query.
+
+    Also lets Python handle signals.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, file_bytes: int) -> None:
+        self._units = QUERY.units(file_bytes)
+        super().__init__(self._units)
+        connection.set_progress_handler(self._is_exhausted, _STEPS_PER_CALL)
+
+    def renew(self) -> None:
+        """Renew the budget; call it before each query."""
+        self.left = self._units
+
+    def _is_exhausted(self) -> bool:
+        self.spend(_STEPS_PER_CALL)
+        return self.is_over
+
+
 _EVENT = 50
 _EVENTS = {CREATE: 200, UPDATE: 200, VALIDATE: 200}
 """Units for an event, regardless of its content. An element of a message is one unit."""
@@ -41,36 +108,27 @@ _MAX_UNITS_PER_BYTE = 3
 _MAX_CACHED = 100_000
 
 
-class Allowance:
-    """Remaining budget of a command, in units."""
+class Allowance(Budget):
+    """Budget of one command for decoding the messages of a recording, which may grow."""
 
     def __init__(self, file_bytes: int, times: float = 1, *, is_copy: bool = False) -> None:
         """Start with the budget of a file of this size, multiplied by ``times``.
 
         ``is_copy``: whether exceeding it is an error, instead of a warning.
         """
+        super().__init__(0)
         self.is_copy = is_copy
         self._times = times
-        self._total = self.left = self._uncounted = 0
+        self._total = self._uncounted = 0
         self.extend(file_bytes)
         self._known: dict[int, int] = {}
 
     def extend(self, file_bytes: int) -> None:
         """Add the budget of the bytes by which the file has grown to this size."""
-        total = int(max(file_bytes, LEAST_BYTES) * PER_BYTE * self._times)
-        more = max(0, total - self._total)
+        more = max(0, DECODING.units(file_bytes, self._times) - self._total)
         self._total += more
         self.left += more
         self._uncounted += more // 4
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the budget is exhausted."""
-        return self.left < 0
-
-    def spend(self, units: int) -> None:
-        """Subtract ``units``."""
-        self.left -= units
 
     def spend_event(self, method: str) -> None:
         """Subtract the units of an event."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.live.probe_mover import MAX_PROBES, places
+from nri_scope.logger.probes import MAX_PROBES, places
 
 _indices = st.integers(0, 99).map(lambda number: f"{number:02d}")
 _chains = st.lists(_indices, max_size=30)

@@ -16,24 +16,24 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.errors import RecordingCut
 from nri_scope.nri.element_limits import Elements
-from nri_scope.recording import decode_budget
 from nri_scope.recording import entries as module
+from nri_scope.recording import work_budget
 from nri_scope.recording.blobs import ObjectKind
-from nri_scope.recording.decode_budget import LEAST_BYTES, PER_BYTE, Allowance
 from nri_scope.recording.entries import IncludedRows, exchanges
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.work_budget import DECODING, Allowance
 from tests.bombs.recordings import MIB, make, many_of, many_rows
 from tests.recording.recordings import record
 from tests.recording.traffic import lifecycles
 from tests.recording.traffic import record as record_items
 
-ALL = int(LEAST_BYTES * PER_BYTE)
+ALL = DECODING.units(0)
 
 
 @pytest.fixture
 def bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a recording of 1,000 creations of a large container, and quarter the budget."""
-    monkeypatch.setattr(decode_budget, "PER_BYTE", PER_BYTE / 4)
+    monkeypatch.setattr(work_budget, "DECODING", DECODING._replace(per_byte=DECODING.per_byte / 4))
     container = many_of(ObjectKind.CONTAINER, api.Container.DESCRIPTOR, (7,), b"\x0a\x02c1")
 
     def both(connection: sqlite3.Connection, scale: float) -> None:
@@ -89,7 +89,7 @@ def test_an_ordinary_recording_fits_the_budget_of_its_size(
 ) -> None:
     path = tmp_path / "r.nriscope.db"
     record_items(path, lifecycles(120))
-    monkeypatch.setattr(decode_budget, "LEAST_BYTES", 0)
+    monkeypatch.setattr(work_budget, "DECODING", DECODING._replace(least_bytes=0))
     with Recording.open(path) as recording, warnings.catch_warnings():
         warnings.simplefilter("error")
         assert len(list(recording.exchanges())) == len(list(recording.events()))
@@ -100,8 +100,8 @@ def test_a_recording_whose_pods_share_all_messages_is_compared_completely(
 ) -> None:
     path = tmp_path / "r.nriscope.db"
     many.write(path, 6_000)
-    monkeypatch.setattr(decode_budget, "LEAST_BYTES", 0)
-    monkeypatch.setattr(decode_budget, "_MAX_UNITS_PER_BYTE", 10**9)
+    monkeypatch.setattr(work_budget, "DECODING", DECODING._replace(least_bytes=0))
+    monkeypatch.setattr(work_budget, "_MAX_UNITS_PER_BYTE", 10**9)
     with Recording.open(path) as recording, warnings.catch_warnings():
         warnings.simplefilter("error")
         assert max(max(one.events) for one in rounds(recording)) > 5_990
@@ -118,7 +118,7 @@ def test_recordings_of_real_runtimes_use_little_of_the_budget(tmp_path: Path) ->
 
 def test_the_budget_grows_with_the_file_size() -> None:
     assert Allowance(1).left == ALL
-    assert Allowance(3 * LEAST_BYTES).left == 3 * ALL
+    assert Allowance(3 * DECODING.least_bytes).left == 3 * ALL
 
 
 @given(

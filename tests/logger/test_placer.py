@@ -4,7 +4,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from nri_scope.differ.live.probe_mover import INITIAL_INDICES, Placer
+from nri_scope.logger.probes import INITIAL_INDICES, Placer
 
 
 class Probes:

@@ -3,10 +3,15 @@
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+from nri_scope.errors import UsageError
+from nri_scope.nri.element_limits import short_elements
+from nri_scope.recording.work_budget import Budget
 
 _Question = TypeVar("_Question", bound=Hashable)
 _Given = TypeVar("_Given")
@@ -14,6 +19,44 @@ _Replacement = TypeVar("_Replacement")
 
 
 UNBOUNDED = 1 << 62
+REMEDY = "export a part of it with --where, and redact that part"
+MESSAGE, TEXT, VALUE = 180, 40, 450
+"""Units per message, per searched text, and per remembered value; for texts and values, one more
+per character.
+"""
+PART = 5
+"""Units per message in a message, such as a mount, even if it contains no text."""
+AGAIN = 100
+"""Units per message from which the redactor already learned; one more per 32 bytes."""
+TEXT_LOOKUP, PART_LOOKUP = 20, 50
+"""Units for looking up a text, and a part of a message, in the cache."""
+_ELEMENT = 4
+"""Units per short element beyond the usual number for the message's size, such as a thousand empty
+mounts.
+"""
+
+
+class RedactionBudget(Budget):
+    """Units of work for redacting a file; see `nri_scope.recording.work_budget.REDACTION`."""
+
+    def __init__(self, units: int | None = None) -> None:
+        """Start with ``units``; None for no limit."""
+        super().__init__(math.inf if units is None else units)
+
+    def decode(self, content: bytes) -> None:
+        """Subtract the units for decoding and copying a message, whatever it contains."""
+        size = len(content)
+        self.spend(size // 32 + max(0, short_elements(content) - size // 16) * _ELEMENT)
+
+    def spend(self, units: int) -> None:
+        """Subtract units. Raises UsageError if none are left."""
+        self.left -= units
+        if self.left < 0:
+            raise UsageError(
+                "searching this recording for secrets exceeds the work limit for a file of "
+                "its size",
+                REMEDY,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +78,8 @@ class Memory:
     message: int = UNBOUNDED
     """Maximum work on a whole message."""
     work: int | None = None
-    """Maximum work in total, see `work_limit`; a recording that exceeds it, or has too many values,
-    is refused. None: no limit."""
+    """Maximum work in total, see `RedactionBudget`. A recording that exceeds it, or has too many
+    values, is refused. None: no limit."""
 
 
 @dataclass(slots=True)

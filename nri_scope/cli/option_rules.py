@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Combinations of options that a command refuses, as a declaration of the command.
+
+A rule names parameters as they are written on the command line: ``--full``, ``-o``, FILE, or an
+option with one of its values, such as ``--format json``. Rules are checked in the order in which
+the command lists them, before it does anything.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+from itertools import combinations, product
+from typing import Any, ClassVar
+
+import click
+from click.core import ParameterSource
+
+from nri_scope.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule about ``names``, and in some rules about ``others``. ``hint``: the remedy."""
+
+    names: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    hint: str = ""
+    REMEDY: ClassVar[str] = ""
+    """The usual hint."""
+
+    def problem(self, given: Set[str]) -> str:
+        """Return what is wrong with the given parameters; "" if nothing is."""
+        raise NotImplementedError
+
+
+class Exclude(Rule):
+    """Parameters that exclude each other; with ``others``, each excludes these instead."""
+
+    REMEDY = "leave one of them out"
+
+    @property
+    def pairs(self) -> Iterable[tuple[str, str]]:
+        """The combinations that are refused."""
+        return product(self.names, self.others) if self.others else combinations(self.names, 2)
+
+    def problem(self, given: Set[str]) -> str:
+        for one, other in self.pairs:
+            if one in given and other in given:
+                return f"{one} and {other} exclude each other"
+        return ""
+
+
+class Need(Rule):
+    """Parameters of which each needs at least one of ``others``."""
+
+    REMEDY = "add it, or leave the other option out"
+
+    def problem(self, given: Set[str]) -> str:
+        for name in self.names:
+            if name in given and given.isdisjoint(self.others):
+                return f"{name} needs {' or '.join(self.others)}"
+        return ""
+
+
+class NeedOneOf(Rule):
+    """Parameters of which the command needs at least one."""
+
+    REMEDY = "add one of them"
+
+    def problem(self, given: Set[str]) -> str:
+        if not given.isdisjoint(self.names):
+            return ""
+        return f"neither {', '.join(self.names[:-1])} nor {self.names[-1]} was given"
+
+
+class RuledCommand(click.Command):
+    """A command that refuses some combinations of its options with UsageError."""
+
+    def __init__(self, name: str | None, *, rules: Sequence[Rule] = (), **settings: Any) -> None:
+        super().__init__(name, **settings)
+        self.rules = rules
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments, and check the rules."""
+        rest = super().parse_args(ctx, args)
+        if not ctx.resilient_parsing:
+            names = given(ctx)
+            for rule in self.rules:
+                if problem := rule.problem(names):
+                    raise UsageError(problem, rule.hint or rule.REMEDY)
+        return rest
+
+
+def given(context: click.Context) -> Set[str]:
+    """Return the parameters on the command line, in all spellings, also with their values."""
+    found: set[str] = set()
+    for one in context.command.params:
+        assert one.name is not None
+        value = context.params.get(one.name)
+        if context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE and value != ():
+            for name in spellings(one):
+                found |= {name, f"{name} {value}"}
+            if isinstance(one, click.Argument) and isinstance(one.type, click.Choice):
+                found.add(str(value))
+    return found
+
+
+def spellings(parameter: click.Parameter) -> Sequence[str]:
+    """Return an option's names, or the first word of an argument's placeholder, such as FILE."""
+    if isinstance(parameter, click.Option):
+        return parameter.opts
+    return re.findall("[A-Z]+", (parameter.metavar or parameter.name or "").upper())[:1]

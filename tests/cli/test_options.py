@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Laws of the options of all commands: declared combinations, and ``-o -``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+import pytest
+
+from nri_scope.cli.kubectl.main import cli as cluster
+from nri_scope.cli.main import cli, run
+from nri_scope.cli.option_rules import Exclude, Need, NeedOneOf, Rule, RuledCommand, spellings
+
+SAMPLE = Path(__file__).parents[2] / "recordings" / "containerd-1.7.nriscope.db"
+VALUES = {
+    **dict.fromkeys(("--index", "--without"), "01"),
+    **dict.fromkeys(("--duration", "--grace", "--timeout", "--max-age", "--max-idle"), "1s"),
+    **dict.fromkeys(("--since", "--until", "--from", "--to"), "10:00"),
+    **dict.fromkeys(("--max-size", "--max-folder-size", "--loop", "--expect", "--seed"), "9"),
+    "--where": "pod:x",
+    "--events": "all",
+    "--speed": "1x",
+    "--redact": "",
+    "-o": "new.nriscope.db",
+}
+"""Values of options that do not take any text."""
+
+
+def commands(
+    group: click.Command, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Yield all commands of a group, with the words that call them."""
+    if not isinstance(group, click.Group):
+        yield path, group
+        return
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        assert found is not None
+        yield from commands(found, (*path, name))
+
+
+COMMANDS = [(group, *found) for group in (cli, cluster) for found in commands(group)]
+
+
+def words_of(command: click.Command, names: Sequence[str]) -> list[str]:
+    """The words of a command line with these parameters, and the required ones."""
+    options: list[str] = []
+    arguments: list[str] = []
+    for one in command.params:
+        known = spellings(one)
+        chosen = [name for name in names if name.split()[0] in known]
+        kind = one.type
+        value = kind.choices[0] if isinstance(kind, click.Choice) else VALUES.get(known[0], "x")
+        if isinstance(one, click.Argument):
+            choices = kind.choices if isinstance(kind, click.Choice) else ()
+            chosen_value = [name for name in names if name in choices]
+            if chosen or chosen_value or one.required:
+                arguments += ["--"] * (known[0] == "COMMAND") + (chosen_value or [str(value)])
+        elif chosen or one.required:
+            assert isinstance(one, click.Option)
+            name, *chosen_value = (chosen or known[:1])[0].split()
+            if one.is_flag:
+                options.append(name)
+            else:
+                options += (
+                    [f"{name}={chosen_value[0] if chosen_value else value}"]
+                    if (name.startswith("--"))
+                    else [name, chosen_value[0] if chosen_value else str(value)]
+                )
+    return options + arguments
+
+
+def violations(rule: Rule, rules: Sequence[Rule]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Yield parameters that the rule refuses without others, and the names that it must mention."""
+    match rule:
+        case Exclude():
+            yield from ((pair, pair) for pair in rule.pairs)
+        case Need():
+            yield from (((name,), (name, *rule.others)) for name in rule.names)
+        case NeedOneOf():
+            others = (one for one in rules if isinstance(one, NeedOneOf) and one != rule)
+            yield [one.names[0] for one in others], rule.names
+
+
+RULES = [
+    pytest.param(group, path, command, parameters, named, id=" ".join((*path, *parameters)))
+    for group, path, command in COMMANDS
+    if isinstance(command, RuledCommand)
+    for rule in command.rules
+    for parameters, named in violations(rule, command.rules)
+]
+
+
+@pytest.mark.parametrize(("group", "path", "command", "parameters", "named"), RULES)
+def test_a_refused_combination_is_named_and_nothing_is_written(
+    group: click.Command,
+    path: tuple[str, ...],
+    command: click.Command,
+    parameters: Sequence[str],
+    named: Sequence[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [*path, *words_of(command, parameters)]
+    assert run(words, group) == 2
+    printed = capsys.readouterr()
+    assert printed.out == "" and printed.err.count("\n") == 1
+    assert all(name in printed.err for name in named), (words, printed.err)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rules_name_parameters_of_their_command() -> None:
+    for _, path, command in COMMANDS:
+        known = {name for one in command.params for name in spellings(one)}
+        choices = {
+            str(value)
+            for one in command.params
+            if isinstance(one, click.Argument) and isinstance(one.type, click.Choice)
+            for value in one.type.choices
+        }
+        for rule in command.rules if isinstance(command, RuledCommand) else ():
+            assert {name.split()[0] for name in (*rule.names, *rule.others)} <= known | choices, (
+                path
+            )
+
+
+TEXTS = {
+    "export": "--format jsonl",
+    "report": "",
+    "scenario from-recording": "",
+}
+"""Commands that write text, with the options that make them do so."""
+OUTPUTS = [
+    pytest.param(group, path, command, id=" ".join((*(group.name or "",), *path)))
+    for group, path, command in COMMANDS
+    if any("--output" in one.opts for one in command.params)
+]
+
+
+@pytest.mark.parametrize(("group", "path", "command"), OUTPUTS)
+def test_a_dash_is_standard_output_and_no_file(
+    group: click.Command,
+    path: tuple[str, ...],
+    command: click.Command,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = words_of(command, ["-o"])
+    at = words.index("-o")
+    name = " ".join(path)
+    file = "pod.yaml" if name == "scenario from-pod" else str(SAMPLE)
+    words = [file if one == "x" else one for one in words]
+    words[at + 1] = "-"
+    is_text = group is cli and (name in TEXTS or name == "scenario from-pod")
+    if name == "scenario from-pod":
+        Path("pod.yaml").write_text(
+            "kind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: app, image: x}]}\n"
+        )
+    elif "COMMAND" in {one for param in command.params for one in spellings(param)}:
+        words += ["--", "true"]
+    before = set(tmp_path.iterdir())
+    status = run([*path, *TEXTS.get(name, "").split(), *words], group)
+    printed = capsys.readouterr()
+    assert set(tmp_path.iterdir()) == before
+    if is_text:
+        assert status == 0 and printed.out, printed.err
+    elif name != "report":
+        assert (status, printed.out, printed.err.count("\n")) == (2, "", 1)
+        assert "standard output" in printed.err and "--output" in printed.err
+
+
+def test_a_bundle_is_not_written_to_standard_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["export", str(SAMPLE), "-o", "-"]) == 2
+    printed = capsys.readouterr()
+    assert "--output: a bundle cannot be written to standard output" in printed.err
+    assert printed.out == "" and not list(tmp_path.iterdir())
+
+
+def test_a_dash_may_be_the_name_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["export", str(SAMPLE), "--format", "jsonl", "-o", "./-"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["-"]
+
+
+def test_a_report_on_standard_output_is_the_one_of_a_file_and_redacted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["report", str(SAMPLE), "-o", "x.md"]) == 0
+    capsys.readouterr()
+    assert run(["report", str(SAMPLE), "-o", "-"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == Path("x.md").read_text() and "create it with --redact" in printed
+    assert run(["report", str(SAMPLE), "-o", "-", "--redact"]) == 0
+    assert "create it with --redact" not in capsys.readouterr().out
