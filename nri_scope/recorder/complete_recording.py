@@ -32,8 +32,8 @@ def start_of(session: Session) -> SessionStart:
 def complete_recording(path: Path, *, is_draft: bool = False) -> Iterator[CompleteRecording]:
     """Create the recording at ``path``, to be filled inside the block. Raises RecordingError.
 
-    After an exception, the file is removed. ``is_draft``: whether no process reads the file before its
-    end, see `RecordingFile.open`.
+    After an exception, the file is removed. ``is_draft``: whether no process reads the
+    file before its end, see `RecordingFile.open`.
     """
     path = path.absolute()
     try:

@@ -189,7 +189,11 @@ async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
             (("blame", "shop/none"), "pod shop/none does not exist, and no recording has it"),
             (("log", "--node", "none"), "no agent runs on node none; they run on node1"),
             (("diff", "shop/web", "--once"), "No such option '--once'"),
-            (("log",), "name a pod; write NAMESPACE/POD[/CONTAINER], or --node NAME"),
+            (
+                ("log",),
+                "neither WHAT, --node nor -l was given; "
+                "write NAMESPACE/POD[/CONTAINER], or --node NAME",
+            ),
             (("log", "web", "--namespace", "shop"), "--namespace is only valid with -l; write"),
             (
                 ("log", "-l", "app=web", "-n", "shop"),
