@@ -122,7 +122,7 @@ def _print(playback: Playback, recorder: Recorder) -> None:
         printer = LogPrinter(output, jsonl=False)
         with stop_signals(lambda *_: playing.cancel(), loop=asyncio.get_running_loop()):
             while True:
-                is_over = playing.done() and _is_written(recording, recorder)
+                is_over = playing.done() and _is_written(playback, recording, recorder)
                 printer.add_columns(recording.sessions())
                 for item in log.read():
                     printer.print(item)
@@ -159,10 +159,10 @@ def _browse(playback: Playback, recorder: Recorder) -> None:
         raise app.failure
 
 
-def _is_written(recording: Recording, recorder: Recorder) -> bool:
+def _is_written(playback: Playback, recording: Recording, recorder: Recorder) -> bool:
     """Return whether the end of all sessions is in the file, or the recorder has failed."""
-    ended = all(session.ended_ns is not None for session in recording.sessions())
-    return ended or not recorder.is_writing
+    ended = sum(session.ended_ns is not None for session in recording.sessions())
+    return ended == playback.begun or not recorder.is_writing
 
 
 class _DemoStatus:

@@ -61,6 +61,8 @@ class Playback:
         self._pauses = demo_pauses([call.wall_ns for _, call in self._calls], speed)
         self.is_over = False
         """Whether playing has ended."""
+        self.begun = 0
+        """Number of sessions that began."""
         self.stopped = False
         """Whether it ended early."""
         self.problems: list[str] = []
@@ -96,6 +98,7 @@ class Playback:
                     start = start_of(sessions[session])
                     shifted_start = replace(start, started_ns=start.started_ns + wall_ns)
                     self._numbers[session] = recorder.begin_session(shifted_start)
+                    self.begun += 1
                 at_ns = call.wall_ns + wall_ns
                 shifted = call._replace(wall_ns=at_ns, mono_ns=call.mono_ns + mono_ns)
                 recorder.capture(self._numbers[session], shifted)

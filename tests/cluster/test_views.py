@@ -194,12 +194,12 @@ async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
                 "neither WHAT, --node nor -l was given; "
                 "write NAMESPACE/POD[/CONTAINER], or --node NAME",
             ),
-            (("log", "web", "--namespace", "shop"), "--namespace is only valid with -l; write"),
+            (("log", "web", "--namespace", "shop"), "--namespace needs -l; write"),
             (
                 ("log", "-l", "app=web", "-n", "shop"),
                 "'shop' is no number of events; a namespace is",
             ),
-            (("report", "shop/web"), "-o is missing; add"),
+            (("report", "shop/web"), "neither -o nor --diagnose was given; add"),
             (("report", "shop/web", "-o", "x.pdf"), "x.pdf: unknown format"),
             (("report", "shop/web", "-o", "none/x.md"), "none/x.md: no such folder"),
             (
