@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nri_scope.errors import RecordingError
+from nri_scope.events import Gap
 from nri_scope.recording.display import many
 from nri_scope.recording.event_times import span_words
 from nri_scope.recording.marks.user_marks import Marks
@@ -16,7 +17,7 @@ from .actions import Keymap, Scope
 from .detail.tab_lines import Tab
 from .footer import Situation
 from .store.context import Context
-from .store.markers import GapMarker
+from .store.markers import EntryMarker
 from .store.store import Facts, Store
 from .store.view import View
 from .views import EVENTS, SCOPES, Views
@@ -133,7 +134,8 @@ def status_words(
 def _matches(view: View) -> str:
     matches = f"{view.events:,} match{'' if view.events == 1 else 'es'}"
     # Gaps are rows, too, and count in the cursor's position.
-    gaps = [one.gap.is_left_out for one in view.between if isinstance(one, GapMarker)]
+    markers = (one.entry for one in view.between if isinstance(one, EntryMarker))
+    gaps = [entry.is_left_out for entry in markers if isinstance(entry, Gap)]
     left_out, lost = sum(gaps), len(gaps) - sum(gaps)
     parts = [
         matches,

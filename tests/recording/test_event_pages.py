@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from threading import Semaphore
 
 import pytest
 
+from nri_scope.entries import Began, Ended
+from nri_scope.events import Gap
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.event_pages import RecordingState, SessionTables, look
 from nri_scope.recording.reader import Recording
-from nri_scope.tui.store.markers import GapMarker, MarkerPlaces, SessionBegan, SessionEnded
+from nri_scope.tui.store.markers import EntryMarker, MarkerPlaces
 from tests.recording.made import START, at
 from tests.recording.recordings import PLUGIN, a_start, captured
 
@@ -64,18 +66,21 @@ def test_new_events_alone_keep_cached_sessions_and_gaps(growing: Growing) -> Non
     assert (again, later) == growing.look_afresh()
 
 
+def kinds(markers: Iterable[object]) -> list[type]:
+    return [type(one.entry) for one in markers if isinstance(one, EntryMarker)]
+
+
 def test_new_gaps_sessions_and_session_ends_are_read(growing: Growing) -> None:
     growing.look()
     growing.recorder.note_gap(growing.session, at(2), at(3), "the disk is full", 2)
     growing.event(4)
-    kinds = [type(one) for one in growing.look()[1]]
-    assert kinds == [SessionBegan, GapMarker]
+    assert kinds(growing.look()[1]) == [Began, Gap]
     other = growing.recorder.begin_session(a_start("10-other", started_ns=at(5)))
     growing.event(6)
     assert len(growing.look()[0].sessions) == 2
     growing.recorder.end_session(other, "done", at(7))
     growing.event(8)
     state, between = growing.look()
-    assert [type(one) for one in between] == [SessionBegan, GapMarker, SessionBegan, SessionEnded]
+    assert kinds(between) == [Began, Gap, Began, Ended]
     assert [session.end_reason for session in state.sessions] == ["", "done"]
     assert (state, between) == growing.look_afresh()

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from textual.binding import BindingType
 
+from nri_scope.entries import Began
 from nri_scope.events import Gap, Session
 from nri_scope.nri.events import events_in
 from nri_scope.recording.display import clock, day, duration, many, runtime
@@ -17,7 +18,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import event_from
 
 from ..actions import Scope, bindings
-from ..store.markers import GapMarker, SessionBegan
+from ..store.markers import EntryMarker
 from ..store.rows import NO_KEY, Row, line_row, marker_row
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, cut, line
 from ..widgets.messages import OpenEvent, StatusText
@@ -241,9 +242,9 @@ class SessionBoard(TableBoard[Entry]):
             case Runtime(text, day_of_it):
                 return line_row(f"{text}, {day_of_it}")
             case Connection(session, _, _):
-                return marker_row(SessionBegan(NO_KEY, session))
+                return marker_row(EntryMarker(NO_KEY, Began(session)))
             case Gap() as gap:
-                return marker_row(GapMarker(NO_KEY, gap))
+                return marker_row(EntryMarker(NO_KEY, gap))
         return None
 
     def remarks(self) -> Sequence[StyledLine]:

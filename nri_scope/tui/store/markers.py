@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nri_scope.entries import Began, Ended
 from nri_scope.errors import RecordingError
-from nri_scope.events import Gap, Session
+from nri_scope.events import Gap
 from nri_scope.recording.event_pages import RecordingState, first_event_at, span_of
 from nri_scope.recording.reader import Recording
 
@@ -39,27 +40,11 @@ class Key(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class GapMarker:
-    """An interval that was not observed."""
+class EntryMarker:
+    """An interval that was not observed, or the start or end of a session."""
 
     key: Key
-    gap: Gap
-
-
-@dataclass(frozen=True, slots=True)
-class SessionBegan:
-    """A session began."""
-
-    key: Key
-    session: Session
-
-
-@dataclass(frozen=True, slots=True)
-class SessionEnded:
-    """A session ended."""
-
-    key: Key
-    session: Session
+    entry: Gap | Began | Ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +68,7 @@ class ConnectionMarker:
     event: int
 
 
-RowMarker = ConnectionMarker | GapMarker | SessionBegan | SessionEnded | DamageMarker
+RowMarker = ConnectionMarker | EntryMarker | DamageMarker
 
 
 class MarkerPlaces:
@@ -118,7 +103,7 @@ class MarkerPlaces:
             known = (gap.id, gap.from_ns)
             if known not in self._gaps:
                 self._gaps[known] = _place(recording, look, gap.from_ns, look.oldest)
-            yield GapMarker(_key(self._gaps[known], gap.from_ns, _GAP, gap.id), gap)
+            yield EntryMarker(_key(self._gaps[known], gap.from_ns, _GAP, gap.id), gap)
 
     def _of_sessions(self, recording: Recording, look: RecordingState) -> Iterator[RowMarker]:
         spans = span_of(recording)
@@ -131,7 +116,7 @@ class MarkerPlaces:
                 else first
             )
             key = _key(begin, session.started_ns, _BEGAN, session.id)
-            yield SessionBegan(key, session)
+            yield EntryMarker(key, Began(session))
             if session.ended_ns is None:
                 continue
             known = (session.id, session.ended_ns)
@@ -139,7 +124,7 @@ class MarkerPlaces:
                 lowest = max(look.oldest, first, last + 1 if last is not None else 0)
                 self._ends[known] = _place(recording, look, session.ended_ns, lowest)
             key = _key(self._ends[known], session.ended_ns, _ENDED, session.id)
-            yield SessionEnded(key, session)
+            yield EntryMarker(key, Ended(session))
 
 
 def _same(one: RecordingState, other: RecordingState) -> bool:

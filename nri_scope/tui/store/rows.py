@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from nri_scope.entries import Began, Ended
 from nri_scope.events import Container, Event, Gap, Pod, Problem, Session, Status
 from nri_scope.nri.lifecycle import VALIDATE
 from nri_scope.recording import display
@@ -19,11 +20,9 @@ from nri_scope.text.escape import safe
 from .markers import (
     ConnectionMarker,
     DamageMarker,
-    GapMarker,
+    EntryMarker,
     Key,
     RowMarker,
-    SessionBegan,
-    SessionEnded,
 )
 
 if TYPE_CHECKING:
@@ -200,43 +199,43 @@ def _with(row: Row, cells: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def marker_row(one: GapMarker | SessionBegan | SessionEnded | DamageMarker) -> Row:
+def marker_row(one: EntryMarker | DamageMarker) -> Row:
     """Return the row of a gap, a session or damage."""
-    text = marker_text(one)
-    match one:
-        case GapMarker(key, gap):
+    key, text = one.key, marker_text(one)
+    if isinstance(one, DamageMarker):
+        return Row(RowKind.DAMAGED, key, _NO_CELLS, text, RowStyle.DAMAGED)
+    match one.entry:
+        case Gap() as gap:
             cells = _only_time(gap.from_ns)
             return Row(RowKind.GAP, key, cells, text, RowStyle.GAP, gap=gap)
-        case SessionBegan(key, session):
+        case Began(session):
             cells = _only_time(session.started_ns)
             return Row(RowKind.BEGAN, key, cells, text, RowStyle.SESSION, session=session)
-        case SessionEnded(key, session):
+        case Ended(session):
             cells = _only_time(session.ended_ns or 0)
             return Row(RowKind.ENDED, key, cells, text, RowStyle.SESSION, session=session)
-        case DamageMarker(key):
-            return Row(RowKind.DAMAGED, key, _NO_CELLS, text, RowStyle.DAMAGED)
 
 
 def marker_text(one: RowMarker) -> str:
     """Return the text of a marker's row."""
-    match one:
-        case GapMarker(gap=gap):
+    if isinstance(one, DamageMarker):
+        return f"the recording cannot be read from here on: {_words(one.words)}"
+    if isinstance(one, ConnectionMarker):
+        return ""
+    match one.entry:
+        case Gap() as gap:
             session = f", session {gap.session}" if gap.session is not None else ""
             lost = "unknown" if gap.lost is None else f"{gap.lost:,}"
             length = display.duration(max(0, gap.to_ns - gap.from_ns))
             if gap.is_left_out:
                 return f"events left out of this part of the recording, in {length}: {lost}"
             return f"gap of {length}, events lost: {lost}{session} ({_words(gap.reason)})"
-        case SessionBegan(session=session):
+        case Began(session):
             who = _cut(session.plugin, _WIDTH)
             return _words(f"session {session.id}: {who} on {display.runtime(session)}")
-        case SessionEnded(session=session):
+        case Ended(session):
             why = f": {_words(session.end_reason)}" if session.end_reason else ""
             return f"session {session.id} ended{why}"
-        case ConnectionMarker():
-            return ""
-        case DamageMarker(words=words):
-            return f"the recording cannot be read from here on: {_words(words)}"
 
 
 def damaged_row(event_id: int, words: str) -> Row:

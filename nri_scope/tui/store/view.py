@@ -10,11 +10,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from nri_scope.events import Container, Pod
+from nri_scope.events import Container, Gap, Pod
 from nri_scope.filter import Filter
 
 from .event_numbers import NumberList, NumberRanges, Operations, RowEvents
-from .markers import ConnectionMarker, DamageMarker, GapMarker, Key, RowMarker
+from .markers import ConnectionMarker, DamageMarker, EntryMarker, Key, RowMarker
 
 ViewEntry = int | RowMarker
 """Content of a row: the number of an event, or of an operation's first event, or a marker."""
@@ -235,7 +235,8 @@ class View:
             return True
         # Omit sessions, which could outnumber the matches. Show a gap if events may have been lost
         # before a match.
-        return isinstance(one, GapMarker) and self._numbers.rank(one.key.event) < self.events
+        is_gap = isinstance(one, EntryMarker) and isinstance(one.entry, Gap)
+        return is_gap and self._numbers.rank(one.key.event) < self.events
 
 
 def _key_of(one: RowMarker) -> Key:

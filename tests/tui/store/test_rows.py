@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.entries import Began, Ended
 from nri_scope.events import Event, Gap
 from nri_scope.text.escape import columns, safe
-from nri_scope.tui.store.markers import DamageMarker, GapMarker, Key, SessionBegan, SessionEnded
+from nri_scope.tui.store.markers import DamageMarker, EntryMarker, Key
 from nri_scope.tui.store.rows import (
     COLUMNS,
     Row,
@@ -169,14 +170,14 @@ def test_changes_of_another_container_name_it() -> None:
 def test_text_of_gaps_and_sessions() -> None:
     gap = Gap(1, 3, at(0), at(1.5), "the disk is full", 1200)
     key = Key(5, 0, at(0), 1)
-    row = marker_row(GapMarker(key, gap))
+    row = marker_row(EntryMarker(key, gap))
     assert (row.kind, row.style, row.gap, row.key) == (RowKind.GAP, RowStyle.GAP, gap, key)
     assert row.text == "gap of 1.50s, events lost: 1,200, session 3 (the disk is full)"
-    unknown = marker_row(GapMarker(key, replace(gap, lost=None, session=None)))
+    unknown = marker_row(EntryMarker(key, replace(gap, lost=None, session=None)))
     assert unknown.text == "gap of 1.50s, events lost: unknown (the disk is full)"
     session = a_session(2, 0, 9, end_reason="done")
-    began = marker_row(SessionBegan(key, session))
-    ended = marker_row(SessionEnded(key, session))
+    began = marker_row(EntryMarker(key, Began(session)))
+    ended = marker_row(EntryMarker(key, Ended(session)))
     assert began.text == "session 2: 00-nri-scope on containerd 1.7.24, NRI 0.6.1 (inferred)"
     assert ended.text == "session 2 ended: done"
     assert [began.kind, ended.kind, began.session] == [RowKind.BEGAN, RowKind.ENDED, session]
@@ -239,9 +240,9 @@ def test_hostile_values_give_safe_and_bounded_texts(text: str, other: str, numbe
     key = Key(1, 0)
     rows: list[Row] = [
         event_row(event, -number),
-        marker_row(GapMarker(key, Gap(1, 1, number, -number, text, number))),
-        marker_row(SessionBegan(key, session)),
-        marker_row(SessionEnded(key, session)),
+        marker_row(EntryMarker(key, Gap(1, 1, number, -number, text, number))),
+        marker_row(EntryMarker(key, Began(session))),
+        marker_row(EntryMarker(key, Ended(session))),
         marker_row(DamageMarker(key, text)),
         damaged_row(1, other),
     ]

@@ -8,16 +8,15 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.entries import Began, Ended
 from nri_scope.events import Gap
 from nri_scope.filter import parse
 from nri_scope.tui.store.event_numbers import NumberList
 from nri_scope.tui.store.markers import (
     DamageMarker,
-    GapMarker,
+    EntryMarker,
     Key,
     RowMarker,
-    SessionBegan,
-    SessionEnded,
 )
 from nri_scope.tui.store.view import View
 from tests.recording.made import a_session
@@ -25,8 +24,8 @@ from tests.recording.made import a_session
 _ASCENDING = st.lists(st.integers(1, 40), unique=True, max_size=20).map(sorted)
 
 
-def gap(before: int, number: int = 1) -> GapMarker:
-    return GapMarker(Key(before, 0, before, number), Gap(number, None, 0, 0, "", None))
+def gap(before: int, number: int = 1) -> EntryMarker:
+    return EntryMarker(Key(before, 0, before, number), Gap(number, None, 0, 0, "", None))
 
 
 def gaps(places: list[int]) -> tuple[RowMarker, ...]:
@@ -89,8 +88,8 @@ def test_filtered_view_omits_session_markers() -> None:
     found: list[RowMarker] = []
     for number, first in ((1, 1), (2, 10), (3, 20)):
         session = a_session(number)
-        found.append(SessionBegan(Key(first, 0, 0, number), session))
-        found.append(SessionEnded(Key(first + 9, 0, 0, number), session))
+        found.append(EntryMarker(Key(first, 0, 0, number), Began(session)))
+        found.append(EntryMarker(Key(first + 9, 0, 0, number), Ended(session)))
     between = tuple(sorted(found, key=lambda one: one.key))
     view = View(NumberList([12, 14]), where=parse("x"), looked_at=30)
     view.settle(between)
