@@ -21,7 +21,7 @@ PROJECT_PAGES = {
     "CHANGELOG.md": "CHANGELOG.md",
 }
 """Files in the project's root folder, with their names on the site."""
-LIBRARY = ("plugin", "pytest_plugin", "errors")
+LIBRARY = ("api", "plugin", "pytest_plugin", "errors")
 """Modules with docstrings for users."""
 
 _PROJECT_LINK = re.compile(r"\]\(docs/([^)]*)\)|(src(?:set)?=\")docs/")
