@@ -91,7 +91,7 @@ def _events(text: str) -> frozenset[Event]:
 
 def _not_empty(text: str) -> str:
     if not text:
-        raise UsageError("the text is empty", "leave the option out")
+        raise UsageError("the text is empty")
     return text
 
 

@@ -271,7 +271,7 @@ class TestFormats:
         (["FILE", "--format", "jsonl", "-o", "bad.toml"], "bad.toml exists"),
         (["FILE", "--format", "jsonl", "-o", "x.zip"], "x.zip: --format does not write zip files"),
         (["nowhere", "-o", "x.zip"], "nowhere: no such file"),
-        (["FILE", "-o", "x.zip", "--pod", ""], "'--pod': the text is empty; leave the option out"),
+        (["FILE", "-o", "x.zip", "--pod", ""], "'--pod': the text is empty"),
         (["FILE", "-o", "x.zip", "--where", " "], "--where is empty; write a filter"),
         (["FILE", "-o", "pipe.zip", "--force"], "pipe.zip is not a regular file; name another"),
         (["FILE", "--format", "jsonl", "-o", "link", "--force"], "link is not a regular file"),

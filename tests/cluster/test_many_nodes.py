@@ -161,7 +161,7 @@ async def test_missing_names_the_plugins_that_were_seen(cluster: dict[str, str])
     line = "cpu-polcy was never connected in the recorded time; seen were "
     assert line in done.errors and "cpu-policy" in done.errors
     done = await run(KUBECTL, "missing", "--plugin", "", environment=cluster)
-    assert done.status == 2 and "--plugin: the name is empty" in done.errors
+    assert done.status == 2 and "'--plugin': the text is empty" in done.errors
 
 
 def test_filters_of_many_pods_are_short_enough_and_complete() -> None:
