@@ -102,7 +102,6 @@ class _OmittedEvents:
     def __init__(self, source: Recording, part: IncludedRows) -> None:
         """Prepare the pass. Raises RecordingError."""
         self.holes = Holes()
-        self._part = part
         is_part = bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
         self._rows = _all_events(source, part) if part.kept is not None or is_part else iter(())
         self._pending: dict[int, Omitted] = {}
