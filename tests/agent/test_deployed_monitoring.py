@@ -29,6 +29,7 @@ def run_promtool(*arguments: str | Path) -> str:
     return run.stdout
 
 
+@pytest.mark.exhaustive
 def test_alerts_fire_when_they_should() -> None:
     run_promtool("test", "rules", RULES.with_name("rules_test.yaml"))
 
@@ -98,6 +99,7 @@ def test_the_dashboard_counts_a_node_once_while_its_pod_is_updated(
     run_promtool("test", "rules", tmp_path / "test.json")
 
 
+@pytest.mark.exhaustive
 def test_scraping_adds_the_node(tmp_path: Path) -> None:
     config = yaml.safe_load(SCRAPE.read_text())
     del config["rule_files"]

@@ -82,6 +82,7 @@ async def test_events_are_those_of_the_recordings(folder: Path) -> None:
     assert times == sorted(times)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "query",
     sampled(
@@ -172,6 +173,7 @@ async def test_events_are_redacted_unless_the_agent_may_send_them(tmp_path: Path
     assert not any(secret.encode() in one.request for one in redacted)
 
 
+@pytest.mark.exhaustive
 async def test_metadata_is_sent_and_redacted(tmp_path: Path) -> None:
     secret = "hunter2-correct-horse"
     parent = ("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")

@@ -233,6 +233,7 @@ def assert_all_accounted(responses: list[v1.GetEventsResponse], last: int) -> No
             last, lost = response.event.id, 0
 
 
+@pytest.mark.exhaustive
 async def test_recordings_that_come_and_go(node: Node) -> None:
     target = node.folder / "demo.nriscope.db"
 
@@ -274,6 +275,7 @@ async def test_recordings_that_come_and_go(node: Node) -> None:
         assert len(gaps(found, REMOVED)) == 1
 
 
+@pytest.mark.exhaustive
 async def test_a_recording_is_read_to_its_end_after_it_was_removed(node: Node) -> None:
     found: list[v1.GetEventsResponse] = []
     async with agent(node.folder, "--unredacted") as one, node.recorder("a"):
@@ -391,6 +393,7 @@ async def test_a_folder_that_disappears(node: Node) -> None:
         assert len(keys(await one.events(v1.GetEventsRequest()))) == 88
 
 
+@pytest.mark.exhaustive
 async def test_a_resumed_call_knows_the_secrets_of_earlier_events(node: Node) -> None:
     secret = "correct-horse-7-battery"
     async with agent(node.folder) as one, node.recorder("a"):

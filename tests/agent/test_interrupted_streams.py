@@ -258,6 +258,7 @@ OVERRUNS: list[object] = [(Node.write, "a", 6), (Node.overrun, "a", 6)]
 TWICE = [[9, None, *OVERRUNS, responses, None, *OVERRUNS] for responses in (1, 2, 3)]
 
 
+@pytest.mark.exhaustive
 @settings(deadline=None, max_examples=amount(30, 30))
 @example(context=False, steps=TWICE[0])
 @example(context=True, steps=TWICE[1])
@@ -371,6 +372,7 @@ def test_a_cursor_is_not_taken_for_that_of_another_recording(node: Node) -> None
         assert [gap.lost for gap in gaps(found, OVERRUN, RING_REMOVED)] == [8]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "query",
     [{"since": "10s"}, {"where": parse("time:>10s")}, {"since": "-4s"}, {"since": "+2s"},
@@ -451,6 +453,7 @@ def test_cursors_and_no_cursors() -> None:
 # -- several recordings ----------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 @settings(deadline=None, max_examples=amount(30, 30))
 @given(
     writes=st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5)), min_size=1, max_size=8),

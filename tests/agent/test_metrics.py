@@ -228,6 +228,7 @@ def test_events_before_damage_are_counted_once(tmp_path: Path) -> None:
     assert partly
 
 
+@pytest.mark.exhaustive
 def test_an_old_recording_that_is_served_again_is_not_counted(tmp_path: Path) -> None:
     for number in range(MAX_RECORDINGS + 1):
         record(tmp_path / f"{number:03}.nriscope.db", [an_item(wall_ns=NOW)])
@@ -301,6 +302,7 @@ def test_a_plugin_that_was_removed_is_forgotten_after_a_day(
     assert shown("10-a") == {"10-a": 1}
 
 
+@pytest.mark.exhaustive
 async def test_no_label_names_pods_or_containers(tmp_path: Path) -> None:
     source = PROJECT / "recordings/demo.nriscope.db"
     with Recording.open(source) as recording:

@@ -143,6 +143,7 @@ def calls_after(count: int) -> Callable[[], None]:
 Creations = list[tuple[str, list[str], tuple[str, ...]]]
 
 
+@pytest.mark.exhaustive
 @given(CREATIONS, CREATIONS, st.lists(st.integers(0, 4), max_size=4), st.sampled_from(("", *PODS)))
 @settings(deadline=None, max_examples=amount(40, 40))
 def test_what_is_sent_is_what_an_export_would_contain(
@@ -242,6 +243,7 @@ async def test_bundles_of_other_recordings_are_sent() -> None:
     assert "it cannot be redacted" in problem[1]
 
 
+@pytest.mark.exhaustive
 def test_values_of_events_that_the_ring_removed_do_not_count() -> None:
     redactors = NodeRedactors(partial(new_redactor, 700))
     chance = random.Random(1)

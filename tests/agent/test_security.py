@@ -124,6 +124,7 @@ async def test_bad_requests_are_refused(served: Agent) -> None:
         await client.close()
 
 
+@pytest.mark.exhaustive
 async def test_requests_of_any_length_are_accepted(served: Agent) -> None:
     for length in range(20):
         client = await RawClient.connect(served.port)
@@ -280,6 +281,7 @@ async def test_pings_of_a_client_that_never_reads(served: Agent) -> None:
 # -- TLS ------------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 async def test_clients_need_a_valid_certificate(folder: Path, certificates: Certificates) -> None:
     async with agent(folder, *certificates.options()) as one:
         for name in ("", "expired", "foreign"):
@@ -321,6 +323,7 @@ async def test_many_connections_without_a_handshake(
             await assert_memory_bounded(one, before)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("options", "words"),
     [

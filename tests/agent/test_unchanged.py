@@ -107,6 +107,7 @@ def steps_of(what: Sequence[str]) -> st.SearchStrategy[list[tuple[str, str]]]:
     return st.lists(st.tuples(st.sampled_from(what), st.sampled_from(NAMES)), max_size=25)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=amount(25, 25))
 @given(steps=steps_of(WRITING + REMOVING))
 def test_a_long_running_agent_tells_what_a_new_one_does(steps: list[tuple[str, str]]) -> None:
@@ -123,6 +124,7 @@ def test_a_long_running_agent_tells_what_a_new_one_does(steps: list[tuple[str, s
             recorders.stop()
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=amount(15, 15))
 @given(steps=steps_of(WRITING))
 def test_metrics_count_each_event_once(steps: list[tuple[str, str]]) -> None:

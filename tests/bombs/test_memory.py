@@ -58,6 +58,7 @@ def test_a_list_of_many_paths(tmp_path: Path) -> None:
     _check(make(tmp_path / "r.nriscope.db", bomb), "log", "stats", "diff", "sql", "export jsonl")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "message"),
     sampled(
@@ -82,6 +83,7 @@ def test_texts_that_no_runtime_sends_are_cut(tmp_path: Path) -> None:
     _check(make(tmp_path / "r.nriscope.db", bomb), "diff json", message=_CUT_ELEMENTS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("table", sampled(["session", "pod", "gap"]))
 def test_tables_of_many_rows(tmp_path: Path, table: str) -> None:
     bomb = many_rows(table, MIB)

@@ -41,6 +41,7 @@ def test_without_a_terminal_another_command_is_named(capsys: pytest.CaptureFixtu
     )
 
 
+@pytest.mark.exhaustive
 @needs_tmux
 @pytest.mark.parametrize(
     ("options", "words"),

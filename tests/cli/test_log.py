@@ -235,6 +235,7 @@ def test_operations_are_selected_by_any_of_their_events() -> None:
     assert numbers("--last", "2") == [58, 62]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("path", [DEMO, CONFLICT, ALONE], ids=lambda path: path.name)
 def test_the_last_operations_are_the_last_lines_of_all(path: Path) -> None:
     """Their changes are found without reading the whole recording."""

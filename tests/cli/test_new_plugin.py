@@ -89,6 +89,7 @@ def test_written_types_are_right(written: Path) -> None:
     assert checked.returncode == 0, checked.stdout
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(
     not installed("nri_scope.pytest_plugin"), reason="there is no fixture to replay with"
 )

@@ -72,6 +72,7 @@ def redacted_texts(source: Path, folder: Path) -> list[str]:
     return [*texts, *(text for pair in found for text in pair)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", sampled(range(2)))
 def test_no_part_of_a_secret_is_in_any_output(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

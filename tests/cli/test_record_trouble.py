@@ -94,6 +94,7 @@ async def running_record(folder: Path, *more: str) -> AsyncIterator[tuple[Runtim
 # -- the writer process -----------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 async def test_a_killed_writer_is_replaced_and_its_events_are_one_counted_gap(
     tmp_path: Path,
 ) -> None:

@@ -92,6 +92,7 @@ def test_json_is_deterministic_except_for_times(capsys: pytest.CaptureFixture[st
     assert "both tried to set" in results[0]["failures"][0]
 
 
+@pytest.mark.exhaustive
 def test_junit_has_failures_exactly_if_the_exit_status_is_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -139,6 +140,7 @@ def test_configuration_and_environment_reach_the_plugin(
     assert text.count("configured with") == 1
 
 
+@pytest.mark.exhaustive
 def test_goldens_are_written_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -298,6 +298,7 @@ def test_tui_prints_its_log_without_a_terminal(
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.exhaustive
 @needs_tmux
 async def test_tui_shows_it(tmp_path: Path) -> None:
     async with terminal(tmp_path, "tui web.yaml", (130, 24)) as window:

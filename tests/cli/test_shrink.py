@@ -133,6 +133,7 @@ def pytest_output(folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.exhaustive
 def test_the_result_is_a_recording_with_the_same_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

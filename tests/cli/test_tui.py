@@ -130,6 +130,7 @@ async def test_a_recording_in_a_real_terminal(tmp_path: Path) -> None:
         await window.shows(f"recording: {RECORDING}", "ended with 0")
 
 
+@pytest.mark.exhaustive
 @needs_tmux
 @pytest.mark.parametrize(
     ("size", "term", "words"),
@@ -167,6 +168,7 @@ async def test_an_ambiguous_time_is_rejected_in_one_line(tmp_path: Path) -> None
     assert "filter: 8:30 occurs on several days of this recording; write" in text
 
 
+@pytest.mark.exhaustive
 @needs_tmux
 async def test_live_records_all_events_and_names_the_file(tmp_path: Path) -> None:
     with Recording.open(RECORDING) as recording:
@@ -201,6 +203,7 @@ async def test_live_without_a_runtime_fails_before_the_screen_starts(tmp_path: P
     assert not list(tmp_path.glob("*.db"))
 
 
+@pytest.mark.exhaustive
 @needs_tmux
 async def test_live_with_wait_waits_for_a_runtime(tmp_path: Path) -> None:
     async with terminal(tmp_path, "tui --live --wait --socket no.sock") as window:

@@ -314,6 +314,7 @@ def test_the_live_view_leaves_the_spool_alone(
 # -- tap --wrap -------------------------------------------------------------------------------
 
 
+@pytest.mark.exhaustive
 def test_a_wrapped_plugin_answers_as_before_and_is_recorded(
     plugin: Path, spool: Path, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -51,6 +51,7 @@ async def dispatch(runtime: Runtime, event: Event) -> None:
     await runtime.operate(event, request(pod=pod, container=container))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("profile", "event", "action", "code"), sampled(FAILURES))
 async def test_the_request_at_which_a_wrapped_plugin_fails_is_recorded(
     profile: str,

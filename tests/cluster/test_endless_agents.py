@@ -71,6 +71,7 @@ class Bundles(v1.AgentBase):
             yield v1.GetRecordingResponse(recording=name, data=b"x")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "names", [("a", "b", "a"), ("../a",), tuple(map(str, range(65))), ("a/b",)]
 )

@@ -103,6 +103,7 @@ async def test_log_of_labelled_pods_follows_them_to_other_nodes(tmp_path: Path) 
             assert (await command.interrupt())[0] == 0
 
 
+@pytest.mark.exhaustive
 async def test_log_says_that_the_agent_is_gone_and_back(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
         async with kubectl(node, "log", "shop/web", "-f", "--format", "jsonl") as command:

@@ -17,6 +17,7 @@ from tests.cluster.test_views import KUBECTL, run
 RECORDING = Path(__file__).parents[2] / "recordings/demo.nriscope.db"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("switch", "name"), [("pods", "web"), ("namespaces", "shop")])
 async def test_hidden_names_are_the_reason_why_a_pod_is_not_shown(
     tmp_path: Path, switch: str, name: str

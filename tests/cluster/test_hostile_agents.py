@@ -230,6 +230,7 @@ async def noise(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("speak", [unspoken, http1, noise])
 @pytest.mark.parametrize("command", ["log", "status"])
 async def test_no_agent_listens(

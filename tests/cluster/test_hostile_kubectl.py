@@ -49,6 +49,7 @@ FORWARD_FORBIDDEN = (
 REFUSED = "The connection to the server 127.0.0.1:1 was refused - did you specify the right host?"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("text", "line"),
     [
@@ -176,6 +177,7 @@ async def test_no_kubectl_outlives_a_loop_that_ends(script: Script) -> None:
     assert not processes(str(file).encode())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "command",
     [
@@ -202,6 +204,7 @@ async def test_a_missing_permission_is_one_line(
     assert done.errors.count("\n") == 1, done.errors
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("text", "line"),
     [

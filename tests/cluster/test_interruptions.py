@@ -94,6 +94,7 @@ def _newest(path: Path) -> int:
         return max((one.id for one in recording.events(last=1)), default=0)
 
 
+@pytest.mark.exhaustive
 async def test_a_replaced_agent_is_found(tmp_path: Path) -> None:
     copy = tmp_path / "copy.nriscope.db"
     async with live_node(tmp_path) as node:

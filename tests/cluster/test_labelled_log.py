@@ -42,6 +42,7 @@ async def next_creation(command: Running) -> dict[str, Any]:
                 return event
 
 
+@pytest.mark.exhaustive
 async def test_pods_that_appear_share_the_call_of_their_node(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
         pods = [agent_pod("node"), pod("shop", "web", "node", app="web")]

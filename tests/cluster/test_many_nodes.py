@@ -105,6 +105,7 @@ async def test_a_node_without_an_agent_is_named(cluster: dict[str, str]) -> None
     assert line in done.errors and done.errors.count("\n") == 1
 
 
+@pytest.mark.exhaustive
 async def test_collect_writes_a_bundle_of_each_node(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:

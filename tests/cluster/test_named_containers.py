@@ -94,6 +94,7 @@ async def test_log_has_only_the_container(tmp_path: Path) -> None:
             assert line in done.errors and done.errors.count("\n") == 1, done.errors
 
 
+@pytest.mark.exhaustive
 async def test_log_goes_on_with_the_next_recorder(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
         await node.recorder.interrupt()

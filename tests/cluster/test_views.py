@@ -66,6 +66,7 @@ def of_one_node(folder: Path, port: int) -> dict[str, str]:
     return install(folder / "bin", {"pods": pods, "ports": {"nri-scope-node1": port}})
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("command", "what"),
     sampled(
@@ -154,6 +155,7 @@ async def test_show_says_that_values_are_replaced(tmp_path: Path) -> None:
         assert done.errors.startswith("this recording is redacted: ") and done.output
 
 
+@pytest.mark.exhaustive
 async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
@@ -178,6 +180,7 @@ async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("arguments", "line"),
     sampled(

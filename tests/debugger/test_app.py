@@ -334,6 +334,7 @@ async def test_snapshots(
         await assert_snapshot(shown, "help", SNAPSHOTS)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", NAMES)
 async def test_a_hostile_recording_is_harmless(tmp_path: Path, name: str) -> None:
     text = NAMES[name]

@@ -30,6 +30,7 @@ async def is_still(one: Watch) -> bool:
     return False
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("change", ["write", "create", "remove", "replace"])
 async def test_each_save_is_seen(tmp_path: Path, change: str) -> None:
     source = tmp_path / "sub" / "main.go"
@@ -52,6 +53,7 @@ async def test_each_save_is_seen(tmp_path: Path, change: str) -> None:
     assert await is_still(one)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", [".git/index", "x.swp", "main.go~", ".#main.go", "4913"])
 async def test_files_of_git_and_editors_cause_no_build(tmp_path: Path, name: str) -> None:
     one = Watch([tmp_path], "true")

@@ -112,6 +112,7 @@ def test_the_action_installs_the_command(tmp_path: Path) -> None:
     subprocess.run(words, env={**os.environ, **OFFLINE}, check=True, capture_output=True)
 
 
+@pytest.mark.exhaustive
 def test_the_action_compares_with_a_golden(folder: Path) -> None:
     inputs = {"recording": "web.nriscope.db", "plugin": "'./my plugin'", "golden": "replies.yaml"}
     done = replayed(folder, **inputs, options="--update-golden --only shop/web")
@@ -133,6 +134,7 @@ def test_the_action_replays_to_a_chain(folder: Path) -> None:
     assert '+ env B = "1"' in done.stdout
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("inputs", "words"),
     [
@@ -184,6 +186,7 @@ def job(folder: Path, shell: str, part: str, **variables: str) -> subprocess.Com
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shell", sampled(["sh", "bash"]))
 def test_the_template_compares_with_a_golden(folder: Path, shell: str) -> None:
     variables = {

@@ -73,6 +73,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     return {RUN[int(number)]: (int(status), output) for number, output, status in printed}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("line", RUN)
 def test_a_command_runs(line: str, session: dict[str, tuple[int, str]]) -> None:
     status, output = session[line]

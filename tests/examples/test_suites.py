@@ -40,6 +40,7 @@ def run_tests(words: list[str], folder: Path, **environment: str) -> None:
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("python-*")))
 def test_the_python_example_passes_its_tests(name: str, tmp_path: Path) -> None:
     run_pytest(copied(name, tmp_path))

@@ -73,6 +73,7 @@ async def test_redacts_if_configured(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert len(list(recording.events())) == 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -146,6 +147,7 @@ async def test_a_foreign_file_and_its_folder_are_not_changed(
     assert "ended: closed by the peer" in log
 
 
+@pytest.mark.exhaustive
 async def test_a_missing_folder_is_logged_and_not_created(
     tmp_path: Path, default: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
+@pytest.mark.exhaustive
 async def test_a_stopped_and_killed_viewer_loses_no_events_and_the_session_is_ended(
     tmp_path: Path,
 ) -> None:

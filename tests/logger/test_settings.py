@@ -46,6 +46,7 @@ def test_none_removes_a_bound() -> None:
     assert len(settings.events) == 5
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -94,6 +95,7 @@ def test_invalid_redaction_settings_select_the_default_rules(text: str) -> None:
     assert len(problems) == 1
 
 
+@pytest.mark.exhaustive
 @given(st.text(max_size=60) | st.text("outpmax_sizevn:-[]{}&*!|>'\"% \n0123", max_size=40))
 def test_no_text_raises(text: str) -> None:
     _, problems = parse_settings(text)

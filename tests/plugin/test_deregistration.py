@@ -75,6 +75,7 @@ async def create(runtime: Runtime) -> str:
     return (await runtime.operate(Event.CreateContainer, CREATE)).failure
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ASKS_CLOSED)
 @pytest.mark.parametrize("more", [False, True])
 async def test_the_creation_after_a_closed_validator_succeeds(

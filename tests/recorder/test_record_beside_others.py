@@ -165,6 +165,7 @@ class TestBesideOurRecording:
         _assert_rejected(lambda: Recorder.open(tmp_path / "r.db"), f"r.db{suffix} already exists")
         assert [each.name for each in tmp_path.iterdir()] == [beside.name]
 
+    @pytest.mark.exhaustive
     @pytest.mark.parametrize("suffix", _SUFFIXES)
     @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link"])
     def test_companions_that_are_not_regular_files_are_rejected(
@@ -227,6 +228,7 @@ class TestInASticky:
         public.chmod(0o1777)
         return public
 
+    @pytest.mark.exhaustive
     def test_a_journal_planted_at_any_moment_deletes_no_file(
         self, sticky: Path, victim: Path
     ) -> None:

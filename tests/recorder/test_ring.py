@@ -171,6 +171,7 @@ def test_the_recorder_removes_old_events_by_itself(tmp_path: Path) -> None:
         assert max(event.id for event in recording.events()) == len(items)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", [300, 3000, 30_000])
 def test_a_burst_larger_than_the_limit_leaves_the_newest_events(tmp_path: Path, size: int) -> None:
     path = tmp_path / "r.db"
@@ -184,6 +185,7 @@ def test_a_burst_larger_than_the_limit_leaves_the_newest_events(tmp_path: Path, 
     assert newest == end[-1].reply
 
 
+@pytest.mark.exhaustive
 def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:
     path = tmp_path / "r.db"
     record(path, [item for number in range(150) for item in noisy(number)])
@@ -197,6 +199,7 @@ def test_a_file_that_is_too_large_shrinks(tmp_path: Path) -> None:
         assert [session.id for session in recording.sessions()] == [2]
 
 
+@pytest.mark.exhaustive
 def test_an_open_session_keeps_its_initial_state(ring: Written) -> None:
     state_request = a_synchronize(5)
     ring.send([an_item("Synchronize", state_request)])
@@ -214,6 +217,7 @@ def test_an_open_session_keeps_its_initial_state(ring: Written) -> None:
     ring.check()
 
 
+@pytest.mark.exhaustive
 def test_a_closed_session_is_removed_with_its_last_event_gaps_and_notes(ring: Written) -> None:
     ring.send([an_item("Synchronize", a_synchronize(3))])
     ring.write(Gap(0, 1, NOW, NOW + 1, "an old gap", 1), Note(0, 1, NOW, "an old note"))
@@ -230,6 +234,7 @@ def test_a_closed_session_is_removed_with_its_last_event_gaps_and_notes(ring: Wr
     ring.check()
 
 
+@pytest.mark.exhaustive
 def test_a_removed_container_that_returns_has_its_names(ring: Written) -> None:
     old = lifecycles(1, first=1000)
     ring.send(old)

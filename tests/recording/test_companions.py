@@ -105,6 +105,7 @@ class TestOfAnotherUser:
         assert victim.exists()
         assert _listing(theirs.parent) == before
 
+    @pytest.mark.exhaustive
     def test_a_journal_that_is_swapped_deletes_nothing(self, theirs: Path, victim: Path) -> None:
         deadly = journal_naming(victim, theirs.stat().st_size)
         for name, content in (("deadly", deadly), ("harmless", deadly[:512])):
@@ -255,6 +256,7 @@ class TestInOurOwnFolder:
             assert recording.is_copy == (mode in (0o777, 0o775))
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=amount(150, 30))
 @given(data=st.binary(min_size=16, max_size=16))
 def test_any_companions_do_no_harm(data: bytes) -> None:

@@ -65,6 +65,7 @@ def _read_back(path: Path, items: list[CapturedCall]) -> None:
             assert recording.request(event.id) == expected
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=amount(40, 40), deadline=None)
 @given(st.lists(_captured, max_size=12))
 def test_any_traffic_is_read_back_unchanged(items: list[CapturedCall]) -> None:

@@ -24,6 +24,7 @@ def test_lifecycles_of_similar_pods_shrink_to_a_tenth(tmp_path: Path) -> None:
     assert _ratio(tmp_path / "r.db", lifecycles(200)) < 0.1
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_traffic_of_a_real_runtime_shrinks_to_a_quarter(tmp_path: Path, runtime: str) -> None:
     stream = captured(CAPTURES / f"{runtime}.jsonl.gz", "00-probe-a")

@@ -165,6 +165,7 @@ def test_an_external_plugin_that_ends_can_be_a_failure(fault: str, one_life: Pat
     assert document(replayed)["ok"] is False
 
 
+@pytest.mark.exhaustive
 def test_an_external_plugin_that_connects_again_was_not_started_again(one_life: Path) -> None:
     job = job_of(
         one_life, of(external(ended=AGAIN), is_external=True), faults=["restart-runtime:after=3"]

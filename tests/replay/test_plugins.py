@@ -108,6 +108,7 @@ def test_a_plugin_that_hangs_is_late(short_deadline: Path) -> None:
     assert not replayed.ok
 
 
+@pytest.mark.exhaustive
 def test_without_a_deadline_no_reply_is_late(one_life: Path, short_deadline: Path) -> None:
     # The plugin prints the deadlines that it gets, and misses the recorded one.
     sleeping = "import time; print(request.timeout_ns, flush=True); time.sleep(0.8)"
@@ -213,6 +214,7 @@ class Late:
         self.events.append(f"run {pod.name}")
 
 
+@pytest.mark.exhaustive
 def test_the_failure_policy_is_an_attribute_in_this_process_too(tmp_path: Path) -> None:
     other = api.PodSandbox(id="other", name="other", namespace="shop")
     path = recording(tmp_path / "late.nriscope.db", [run_pod(), *life(container()), run_pod(other)])
@@ -249,6 +251,7 @@ def test_a_plugin_that_exits_between_events_is_reported(one_life: Path) -> None:
     assert not replayed.ok
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("ended", "grace_s", "ending"),
     [

@@ -128,6 +128,7 @@ def test_fields_dropped_by_a_real_runtime_too_old_for_a_plugin_are_findings(
     assert all("NRI 0.6.1 has no such field" in one.detail for one in findings[:2])
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("policy", "expected", "consequence"),
     [
@@ -178,6 +179,7 @@ def test_a_failure_policy_explains_a_creation_that_failed_by_a_crash(tmp_path: P
     )
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("policy", "effect"),
     [
@@ -217,6 +219,7 @@ def test_a_late_validator_fails_the_creation_with_any_failure_policy(
         assert {one.failure for one in rounds(recording)} == {"", reason}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("policy", "observed"),
     [
@@ -464,6 +467,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("capture", sampled(CAPTURES))
 def test_findings_of_one_passive_connection_are_those_of_all_messages(

@@ -179,6 +179,7 @@ def test_a_creation_without_a_known_outcome_is_not_said_to_have_succeeded() -> N
     assert "no event shows whether they exist" in gone.detail
 
 
+@pytest.mark.exhaustive
 def test_a_pod_that_a_plugin_missed_is_named(tmp_path: Path) -> None:
     path = problem_recordings.late_with_policy(tmp_path, "", method="RunPodSandbox")
     late, gone = findings_of(path)

@@ -167,6 +167,7 @@ async def test_plugins_that_end_with_their_connection_are_started_again() -> Non
     ]
 
 
+@pytest.mark.exhaustive
 async def test_a_plugin_that_reconnects_is_not_started_again() -> None:
     again = "await plugin.connect({socket!r}); await plugin.register()"
     waiting = "import time\n    while not os.path.exists('{socket}'): time.sleep(0.01)"

@@ -295,6 +295,7 @@ async def test_plugin_is_ended_with_sigkill() -> None:
     assert not process.left_behind
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("on_signal", "stays", "grace_s", "words"),
     [
@@ -355,6 +356,7 @@ LAST
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("last", ["socket.socket(fileno=3).recv(100)", "os._exit(0)"])
 async def test_processes_left_behind_are_found_reported_and_killed(last: str) -> None:
     lines_received: asyncio.Queue[str] = asyncio.Queue()

@@ -98,6 +98,7 @@ def test_bash_completes_options_and_their_values(prefix: Path) -> None:
     assert completed(prefix, "nri-scope log --format j") == ["jsonl"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "line",
     [

@@ -175,6 +175,7 @@ def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         imported(b"{" + b" " * (1 << 20) + b"}", tmp_path)
 
 
+@pytest.mark.exhaustive
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.integers(0, 1 << 40), byte=st.integers(0, 255))
 def test_a_changed_byte_is_read_or_rejected(tmp_path: Path, at: int, byte: int) -> None:

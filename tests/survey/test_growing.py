@@ -85,6 +85,7 @@ def survey_in_steps(source: Path, folder: Path, random: Random) -> int:
     return growth.runs
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("wait_s", sampled([10.0, 0.0]))
 @pytest.mark.parametrize("group", sampled(range(GROUPS)))
 def test_any_steps_have_the_result_of_the_whole(

@@ -78,6 +78,7 @@ def _steps(document: str) -> list[dict[str, Any]]:
     return [*found["changes"], *found["requests"]]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("path", [*RECORDINGS, *CASES], ids=lambda path: path.name)
 def test_some_events_have_the_same_changes_as_in_a_whole_survey(path: Path, tmp_path: Path) -> None:
     chance = Random(path.name)
@@ -281,6 +282,7 @@ async def test_a_process_removes_its_files(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.exhaustive
 async def test_a_process_goes_on_with_the_new_events(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     calls = [call for plugin, call in captured() if plugin == PLUGIN]
@@ -333,6 +335,7 @@ def newest_event(path: Path) -> int:
         return 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("while_it_reads", [True, False])
 async def test_a_killed_process_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, while_it_reads: bool

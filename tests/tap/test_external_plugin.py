@@ -49,6 +49,7 @@ class Run:
             await writer.close()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("launched", [True, False])
 async def test_an_external_plugin_is_tapped(launched: bool, tmp_path: Path) -> None:
     run = Run(tmp_path)

@@ -57,6 +57,7 @@ class Run:
         self.line.set()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("ended", "status"), [("sys.exit(0)", 0), ("sys.exit(7)", 7), ("os.kill(os.getpid(), 15)", 143)]
 )

@@ -96,6 +96,7 @@ _PIECES = st.lists(
 _SIZES = st.lists(st.integers(1_000, 300_000), min_size=1, max_size=4)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=amount(40, 40), deadline=None)
 @given(_PIECES, _PIECES, _SIZES, _SIZES, st.integers(0, 9), st.booleans())
 def test_bytes_in_both_directions_and_half_closes_are_relayed_unchanged(

@@ -174,6 +174,7 @@ async def test_key_waits_until_the_line_under_the_cursor_is_read(
         await shown.shows("[1 Events]", "> jobs/batch/broken")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("keys", [["escape"], ["1", "escape"], ["f", "q", "escape"]])
 async def test_escape_discards_keys_that_wait_for_a_slow_view(
     slow: asyncio.Event, keys: list[str]

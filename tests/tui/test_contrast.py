@@ -38,6 +38,7 @@ _CONSOLE = TerminalTheme(
 """The colours of the Linux console."""
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("colors", "theme"),
     sampled(

@@ -82,6 +82,7 @@ async def test_a_recording_without_findings_says_so() -> None:
         assert "problem" not in screen.text().splitlines()[0]
 
 
+@pytest.mark.exhaustive
 async def test_findings_are_of_the_whole_recording_whatever_the_filter() -> None:
     async with showing(SLOW, WIDE, surveyed=True) as screen:
         await screen.shows("1 problem, 1 warning")

@@ -42,6 +42,7 @@ async def _check_after_each(shown: Shown, keys: list[str]) -> None:
             raise AssertionError(f"after {keys[max(0, number - 8) : number]}: {error}") from None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("size", sampled([((80, 24),), ((40, 12),)]))
 async def test_any_keys_leave_the_focus_on_a_visible_widget(
     size: tuple[int, int], tmp_path: Path

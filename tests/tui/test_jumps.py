@@ -52,6 +52,7 @@ async def _jump(shown: Shown, start: int, key: str) -> int:
     return events.listing.cursor
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "column"), sampled([(NORMAL, "changed"), (SLOW, "problem"), (DEMO, "problem")])
 )

@@ -29,6 +29,7 @@ SINGLE = RECORDINGS / "containerd-2.1.nriscope.db"
 WIDE = (150, 40)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("subject", sampled(["", "I", "i"]))
 @pytest.mark.parametrize("times", sampled(["time:+0.41s..+0.6s", "time:-0.3s..", "time:..-0.17s"]))
 async def test_the_copied_command_prints_the_shown_rows(
@@ -135,6 +136,7 @@ async def test_a_key_switches_between_operations_and_events() -> None:
         assert screen.selected == 29
 
 
+@pytest.mark.exhaustive
 async def test_a_filter_shows_the_operations_of_the_matching_events() -> None:
     async with showing(CONFLICT, WIDE) as screen:
         await screen.press("f")
@@ -233,6 +235,7 @@ async def test_a_recording_of_one_connection_has_a_row_for_each_event() -> None:
         assert "▸" not in screen.text()
 
 
+@pytest.mark.exhaustive
 async def test_a_growing_recording_shows_new_operations_with_all_their_events(
     tmp_path: Path,
 ) -> None:

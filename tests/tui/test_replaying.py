@@ -81,6 +81,7 @@ async def test_missing_temporary_folder_shows_an_error(
         await screen.until(lambda: not screen.app.jobs.busy)
 
 
+@pytest.mark.exhaustive
 @needs_tmux
 async def test_replay_to_a_plugin_uses_the_terminal_and_returns_it(
     path: Path, tmp_path: Path

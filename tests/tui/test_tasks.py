@@ -95,6 +95,7 @@ async def test_compare_two_containers(size: tuple[int, int], tmp_path: Path) -> 
         await assert_snapshot(screen, "task-compare")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("recording", "jump"),
     sampled([(PROBES, ")"), (SLOW, "}")]),

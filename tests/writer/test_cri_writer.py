@@ -80,6 +80,7 @@ async def test_answers_are_recorded_but_not_counted_as_events(tmp_path: Path) ->
     assert rig.said == ["the CRI answered 1 time"]
 
 
+@pytest.mark.exhaustive
 async def test_a_container_that_the_runtime_does_not_know_is_an_answer(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.cri.failure = GRPCError(Status.NOT_FOUND, "no such container")

@@ -190,6 +190,7 @@ async def test_large_error_messages_are_recorded(path: Path) -> None:
     assert messages == []
 
 
+@pytest.mark.exhaustive
 async def test_the_empty_file_of_a_writer_that_is_killed_at_the_start_is_removed(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -58,6 +58,7 @@ def test_lines_have_the_values_of_the_spec(found: History) -> None:
         assert line.exists == (value is not ABSENT)
 
 
+@pytest.mark.exhaustive
 @FEW
 @given(HISTORIES)
 def test_lines_have_the_owners_of_the_history(found: History) -> None:

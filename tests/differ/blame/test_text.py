@@ -56,12 +56,14 @@ def yaml_of(found: History, width: int | None) -> Json:
     return read
 
 
+@pytest.mark.exhaustive
 @FEW
 @given(HISTORIES, WIDTHS)
 def test_right_of_the_gutter_is_the_spec_as_yaml(found: History, width: int | None) -> None:
     assert same(yaml_of(found, width) or {}, final_spec(found))
 
 
+@pytest.mark.exhaustive
 @FEW
 @given(HISTORIES, st.sampled_from([80, 120]))
 def test_lines_fit(found: History, width: int) -> None:

@@ -396,6 +396,7 @@ class TestWhereOthersCanWrite:
         settle(path)
         assert path.read_bytes() == before
 
+    @pytest.mark.exhaustive
     def test_an_interrupted_write_is_not_rolled_back(
         self, path: Path, watch: RecorderLockProbe
     ) -> None:

@@ -372,6 +372,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=amount(40, 40), deadline=None)
 @given(_STEPS)
 def test_the_last_mark_is_found_after_any_sequence_of_steps(

@@ -112,6 +112,7 @@ class TestBundle:
         again = redacted(tmp_path / "y.zip", key, tmp_path / "x.zip").bundles[0]
         assert again.manifest.redaction is not None and again.manifest.redaction.total
 
+    @pytest.mark.exhaustive
     @pytest.mark.filterwarnings("ignore::nri_scope.errors.RecordingCut")
     @pytest.mark.parametrize("is_redacted", [False, True])
     def test_bundle_of_an_extreme_recording_can_be_opened(

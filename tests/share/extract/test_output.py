@@ -60,6 +60,7 @@ def test_a_full_disk_leaves_no_file(whole: Recording, tmp_path: Path) -> None:
     assert _files(tmp_path) == ["whole.db"]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("selection", [Selection(), Selection(pod="shop/web-99")])
 def test_an_exception_of_the_progress_callback_leaves_no_file(

@@ -17,6 +17,7 @@ from nri_scope.cli.export import command as export
 from nri_scope.cli.log import command as log
 from nri_scope.events import HAPPENED
 from nri_scope.survey import foreground
+from tests.amount import sampled
 from tests.share.formats.recordings import exported
 
 FOLDER = Path(__file__).parents[3] / "recordings"
@@ -44,7 +45,9 @@ def events_of(path: Path, *more: str) -> dict[int, dict[str, Any]]:
     return {one["event"]["id"]: one["event"] for one in records if "event" in one}
 
 
-@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.split(".nri")[0])
+@pytest.mark.parametrize(
+    "path", sampled(RECORDINGS, 5), ids=lambda path: path.name.split(".nri")[0]
+)
 def test_requests_are_those_of_log(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = events_of(path)
     done = CliRunner().invoke(log, [str(path), "--operations", "--format", "jsonl"])

@@ -145,6 +145,7 @@ def test_text_written_to_other_files_stays(script: str) -> None:
     assert Redactor(Rules.DEFAULT, KEY).text(script) == script
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "crumb", sampled(["{{ ", "kinit <<E{}\n", "(echo x{} | ", "while read p <<E{}; do\n"])
 )

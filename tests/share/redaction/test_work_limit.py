@@ -84,6 +84,7 @@ def test_the_limit_grows_with_the_file() -> None:
     assert REDACTION.units(2 * least) == 2 * REDACTION.units(least)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "command",
     [
@@ -114,6 +115,7 @@ def test_a_command_reports_the_limit_and_leaves_no_file(
     assert not list(out.iterdir())
 
 
+@pytest.mark.exhaustive
 def test_an_ordinary_recording_is_below_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     record(path, lifecycles(20))

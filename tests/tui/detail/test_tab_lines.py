@@ -286,6 +286,7 @@ def test_cancelled_request_stops(chain: Recording, tab: Tab) -> None:
         detail(chain, TabRequest(row, tab, 80), stop)
 
 
+@pytest.mark.exhaustive
 def test_hostile_recording_is_escaped_in_every_tab(tmp_path: Path) -> None:
     with Recording.open(hostile_recording(tmp_path / "r.nriscope.db")) as found:
         events = [event for event in found.events() if event.session == 1]

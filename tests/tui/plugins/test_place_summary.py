@@ -170,6 +170,7 @@ async def test_changes_of_a_tapped_plugin_are_counted() -> None:
         await screen.shows("p50 105µs, p99 263µs, max 263µs of 4 events; deadline 2.00s")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("analysis", "words"),
     [
