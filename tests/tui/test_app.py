@@ -219,9 +219,8 @@ async def test_search_keys_pressed_during_a_search_take_effect(
         await screen.press("enter", "n", "n", "N", "n")
         await screen.shows("searching for SIDECAR")
         release.set()
-        await screen.until(lambda: screen.selected == 11)
         await screen.hides("searching for")
-        assert screen.selected == 11
+        await screen.until(lambda: screen.selected == 11)
         release.clear()
         await screen.press("n", "n", "escape")
         await screen.shows("search stopped")
