@@ -24,6 +24,7 @@ from nri_scope.oci.runtime_rules import runtime_rules_of
 
 from .rules import (
     CONTAINERD,
+    CONTAINERD_1_7,
     CONTAINERD_2_3,
     CRI_O,
     ISULAD,
@@ -162,7 +163,7 @@ PROFILES: dict[str, Profile] = {
     for name, runtime_name, version, nri, rules, never_sent in (
         # containerd 1.7.16 to 1.7.25, as shipped by distributions, have NRI 0.6.1; 1.7.26 has
         # 0.8.0.
-        ("containerd-1.7", "containerd", "1.7.24", "0.6.1", CONTAINERD, _NONE),
+        ("containerd-1.7", "containerd", "1.7.24", "0.6.1", CONTAINERD_1_7, _NONE),
         ("containerd-2.1", "containerd", "2.1.9", "0.8.0", CONTAINERD, _NONE),
         # Its UpdatePodSandboxResources is not implemented.
         ("containerd-2.2", "containerd", "2.2.1", "0.11.0", CONTAINERD, _UPDATES_OF_PODS),

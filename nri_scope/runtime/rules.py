@@ -122,6 +122,80 @@ _RECORDED_STATES: Mapping[Event, api.ContainerState.ValueType] = MappingProxyTyp
 M = TypeVar("M", bound=Message)
 
 
+_SPEC_ANNOTATIONS = "io.kubernetes.cri."
+"""Prefix of the annotations that containerd takes from the OCI spec of a pod's own container."""
+_AFTER_START = frozenset(
+    {
+        Event.StartContainer,
+        Event.PostStartContainer,
+        Event.UpdateContainer,
+        Event.PostUpdateContainer,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ContentRules:
+    """What a runtime tells about a pod and a container in each event."""
+
+    pid_events: frozenset[Event] = _AFTER_START | {Event.StopContainer}
+    """Events in which a container has its process id."""
+    tells_times: bool = False
+    """Whether a container has the times of its creation, start and end, and its exit status."""
+    starts_late: bool = False
+    """Whether the time of the start is not yet known in PostStartContainer."""
+    keeps_created: bool = False
+    """Whether a container that was not started is stopped and removed with the state CREATED."""
+    pid_of_stopped_pod: bool = False
+    """Whether a pod has a process id in StopPodSandbox and later."""
+    forgets_spec: Event | None = None
+    """Event from which on a pod lacks what containerd takes from the OCI spec of its container."""
+
+    def set_container(self, container: api.Container, event: Event, *, was_started: bool) -> None:
+        """Remove what the runtime does not tell about a container in ``event``.
+
+        ``was_started``: whether this or an earlier event is StartContainer.
+        """
+        has_pid = was_started or Event.PostCreateContainer in self.pid_events
+        if event not in self.pid_events or not has_pid:
+            container.ClearField("pid")
+        created = event is not Event.CreateContainer
+        started = was_started and event is not Event.StartContainer
+        if event is Event.PostStartContainer and self.starts_late:
+            started = False
+        ended = event in (Event.StopContainer, Event.RemoveContainer)
+        if not (created and self.tells_times):
+            container.ClearField("created_at")
+        if not (started and self.tells_times):
+            container.ClearField("started_at")
+        if not (ended and self.tells_times):
+            container.ClearField("finished_at")
+            container.ClearField("exit_code")
+        if ended and self.keeps_created and not was_started:
+            container.state = api.ContainerState.CONTAINER_CREATED
+        if created and not container.hooks.ListFields():
+            container.ClearField("hooks")
+
+    def set_pod(self, pod: api.PodSandbox, event: Event, *, is_stopped: bool) -> None:
+        """Remove what the runtime does not tell about a pod in ``event``.
+
+        ``is_stopped``: whether this or an earlier event is StopPodSandbox.
+        """
+        if is_stopped and not self.pid_of_stopped_pod:
+            pod.ClearField("pid")
+        if self.forgets_spec is Event.StopPodSandbox:
+            forgets = is_stopped
+        else:
+            forgets = event is self.forgets_spec
+        if not forgets or not pod.name:
+            return
+        for key in [key for key in pod.annotations if key.startswith(_SPEC_ANNOTATIONS)]:
+            del pod.annotations[key]
+        pod.linux.ClearField("cgroups_path")
+        pod.linux.ClearField("namespaces")
+        pod.linux.ClearField("resources")
+
+
 @dataclass(frozen=True, slots=True)
 class LifecycleRules:
     """Lifecycle data sent by one runtime. The default sends each event as it happens."""
@@ -144,6 +218,8 @@ class LifecycleRules:
     )
     """Container state sent with each event, for containers that have run. (Runtimes remove
     containers that never ran with other states; that is not emulated here.)"""
+    contents: ContentRules = ContentRules()
+    """What events tell in a scenario; requests from a recording keep what was recorded."""
 
     def adapted(self, event: Event, request: M) -> M:
         """Return ``request`` as this runtime sends it; the same object if nothing differs."""
@@ -223,8 +299,14 @@ CONTAINERD = LifecycleRules(
             Event.RemoveContainer: _State.CONTAINER_STOPPED,
         }
     ),
+    contents=ContentRules(keeps_created=True, forgets_spec=Event.RemovePodSandbox),
 )
-"""containerd up to 2.2."""
+"""containerd 2.0 to 2.2."""
+
+CONTAINERD_1_7 = replace(
+    CONTAINERD, contents=replace(CONTAINERD.contents, forgets_spec=Event.StopPodSandbox)
+)
+"""containerd 1.7."""
 
 CONTAINERD_2_3 = replace(
     CONTAINERD,
@@ -236,6 +318,7 @@ CONTAINERD_2_3 = replace(
             Event.RemoveContainer: _State.CONTAINER_UNKNOWN,
         }
     ),
+    contents=ContentRules(tells_times=True),
 )
 """containerd 2.3 and later; observed with 2.4.0-beta, whose code for this equals that of 2.3.0."""
 
@@ -250,10 +333,17 @@ CRI_O = LifecycleRules(
             Event.RemoveContainer: _State.CONTAINER_STOPPED,
         }
     ),
+    contents=ContentRules(
+        frozenset(Event) - {Event.CreateContainer},
+        tells_times=True,
+        starts_late=True,
+        pid_of_stopped_pod=True,
+    ),
 )
 
 ISULAD = LifecycleRules(
     creates_without_id=True,
     long_names=True,
     states=MappingProxyType(dict.fromkeys(Event, _State.CONTAINER_UNKNOWN)),
+    contents=ContentRules(_AFTER_START),
 )
