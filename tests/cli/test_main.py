@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from keyword import iskeyword
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,15 @@ def test_help_describes_every_command_in_a_whole_sentence(
     assert tuple(sentences) == COMMANDS
     for sentence in sentences.values():
         assert sentence.endswith(".") and not sentence.endswith("..")
+
+
+def test_every_module_with_a_command_is_listed() -> None:
+    modules = {
+        path.stem
+        for path in (Path(__file__).parents[2] / "nri_scope" / "cli").glob("*.py")
+        if "\ndef command(" in path.read_text(encoding="utf-8")
+    }
+    assert modules == {name.replace("-", "_") + "_" * iskeyword(name) for name in COMMANDS}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 
@@ -17,7 +19,9 @@ from nri_scope.differ.recording_differ import rounds
 from nri_scope.events import Role
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
+from nri_scope.report import diagnosis
 from nri_scope.report.collect import collect
+from nri_scope.report.diagnosis.recording_facts import Detector, RecordingFacts
 from nri_scope.report.finder import diagnose
 from nri_scope.report.finding import Finding, FindingKind, Level
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
@@ -50,6 +54,18 @@ NOT_CREATED = "CreateContainer was not followed by PostCreateContainer"
 NOT_STARTED = "A container failed to start"
 REPLACED = "cpu.shares, set by 60-cpu-policy, was replaced by a CRI request"
 NEVER_RAN = "A container was stopped that never ran"
+
+
+def without_subclasses(kind: type) -> set[type]:
+    return {last for one in kind.__subclasses__() for last in without_subclasses(one)} or {kind}
+
+
+def test_every_detector_runs() -> None:
+    for module in iter_modules(diagnosis.__path__, f"{diagnosis.__name__}."):
+        import_module(module.name)
+    scene = RecordingFacts((), bool, bool, str, lambda _: frozenset(), ())
+    parts = diagnosis.Diagnosis(scene, {}.get)._parts
+    assert {type(one) for one in parts} == without_subclasses(Detector)
 
 
 @pytest.mark.parametrize("name", list(BUNDLED))

@@ -22,6 +22,7 @@ from nri_scope.nri.request_subject import (
     name_of_pod,
     pod_of,
 )
+from nri_scope.nri.versions import infer
 from nri_scope.runtime import PROFILES, Profile, profile_named
 from nri_scope.runtime.lifecycle import own_request
 from nri_scope.runtime.operations import go_wording
@@ -170,3 +171,9 @@ def test_isulads_requests_match_captures(capture: str) -> None:
         assert pod.name in ("web", "batch", "old", "last", "t1")
         checked += 1
     assert checked > 15
+
+
+@pytest.mark.parametrize("name", [name for name in PROFILES if not name.startswith("nri-")])
+def test_the_version_of_each_release_is_inferred(name: str) -> None:
+    profile = PROFILES[name]
+    assert infer(profile.runtime_name, profile.runtime_version) == profile.version

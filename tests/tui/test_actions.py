@@ -40,3 +40,11 @@ async def test_each_view_has_a_method_for_each_of_its_keys() -> None:
             for action in DEFAULT.of(scope):
                 has_method = [hasattr(one, f"action_{action.name}") for one in targets]
                 assert any(has_method), (scope, action.name)
+
+
+async def test_each_method_of_a_command_has_an_action() -> None:
+    async with showing() as screen:
+        methods = {name for name in vars(screen.app) if name.startswith("action_")}
+    assert methods and {name.removeprefix("action_") for name in methods} <= {
+        action.name for action in ACTIONS
+    }

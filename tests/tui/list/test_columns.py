@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from nri_scope.text.escape import columns, safe
 from nri_scope.tui.list.columns import place
+from nri_scope.tui.store.rows import COLUMNS
 from nri_scope.tui.text.styled_line import fitted
+from scripts.tui_page import HEADS
 
 
 @given(st.integers(25, 400), st.integers(1, 12), st.booleans())
@@ -68,3 +70,13 @@ def test_wider_list_loses_no_column(width: int, plugins: bool) -> None:
 @given(st.text(max_size=30), st.integers(1, 20), st.booleans())
 def test_fitted_text_has_exactly_the_width(text: str, width: int, right: bool) -> None:
     assert columns(fitted(safe(text), width, right=right)) == width
+
+
+def test_a_wide_list_has_every_column() -> None:
+    assert tuple(each.column for each in place(400)) == COLUMNS
+
+
+def test_the_page_explains_every_column() -> None:
+    explained = {title for titles in HEADS for title in titles.split(", ")}
+    # These two are their names.
+    assert {each.title for each in COLUMNS} - explained == {"Event", "Pod/container"}
