@@ -35,6 +35,7 @@ from .schema_check import (
     check,
     check_schema,
     has_table,
+    missing_columns,
     repair_hint,
 )
 from .temporary_files import ELSEWHERE
@@ -232,9 +233,15 @@ def _open(path: Path, *, settled: bool) -> sqlite3.Connection:
 
 def _prepare(connection: sqlite3.Connection) -> None:
     for table in TABLES:
-        # Added to this version later: queries find it empty.
+        # Added later: queries find the table empty, and the columns with their defaults.
         if not has_table(connection, table.name):
             connection.execute(table_sql(table).replace("TABLE", "TEMP TABLE", 1))
+        elif missing := missing_columns(connection, table):
+            values = "".join(
+                f", {one.type.partition(' DEFAULT ')[2] or 'NULL'} AS {one.name}" for one in missing
+            )
+            query = f"SELECT *{values} FROM main.{table.name}"
+            connection.execute(f"CREATE TEMP VIEW {table.name} AS {query}")
     _create_views(connection, _VIEWS)
     connection.execute(f"CREATE TEMP VIEW log AS {LOG_VIEW}")
     connection.execute("PRAGMA query_only = ON")

@@ -25,6 +25,9 @@ class Column:
     name: str
     type: str
     comment: str
+    since: int = 1
+    """The first `VERSION` with this column. A later one needs a DEFAULT, which readers find in
+    older recordings, or may be NULL."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError
 
-from .schema import APPLICATION_ID, OLDER_VIEWS, TABLES, VERSION, VIEWS
+from .schema import APPLICATION_ID, OLDER_VIEWS, TABLES, VERSION, VIEWS, Column, Table
 
 _MAX_OBJECTS = 1_000
 _NOT_A_RECORDING = "not an nri-scope recording"
@@ -64,12 +64,13 @@ def check(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def check_schema(connection: sqlite3.Connection, path: Path) -> None:
-    """Check that a recording of version `VERSION` has all tables, and no triggers or unknown views.
+    """Check that a recording has all tables of its version, and no triggers or unknown views.
 
     Additional tables, columns and indexes are allowed, as other programs may have added them.
-    Tables that were added to this version later (`Table.since_first`) may be missing. Raises
+    Tables that were added to a version later (`Table.since_first`) may be missing. Raises
     RecordingError and sqlite3.Error.
     """
+    version = _pragma(connection, "user_version")
     objects = connection.execute(
         "SELECT type, lower(name), coalesce(sql, '') FROM sqlite_master LIMIT ?", (_MAX_OBJECTS,)
     ).fetchall()
@@ -104,7 +105,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         )
         for column in table.columns:
             # The recorder creates no hidden or computed columns.
-            if columns.get(column.name) != 0:
+            if column.since <= version and columns.get(column.name) != 0:
                 raise RecordingError(
                     path,
                     f"{_NOT_A_RECORDING}, or damaged: no {column.name} in its table {table.name}",
@@ -127,6 +128,12 @@ def has_table(connection: sqlite3.Connection, table: str) -> bool:
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
     ).fetchone()
     return found is not None
+
+
+def missing_columns(connection: sqlite3.Connection, table: Table) -> list[Column]:
+    """Return the columns that older recordings lack. Raises sqlite3.Error."""
+    version = _pragma(connection, "user_version")
+    return [column for column in table.columns if column.since > version]
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

@@ -22,7 +22,7 @@ from nri_scope.errors import RecordingError
 from .file_errors import code_of, error_words, writing_hint
 from .reserved_names import ReservedNames, check_companions
 from .schema import APPLICATION_ID, TABLES, VERSION, statements, table_statements
-from .schema_check import check, check_schema, has_table
+from .schema_check import check, check_schema, has_table, missing_columns
 from .trusted_location import JOURNAL, FolderAccess, companion, folder_access, name_of
 
 PAGE = 4096
@@ -89,7 +89,7 @@ class RecordingFile:
                     else:
                         _set_up(connection, path)
                     if not is_new:
-                        _add_tables(connection)
+                        _update_schema(connection)
                     connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
                     if _identity_of(path) != identity:
                         raise RecordingError(path, "another file is in its place", _OTHER_NAME)
@@ -382,13 +382,17 @@ def _check_continued(connection: sqlite3.Connection, path: Path) -> None:
         raise RecordingError(path, f"{error.problem}; nothing was written", hint) from error
 
 
-def _add_tables(connection: sqlite3.Connection) -> None:
-    """Add tables that an older file of this version lacks."""
+def _update_schema(connection: sqlite3.Connection) -> None:
+    """Add tables and columns that an older file lacks."""
     connection.execute("BEGIN IMMEDIATE")
     for table in TABLES:
         if not has_table(connection, table.name):
             for statement in table_statements(table):
                 connection.execute(statement)
+        else:
+            for one in missing_columns(connection, table):
+                connection.execute(f"ALTER TABLE {table.name} ADD COLUMN {one.name} {one.type}")
+    connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute("COMMIT")
 
 

@@ -9,7 +9,7 @@ from dataclasses import fields
 import pytest
 
 from nri_scope.events import Event
-from nri_scope.recording.schema import EVENTS_VIEW, TABLES, statements
+from nri_scope.recording.schema import EVENTS_VIEW, TABLES, VERSION, statements
 
 
 @pytest.fixture
@@ -25,6 +25,10 @@ def test_the_events_view_has_the_fields_of_event_in_order(
 ) -> None:
     cursor = connection.execute(EVENTS_VIEW)
     assert [column[0] for column in cursor.description] == [field.name for field in fields(Event)]
+
+
+def test_the_newest_column_or_the_first_ones_have_the_version() -> None:
+    assert max(column.since for table in TABLES for column in table.columns) == VERSION
 
 
 def test_every_reference_targets_an_existing_column(connection: sqlite3.Connection) -> None:

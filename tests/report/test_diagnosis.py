@@ -12,6 +12,7 @@ from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ REPLACED = "cpu.shares, set by 60-cpu-policy, was replaced by a CRI request"
 NEVER_RAN = "A container was stopped that never ran"
 
 
-def without_subclasses(kind: type) -> set[type]:
+def without_subclasses(kind: type[Any]) -> set[type[Any]]:
     return {last for one in kind.__subclasses__() for last in without_subclasses(one)} or {kind}
 
 
@@ -64,7 +65,7 @@ def test_every_detector_runs() -> None:
     for module in iter_modules(diagnosis.__path__, f"{diagnosis.__name__}."):
         import_module(module.name)
     scene = RecordingFacts((), bool, bool, str, lambda _: frozenset(), ())
-    parts = diagnosis.Diagnosis(scene, {}.get)._parts
+    parts = diagnosis.Diagnosis(scene, lambda _: None)._parts
     assert {type(one) for one in parts} == without_subclasses(Detector)
 
 

@@ -23,6 +23,7 @@ from nri_scope.nri.request_subject import (
     pod_of,
 )
 from nri_scope.nri.versions import infer
+from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.runtime import PROFILES, Profile, profile_named
 from nri_scope.runtime.lifecycle import own_request
 from nri_scope.runtime.operations import go_wording
@@ -177,3 +178,8 @@ def test_isulads_requests_match_captures(capture: str) -> None:
 def test_the_version_of_each_release_is_inferred(name: str) -> None:
     profile = PROFILES[name]
     assert infer(profile.runtime_name, profile.runtime_version) == profile.version
+
+
+def test_each_runtime_has_rules() -> None:
+    rules = [runtime_rules_of(profile.runtime_name) for profile in PROFILES.values()]
+    assert runtime_rules_of("unknown") not in rules

@@ -58,5 +58,5 @@ def test_a_copy_of_an_event_has_all_of_its_call() -> None:
     for name in CapturedCall._fields:
         other = {"wall_ns": "at_ns"}.get(name, name)
         source = EVENT if hasattr(EVENT, other) else TAPPED
-        expected = {"request": b"request", "reply": b"reply", "service": "service"}
-        assert getattr(call, name) == expected.get(name) or getattr(source, other)
+        expected = {"request": b"request", "reply": b"reply", "service": "service"}.get(name)
+        assert getattr(call, name) == (expected or getattr(source, other))
