@@ -6,6 +6,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -50,8 +51,11 @@ def _stop_signals_as_before() -> Iterator[None]:
 # the others, until its tests timed out.
 os.nice = lambda _increment: 0
 
-# A user's commands buffer what they write.
+# A user's commands buffer what they write, and start from byte code, in half the time; so do the
+# tests.
 os.environ.pop("PYTHONUNBUFFERED", None)
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How wide output is laid out where it goes to no terminal is not for whoever runs the tests to say.
 for name in ("COLUMNS", "LINES"):
