@@ -23,8 +23,8 @@ settings.register_profile(
 )
 settings.load_profile("nri-scope")
 
-# Most of what tests make is small and soon gone: with Python's thresholds, the search for cycles took
-# a fifteenth of their time.
+# Most of what tests make is small and soon gone: with Python's thresholds, the search for cycles
+# took a fifteenth of their time.
 gc.set_threshold(50_000, 20, 50)
 
 # A shell's `&` may have the tests ignore ^C, and `nohup` a hangup; so would every command that they

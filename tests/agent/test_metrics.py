@@ -37,7 +37,8 @@ from tests.agent.prometheus import promtool
 from tests.amount import sampled
 from tests.cli.running import PATIENCE, running
 from tests.cli.test_diff_live import NEW, annotating, create
-from tests.recording.traffic import MEMORY, NOW, an_item, record
+from tests.in_memory import MEMORY
+from tests.recording.traffic import NOW, an_item, record
 
 PROJECT = Path(__file__).parents[2]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -40,7 +40,8 @@ from nri_scope.share.extract import Selection
 from nri_scope.share.redaction import Redactor, Rules
 from tests.amount import amount
 from tests.cli.running import PATIENCE
-from tests.recording.traffic import MEMORY, NOW, an_item, record
+from tests.in_memory import MEMORY
+from tests.recording.traffic import NOW, an_item, record
 
 KEY = b"k" * 32
 SECRET = "correct-horse-7-battery"

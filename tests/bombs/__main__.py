@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.bombs.commands import COMMANDS, PEAK_MIB, TUI, run_command
 from tests.bombs.recordings import BOMBS, make, make_bundle
-from tests.recording.traffic import MEMORY
+from tests.in_memory import MEMORY
 
 _MAX_CPU_S = 30
 _MAX_FILE_BYTES = 10_000_000

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks import adjuster
-from tests.recording.traffic import MEMORY
+from tests.in_memory import MEMORY
 
 PEAK_MIB = 500
 """Memory limit of a command for a file of up to 10 MB, in MiB."""

@@ -21,7 +21,8 @@ from benchmarks.traffic import is_repeated
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.recording.blobs import ObjectKind, Packer, digest
 from nri_scope.recording.schema import TABLES
-from tests.recording.traffic import MEMORY, NOW, a_synchronize, an_item, lifecycles, record
+from tests.in_memory import MEMORY
+from tests.recording.traffic import NOW, a_synchronize, an_item, lifecycles, record
 from tests.share.bundle.bundles import a_bundle
 
 MIB = 1 << 20

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.in_memory import tmp_path as tmp_path
 from tests.replay.recordings import of_capture
 from tests.runtime_emulation.captures import NAMES
 

@@ -16,7 +16,8 @@ from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import BatchResult, TransactionWriter
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
-from tests.recording.traffic import MEMORY, NOW, a_start, an_item
+from tests.in_memory import MEMORY
+from tests.recording.traffic import NOW, a_start, an_item
 
 REASON = "killed"
 

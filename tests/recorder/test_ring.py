@@ -25,8 +25,8 @@ from nri_scope.recording.marks.table import marks_in, put
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
 from tests.amount import amount, sampled
+from tests.in_memory import MEMORY
 from tests.recording.traffic import (
-    MEMORY,
     NOW,
     a_container,
     a_pod,

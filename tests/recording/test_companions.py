@@ -22,6 +22,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.recording.private_copy import private_copy
 from nri_scope.recording.reader import Recording
 from tests.amount import amount
+from tests.in_memory import MEMORY
 from tests.recording.companions import RecordingFacts, impatient, one_scene
 from tests.recording.marks.recordings import SAMPLE, a_copy, events_of
 from tests.recording.other_user import (
@@ -32,7 +33,6 @@ from tests.recording.other_user import (
     needs_root,
     public,
 )
-from tests.recording.traffic import MEMORY
 
 __all__ = ["public"]
 

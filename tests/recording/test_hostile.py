@@ -29,7 +29,8 @@ from nri_scope.recording.reader import MAX_REQUEST, Recording
 from nri_scope.recording.schema import EVENTS_VIEW, LOG_VIEW, OLDER_VIEWS, TABLES
 from nri_scope.recording.tap_tables import printed, tapped
 from tests.amount import amount
-from tests.recording.traffic import MEMORY, a_synchronize, an_item, lifecycles, one_stream, record
+from tests.in_memory import MEMORY
+from tests.recording.traffic import a_synchronize, an_item, lifecycles, one_stream, record
 
 
 @pytest.fixture(scope="module")

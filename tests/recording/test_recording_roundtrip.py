@@ -17,8 +17,8 @@ from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from tests.amount import amount
+from tests.in_memory import MEMORY
 from tests.recording.traffic import (
-    MEMORY,
     RUNTIMES,
     a_container,
     a_pod,

@@ -20,7 +20,8 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import row_limits
 from nri_scope.recording.reader import Recording
 from tests.amount import amount
-from tests.recording.traffic import MEMORY, NOW, a_start, an_item
+from tests.in_memory import MEMORY
+from tests.recording.traffic import NOW, a_start, an_item
 
 MOST = 20
 

@@ -24,8 +24,6 @@ from nri_scope.recorder.writer import Recorder
 
 CAPTURES = Path(__file__).parent.parent / "data" / "captures"
 RUNTIMES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri-o-1.37")
-MEMORY = Path("/dev/shm") if Path("/dev/shm").is_dir() else None
-"""Parent in memory of tests' temporary folders; None is the default folder."""
 NOW = 1_795_000_000 * 10**9
 
 

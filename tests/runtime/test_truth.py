@@ -25,7 +25,7 @@ from nri_scope.recording.reader import Recording
 from tests.differ.live.delayed import OFFSET_NS, Delayed
 from tests.differ.live.playing import Playing
 from tests.differ.live.probing import Probing, a_container, create
-from tests.recording.traffic import MEMORY
+from tests.in_memory import MEMORY
 
 from .testbed.crowd import Life
 from .testbed.deeds import Answers

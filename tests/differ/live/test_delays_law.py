@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from tests.amount import amount
-from tests.recording.traffic import MEMORY
+from tests.in_memory import MEMORY
 
 from .delayed import DEADLINE_NS, MS, OFFSET_NS, Delayed, Truth
 from .playing import Playing

@@ -23,7 +23,7 @@ from nri_scope.recording.bundle import zip_reader
 from nri_scope.recording.bundle.manifest import MANIFEST, README, RECORDING, to_bytes
 from nri_scope.recording.bundle.unpack import unpack
 from tests.amount import amount
-from tests.recording.traffic import MEMORY
+from tests.in_memory import MEMORY
 from tests.share.bundle.bundles import SAMPLE, TEXT, a_bundle, a_manifest, a_zip, with_manifest
 
 SMALL = b"SQLite format 3\0" + bytes(range(256)) * 8

@@ -25,9 +25,9 @@ from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.store.store import Store
 from tests.amount import amount
+from tests.in_memory import MEMORY
 from tests.recording.made import an_event
 from tests.recording.marks.recordings import a_copy, alter, events_of, inside
-from tests.recording.traffic import MEMORY
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import NAMES
 

@@ -30,7 +30,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share.bundle import Exported, export, redactor_for
 from nri_scope.share.extract import Extracted, Selection, extract
 from nri_scope.share.redaction import Redactor, Rules
-from tests.recording.traffic import MEMORY, a_container, a_pod, an_item, lifecycles, record
+from tests.in_memory import MEMORY
+from tests.recording.traffic import a_container, a_pod, an_item, lifecycles, record
 from tests.share.bundle.bundles import SAMPLE
 
 KEY = bytes(32)

@@ -21,7 +21,8 @@ from nri_scope.recording.schema_check import check_schema
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.extract.extraction import DAMAGED
 from tests.amount import amount
-from tests.recording.traffic import MEMORY, a_synchronize, an_item, lifecycles, one_stream, record
+from tests.in_memory import MEMORY
+from tests.recording.traffic import a_synchronize, an_item, lifecycles, one_stream, record
 from tests.share.extract.unchanged import Unchanged
 
 

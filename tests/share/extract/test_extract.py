@@ -35,8 +35,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.schema_check import check, check_schema
 from nri_scope.share.extract import Extracted, Selection, extract
 from tests.amount import amount
+from tests.in_memory import MEMORY
 from tests.recording.traffic import (
-    MEMORY,
     NOW,
     a_container,
     a_pod,

@@ -27,8 +27,8 @@ from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.result import Replayed
 from nri_scope.share.extract import Selection, extract
+from tests.in_memory import MEMORY
 from tests.recording.traffic import (
-    MEMORY,
     NOW,
     a_container,
     a_pod,

@@ -18,8 +18,8 @@ from nri_scope.filter import parse
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.store.view import View
 from tests.amount import amount
+from tests.in_memory import MEMORY
 from tests.recording.recordings import record
-from tests.recording.traffic import MEMORY
 
 _TIMEOUT_S = 60
 
