@@ -6,9 +6,12 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -121,27 +124,39 @@ def error_line(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> st
     return line
 
 
-@pytest.fixture
-def recorded(spool: Path, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of a pod with one container, and of a malformed request."""
-    conf = tmp_path / "conf.json"
+    folder = tmp_path_factory.mktemp("calls")
+    conf, spool, file = folder / "conf.json", folder / "spool", folder / "a.nriscope.db"
     conf.write_text('{"plugins": []}')
     assert run(["v01", "install", "--conf", str(conf), "--spool", str(spool)]) == 0
     (program,) = parse_conf(conf.read_bytes()).types
     for container, state in (("p1", "create"), ("c1", "create"), ("c1", "delete")):
         call(program, request(container, state))
     call(program, f'{{"password": "{SECRET}"'.encode())
-    assert record(spool, file) == 0
-    assert run(["v01", "uninstall", "--conf", str(conf)]) == 0
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        redirect_stderr(StringIO()) as printed_lines,
+        redirect_stdout(StringIO()),
+    ):
+        patch.setattr(v01_conf, "QUIET_S", 0.0)
+        assert record(spool, file) == 0
+        assert run(["v01", "uninstall", "--conf", str(conf)]) == 0
+    assert "recorded 4 events in 1 session" in printed_lines.getvalue()
     assert conf.read_text() == '{"plugins": []}'
     assert not spool.exists()
     return file
 
 
+@pytest.fixture
+def recorded(calls: Path, file: Path) -> Path:
+    return Path(shutil.copy(calls, file))
+
+
 def test_all_views_of_a_recording_show_the_calls(
     recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "recorded 4 events in 1 session" in capsys.readouterr().err
     text = printed(capsys, "log", recorded)
     assert "session 1: nri-scope on unknown runtime, NRI 0.1, from" in text
     assert "Invoke/delete        shop/web/app" in text
