@@ -182,7 +182,7 @@ differs from the one above is read but never written.
 A part of a recording contains selected events of another one. Events, sessions, gaps and notes \
 keep their ids, events keep their places in sessions, and all times are unchanged. As context it \
 also has all earlier events of the same pods and containers, so none of their events before the \
-last selected one is missing (a part made by `shrink` has only their creation). It has all \
+last selected one is missing. It has all \
 RegisterPlugin, Configure and Synchronize events of its sessions, and the rows of `state` of its \
 own pods and containers. Sessions that were not open during these events are omitted.
 
@@ -240,8 +240,8 @@ are refused if the `-journal` names another file, or if companion and recording 
 different users. Events can be added only to your own recording. Anything but a regular file (a \
 pipe, a device, a link) is refused without waiting.
 
-New files that can contain values (recordings, bundles, reports, goldens, JUnit results, tests \
-written by `shrink`) have mode 0600; an existing golden or JUnit file of the same user keeps its \
+New files that can contain values (recordings, bundles, reports, goldens, JUnit results) \
+have mode 0600; an existing golden or JUnit file of the same user keeps its \
 mode. nri-scope writes to no file of another user and follows no link of another user.
 
 ## SQL functions

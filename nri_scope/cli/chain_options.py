@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
 
-class ChainOptions(TypedDict):
+class PlayOptions(TypedDict):
     """The options as click passes them."""
 
     file: Path
@@ -55,11 +55,6 @@ class ChainOptions(TypedDict):
     changes: tuple[str, ...]
     notes: list[str]
     """Remarks on FILE, set by `played`."""
-
-
-class PlayOptions(ChainOptions):
-    """The options of the commands that play events to plugins once."""
-
     listen: Path | None
     expect: int | None
     timeout: float | None
@@ -69,7 +64,7 @@ class PlayOptions(ChainOptions):
     only: str
 
 
-_CHAIN = (
+_OPTIONS = (
     click.argument("file", type=ANY_PATH),
     command_line_argument,
     click.option(
@@ -98,8 +93,18 @@ _CHAIN = (
         help="Time for a plugin to end by itself after the replay, and again after SIGTERM, before "
         "SIGKILL; 0 kills it at once, as runtimes do.",
     ),
-)
-_EMULATION = (
+    click.option(
+        "--listen",
+        type=FilePath(),
+        metavar="SOCK",
+        help="Listen on this NRI socket for external plugins.",
+    ),
+    click.option(
+        "--expect",
+        type=click.IntRange(1, 100),
+        metavar="N",
+        help="Start when N plugins have connected to --listen.  [default: 1]",
+    ),
     click.option(
         "--must-reconnect",
         is_flag=True,
@@ -135,73 +140,39 @@ _EMULATION = (
         metavar="FAULT",
         help="Inject this fault; `replay --help` lists all. Can be repeated.",
     ),
-)
-
-
-_LISTEN = (
     click.option(
-        "--listen",
-        type=FilePath(),
-        metavar="SOCK",
-        help="Listen on this NRI socket for external plugins.",
+        "--timeout",
+        type=TIMEOUT,
+        metavar="DURATION|none",
+        help="Deadline of each request instead of the runtime's; none lets a plugin reply, and "
+        "register, at any time, for example in a debugger.",
     ),
-    click.option(
-        "--expect",
-        type=click.IntRange(1, 100),
-        metavar="N",
-        help="Start when N plugins have connected to --listen.  [default: 1]",
-    ),
-)
-_SELECTION = (
     where_option,
     from_option,
     to_option,
     only_option,
 )
-timeout_option = click.option(
-    "--timeout",
-    type=TIMEOUT,
-    metavar="DURATION|none",
-    help="Deadline of each request instead of the runtime's; none lets a plugin reply, and "
-    "register, at any time, for example in a debugger.",
-)
 
 
-def _adding(options: Sequence[Callable[[_Command], _Command]]) -> Callable[[_Command], _Command]:
-    """Return a decorator that adds options to a command, in the order of its help."""
-
-    def add(command: _Command) -> _Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
+def play_options(command: _Command) -> _Command:
+    """Add FILE, COMMAND, and the options of plugins, emulated runtime and events to play."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
-CHAIN_RULES = (
+PLAY_RULES = (
     Exclude(("--config", "--external"), hint="runtimes send no configuration to external plugins"),
     Need(("--index", "--name"), ("COMMAND",), "write it after --"),
     Need(("--config", "--env", "--external"), ("COMMAND", "--plugin")),
-)
-"""Rules of ``chain_options``."""
-PLAY_RULES = (
-    *CHAIN_RULES,
     Need(("--expect",), ("--listen",), "add --listen SOCK"),
     NeedOneOf(("COMMAND", "--plugin", "--listen"), hint="write the plugin's command after --"),
 )
-"""Rules of ``chain_options`` and ``listen_options``."""
-chain_options = _adding(_CHAIN)
-"""Add FILE, COMMAND and the options of the plugins to launch."""
-emulation_options = _adding(_EMULATION)
-"""Add the options of the session and of the emulated runtime."""
-listen_options = _adding(_LISTEN)
-"""Add the options of external plugins."""
-selection_options = _adding(_SELECTION)
-"""Add the options that select the events to play."""
+"""Rules of ``play_options``."""
 
 
 @contextmanager
-def played(options: ChainOptions, *, quiet: bool = False) -> Iterator[None]:
+def played(options: PlayOptions, *, quiet: bool = False) -> Iterator[None]:
     """Replace FILE by a recording of it, with the changes of ``--set``, inside the block.
 
     Remarks on a manifest, unless ``quiet``, become the job's notes, which are printed only when the

@@ -11,16 +11,7 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .chain_options import (
-    PLAY_RULES,
-    PlayOptions,
-    chain_options,
-    emulation_options,
-    listen_options,
-    played,
-    selection_options,
-    timeout_option,
-)
+from .chain_options import PLAY_RULES, PlayOptions, play_options, played
 from .option_rules import Need, RuledCommand
 from .params import NOT_EMPTY, WHERE, FilePath, say
 from .tui import respect_no_color, tui_obstacle
@@ -49,11 +40,7 @@ class Options(PlayOptions):
         *PLAY_RULES,
     ),
 )
-@chain_options
-@listen_options
-@emulation_options
-@timeout_option
-@selection_options
+@play_options
 @click.option(
     "--break",
     "breaks",

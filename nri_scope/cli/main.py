@@ -22,7 +22,7 @@ from nri_scope.errors import NriScopeError, RecordingCut
 
 COMMANDS = (
     *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "doctor", "demo"),
-    *("tap", "v01", "replay", "debug", "scenario", "shrink", "new-plugin", "report"),
+    *("tap", "v01", "replay", "debug", "scenario", "new-plugin", "report"),
     *("export", "import", "redact", "agent"),
 )
 """Commands, ordered for new users. ``nri_scope.cli.NAME`` contains the command NAME."""

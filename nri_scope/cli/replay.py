@@ -10,15 +10,7 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .chain_options import (
-    PLAY_RULES,
-    chain_options,
-    emulation_options,
-    listen_options,
-    played,
-    selection_options,
-    timeout_option,
-)
+from .chain_options import PLAY_RULES, play_options, played
 from .option_rules import Exclude, Need, RuledCommand
 from .params import (
     ANY_PATH,
@@ -85,11 +77,7 @@ _COMPARISONS = ("--compare-with", "--without", "--swap")
         *PLAY_RULES,
     ),
 )
-@chain_options
-@listen_options
-@emulation_options
-@timeout_option
-@selection_options
+@play_options
 @click.option(
     "--speed",
     type=Checked("speed", _speed),

@@ -18,7 +18,7 @@ from nri_scope.replay.run import Job
 from nri_scope.replay.script import ReplaySelection
 from nri_scope.tap.wrapper import check_unwrapped
 
-from .chain_options import ChainOptions, PlayOptions
+from .chain_options import PlayOptions
 from .params import environment_of
 from .recording_views import resolved_where
 from .replay_output import PrintedEvents, ResultOptions, own_index_error
@@ -51,47 +51,39 @@ class Options(PlayOptions):
     output_format: str
 
 
-def chain_job(options: ChainOptions, listen: Path | None = None, expect: int | None = None) -> Job:
-    """Return the job for the options that `replay` and `shrink` share. Raises `UsageError`."""
-    plugin_set = _plugin_set(options, listen, expect)
+def selected_job(options: PlayOptions) -> Job:
+    """Return the job for the options that `replay` and `debug` share. Raises `UsageError`."""
+    listen = options["listen"]
+    if listen is not None and not listen.absolute().parent.is_dir():
+        raise UsageError(f"--listen {listen}: no such folder", "create it, or choose another")
+    plugin_set = _plugin_set(options)
     faults = parse_faults(options["faults"])
     for one in faults.slow:
         if one.plugin and not plugin_set.has_externals:
             _check_index(plugin_set, f"--fault {one.text}", one.plugin)
+    begin, end = places_of(options["file"], options["begin"], options["end"])
     return Job(
         recording=options["file"],
         plugin_set=plugin_set,
-        selection=ReplaySelection(session=options["session"]),
-        playback=PlaybackOptions(faults=faults, effects=not options["no_effects"]),
+        selection=ReplaySelection(
+            session=options["session"],
+            where=resolved_where(options["file"], options["where"]),
+            only=options["only"],
+            begin=begin,
+            end=end,
+        ),
+        playback=PlaybackOptions(
+            faults=faults, effects=not options["no_effects"], timeout_s=options["timeout"]
+        ),
         profile=options["profile"],
         ideal=options["ideal"],
         notes=options["notes"],
     )
 
 
-def selected_job(options: PlayOptions) -> Job:
-    """Return the job for the options that `replay` and `debug` share. Raises `UsageError`."""
-    listen = options["listen"]
-    if listen is not None and not listen.absolute().parent.is_dir():
-        raise UsageError(f"--listen {listen}: no such folder", "create it, or choose another")
-    job = chain_job(options, listen, options["expect"])
-    begin, end = places_of(options["file"], options["begin"], options["end"])
-    return replace(
-        job,
-        selection=replace(
-            job.selection,
-            where=resolved_where(options["file"], options["where"]),
-            only=options["only"],
-            begin=begin,
-            end=end,
-        ),
-        playback=replace(job.playback, timeout_s=options["timeout"]),
-    )
-
-
 def parse_options(options: Options) -> tuple[Job, ResultOptions]:
     """Return the job and the result options. Raise `UsageError` for conflicting options."""
-    check_files(
+    _check_files(
         {
             "FILE": options["file"],
             "-o": options["output"],
@@ -145,7 +137,7 @@ def _printed_events(options: Options) -> PrintedEvents:
     return PrintedEvents.CHANGES if options["only_changes"] else PrintedEvents.ALL
 
 
-def check_files(named: dict[str, Path | None]) -> None:
+def _check_files(named: dict[str, Path | None]) -> None:
     """Raise UsageError if two options name the same file."""
     option_of: dict[Path, str] = {}
     for option, path in named.items():
@@ -158,8 +150,8 @@ def check_files(named: dict[str, Path | None]) -> None:
             )
 
 
-def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) -> PluginSet:
-    external = options["external"]
+def _plugin_set(options: PlayOptions) -> PluginSet:
+    external, listen = options["external"], options["listen"]
     commands = [chain.parse_plugin(text, external=external) for text in options["plugins"]]
     index, name = options["index"], options["name"]
     if options["command_line"]:
@@ -174,7 +166,7 @@ def _plugin_set(options: ChainOptions, listen: Path | None, expect: int | None) 
         configs=_configs(options["configs"], launched),
         environment=environment_of(options["variables"]),
         listen=listen,
-        expect=expect or (1 if listen is not None else 0),
+        expect=options["expect"] or (1 if listen is not None else 0),
         grace_s=options["grace"],
         must_reconnect=options["must_reconnect"],
     )

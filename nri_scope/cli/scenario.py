@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def command() -> None:
     """Describe what a runtime tells plugins, as text.
 
-    A scenario is a YAML file with pods, containers and what happens to them. `replay`, `shrink`,
+    A scenario is a YAML file with pods, containers and what happens to them. `replay`,
     `demo`, `tui` and pytest take it in place of a recording. They also take a manifest of
     Kubernetes, as in `nri-scope replay pod.yaml -- ./my-plugin`.
     """

@@ -9,7 +9,6 @@ never starts a container.
 from .answer import Answer as Answer
 from .answer import Rejection as Rejection
 from .answer import Stage as Stage
-from .crash_output import without_numbers as without_numbers
 from .external_plugin import ExternalPlugin as ExternalPlugin
 from .external_plugin import registers_itself as registers_itself
 from .lifecycle import LifecycleState as LifecycleState
@@ -19,10 +18,8 @@ from .output import Stream as Stream
 from .plugin import NO_DEADLINE_MS as NO_DEADLINE_MS
 from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
-from .plugin_process import BY_ITSELF as BY_ITSELF
 from .plugin_process import GRACE_S as GRACE_S
 from .plugin_process import Process as Process
-from .plugin_process import end_signature as end_signature
 from .plugin_setup import ProfileSetUp as ProfileSetUp
 from .plugin_setup import synchronize_parts as synchronize_parts
 from .profile import PROFILES as PROFILES

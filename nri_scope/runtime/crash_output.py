@@ -28,8 +28,6 @@ _LINE_MAX = 2_000
 _MESSAGE_MAX = 500
 """Maximum number of characters of a message."""
 
-_NUMBERS = re.compile(r"0x[0-9a-fA-F]+|\b[0-9a-f]{12,}\b|\d+")
-
 _GO = re.compile(r"\t*(panic: |fatal error: |SIG[A-Z]+: )")
 _GO_FILE = re.compile(r"\t(?P<file>.+?):(?P<line>\d+)(?: \+0x[0-9a-f]+)?$")
 _GO_LIBRARY = re.compile(r"github\.com/containerd/(nri/pkg|ttrpc)\b")
@@ -49,7 +47,6 @@ _IN_GROUP = re.compile(r"^ *[|+] ?")
 _RUST = re.compile(r"thread '[^']*' (?:\(\d+\) )?panicked at (?P<place>.*)$")
 _RUST_FRAME = re.compile(r"\s+at (?P<file>\S+?):(?P<line>\d+)(?::\d+)?$")
 _RUST_LIBRARY = re.compile(r"^/rustc/|/\.cargo/|/rustlib/")
-_IN_TEXT = re.compile(r"(?P<message>.*?)(?: \(in (?P<place>.*)\))?$")
 
 
 class Crash(NamedTuple):
@@ -128,18 +125,6 @@ class CrashOutput:
         """Discard a crash printed earlier, as the program is still running."""
         if self._lines and self._began_ns < at_ns:
             self._lines.clear()
-
-
-def without_numbers(text: str) -> str:
-    """Replace addresses, ids and other numbers, which differ between runs, with ``#``."""
-    return _NUMBERS.sub("#", text)
-
-
-def signature(crash: str) -> str:
-    """Return the text of a `Crash` without the numbers in its message."""
-    match = _IN_TEXT.match(crash)
-    assert match is not None
-    return f"{without_numbers(match['message'])} at {match['place'] or ''}"
 
 
 def crash_in(lines: Sequence[str]) -> Crash:

@@ -20,7 +20,6 @@ from nri_scope.process.child import PLUGIN_ENDED, Child, describe_exit, spawn
 from nri_scope.text.escape import safe
 
 from .command import Command
-from .crash_output import signature
 from .output import LAST_KEPT, OnOutput, Output, Stream
 
 READ_SIZE = 64 << 10
@@ -31,8 +30,6 @@ KEEPER_ENDS_S = 10.0
 """Seconds in which a keeper must end after it closed its channel."""
 GRACE_S = 1.0
 """Default seconds in which a plugin may end by itself, and again after SIGTERM."""
-BY_ITSELF = "ended by itself"
-"""Start of `Process.ending_words` if no signal was needed."""
 LAST_SHOWN = 3
 """Number of last lines of stderr in the reason why a plugin's connection ended."""
 
@@ -160,7 +157,7 @@ class Process:
         if self.exit_code == -signal.SIGKILL and self.ending:
             return f"was killed{', as it ignored SIGTERM' if self._terminated else ''}"
         if not self._terminated:
-            return f"{BY_ITSELF} when its connection was closed, {self.exit_words}"
+            return f"ended by itself when its connection was closed, {self.exit_words}"
         return "ended " + (
             "by SIGTERM" if self.exit_code == -signal.SIGTERM else f"on SIGTERM, {self.exit_words}"
         )
@@ -195,7 +192,7 @@ class Process:
             return reason
         crash = self.output.crash_output.crash(self.exit_code, self._ended_ns)
         if crash is not None:
-            return f"{reason}{PLUGIN_ENDED}{self.exit_words}{_CRASH}{safe(str(crash))}"
+            return f"{reason}{PLUGIN_ENDED}{self.exit_words}: {safe(str(crash))}"
         # Skip lines with which Python underlines a part of the line above.
         lines = [
             safe(line.strip())
@@ -203,7 +200,7 @@ class Process:
             if any(map(str.isalnum, line))
         ]
         last = lines[-LAST_SHOWN:]
-        output = f"{_LAST_OUTPUT}{' | '.join(last)}" if last else ""
+        output = f"; its last output: {' | '.join(last)}" if last else ""
         return f"{reason}{PLUGIN_ENDED}{self.exit_words}{output}"
 
     # -- messages of the keeper, and output -----------------------------------------------------
@@ -324,8 +321,6 @@ async def launch(
             raise
 
 
-_LAST_OUTPUT = "; its last output: "
-_CRASH = ": "
 _USAGE = re.compile("Usage( of .*)?:$")
 
 
@@ -336,17 +331,6 @@ def _without_usage(lines: list[str]) -> list[str]:
         if number and _USAGE.match(line) and all(each[:1] in ("", " ", "\t") for each in rest):
             return lines[:number]
     return lines
-
-
-def end_signature(explained: str) -> str:
-    """Return what identifies the same end of a plugin in a text from `Process.explain`.
-
-    The signature consists of the exit status, and of the crash without the numbers in its message.
-    It is "" if the text has no exit status.
-    """
-    ended = explained.partition(PLUGIN_ENDED)[2].partition(_LAST_OUTPUT)[0]
-    status, _, crash = ended.partition(_CRASH)
-    return f"{status} {signature(crash)}" if crash else status
 
 
 def _spawn_keeper(plugin: str, connection: socket.socket | None) -> tuple[Child, dict[Stream, int]]:

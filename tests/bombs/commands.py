@@ -57,7 +57,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "export tables": ("export", "FILE", "--format", "sqlite-expanded", "-o", "OUT/e", "--force"),
     "replay": ("replay", "FILE", "--", "/bin/true"),
     "replay a plugin": ("replay", "FILE", "--", sys.executable, _PLUGIN),
-    "shrink": ("shrink", "FILE", "-o", "OUT/s.nriscope.db", "--force", "--", "/bin/true"),
     "scenario": ("scenario", "from-recording", "FILE", "-o", "OUT/s.yaml", "--force"),
     "change": ("replay", "FILE", "--set", "shop/web-0:labels.a=b", "--", "/bin/true"),
     "import": ("import", "FILE", "-o", "OUT/i.nriscope.db", "--force"),

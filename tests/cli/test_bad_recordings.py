@@ -148,7 +148,6 @@ def test_an_invalid_path_gives_one_line_and_status_2(
         ["redact", "FILE", "-o", "OTHER.db"],
         ["replay", "FILE", "--", "true"],
         ["report", "FILE", "-o", "OTHER.html"],
-        ["shrink", "FILE", "-o", "OTHER.db", "--", "true"],
         ["tui", "FILE"],
     ],
     ids=lambda command: str(command[0]),

@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from nri_scope.cli.chain_options import ChainOptions, played
+from nri_scope.cli.chain_options import PlayOptions, played
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.transport.loop import run_interruptibly
 
@@ -73,7 +73,7 @@ def test_a_signal_before_a_replay_removes_the_recording_of_a_scenario(tmp_path: 
     scenario = tmp_path / "pods.yaml"
     scenario.write_text("scenario: 1\npods: {shop/web: {containers: {app: {}}}}\n")
     given = {"file": scenario, "changes": (), "session": None, "profile": "recorded"}
-    options = cast("ChainOptions", given)
+    options = cast("PlayOptions", given)
     with pytest.raises(KeyboardInterrupt), played(options):
         hang_up()
     assert options["file"] != scenario

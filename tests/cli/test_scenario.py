@@ -268,16 +268,6 @@ def test_a_restart_of_the_runtime_is_replayed(capsys: pytest.CaptureFixture[str]
     assert replayed["containers"]["shop/web/app"]
 
 
-@pytest.mark.exhaustive
-def test_shrink_reduces_it(capsys: pytest.CaptureFixture[str]) -> None:
-    plugin_file(Path("broken"), FAILS)
-    Path("web.yaml").write_text(SCENARIO.replace("    labels", "    copies: 3\n    labels"))
-    command = ["shrink", "web.yaml", "-o", "small.nriscope.db", "--", "./broken"]
-    assert run(command) == 0, capsys.readouterr().err
-    with Recording.open("small.nriscope.db") as recording:
-        assert len({event.pod for event in recording.events() if event.pod}) == 1
-
-
 def test_demo_plays_it(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["demo", "web.yaml", "--log", "--speed", "1000", "-o", "new.nriscope.db"]
     assert run(command) == 0
@@ -332,7 +322,6 @@ def test_a_bad_file_is_one_line(
     Path("bad.yaml").write_text(text)
     for command in (
         ["replay", "bad.yaml", "--", "./plugin"],
-        ["shrink", "bad.yaml", "-o", "x.db", "--", "./plugin"],
         ["demo", "bad.yaml"],
         ["tui", "bad.yaml"],
         ["scenario", "compile", "bad.yaml", "-o", "x.db"],
@@ -356,8 +345,7 @@ def test_a_bad_file_is_one_line(
         ("replay pod.yaml --golden none -- ./plugin", "none: "),
         ("replay pod.yaml --format json --from 99 -- ./plugin", "no event of session 1 is"),
         ("replay pod.yaml", "neither COMMAND, --plugin nor --listen was given"),
-        ("shrink pod.yaml -o s.nriscope.db --fault x -- ./plugin", "x"),
-        ("shrink pod.yaml -- ./plugin", "neither -o nor --pytest was given"),
+        ("replay pod.yaml --fault x -- ./plugin", "x"),
         ("replay pod.yaml --profile containerd -- ./plugin", "there is no profile 'containerd'"),
         ("scenario compile web.yaml -o x.zip", "a recording must not be named *.zip"),
         ("scenario compile web.yaml", "Missing option '-o'"),

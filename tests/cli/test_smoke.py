@@ -47,8 +47,6 @@ OFFLINE = {
     "report": ("FILE shop/web/app -o new.html", 0, r"^new\.html: "),
     "export": ("FILE --redact -o new.nriscope.zip", 0, r"new\.nriscope\.zip"),
     "redact": ("FILE -o new.nriscope.db", 0, r"^new\.nriscope\.db: 32 events; \d+ values"),
-    # The slowest, which `make test` leaves out.
-    "shrink": ("FILE -o new.nriscope.db --max-replays 1 -- ./plugin", 0, r"^wrote new\."),
     "import": ("bundle.nriscope.zip -o new.nriscope.db", 0, r"^new\.nriscope\.db: written$"),
 }
 ONLINE = {"record", "tap", "diff", "agent"}

@@ -38,7 +38,6 @@ ELSEWHERE = {
     "tap",
     "v01",
     "scenario",
-    "shrink",
     "debug",
     "new-plugin",
     "import",

@@ -30,8 +30,6 @@ _ROUND_EVENTS = 100
 """Number of events to search for the end of a round; more than a round has connections."""
 _COLUMNS = "id, session, event, pod, container, at_ns"
 _CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
-_CREATIONS = ("RunPodSandbox", _CREATE)
-"""Events that create pods and containers."""
 _NOTIFICATIONS = (
     "PostCreateContainer",
     "StartContainer",
@@ -51,17 +49,12 @@ _Subject = tuple[bool, int]
 
 
 def with_context(
-    source: Recording,
-    chosen: Chosen,
-    on_progress: Callable[[float], None],
-    *,
-    bare: bool = False,
+    source: Recording, chosen: Chosen, on_progress: Callable[[float], None]
 ) -> IncludedRows:
-    """Return the rows of the new recording; for ``bare`` see `Selection`. Raises RecordingError."""
-    context = _Context(source, chosen, bare)
+    """Return the rows of the new recording. Raises RecordingError."""
+    context = _Context(source, chosen)
     context.collect(on_progress)
-    if not bare:
-        context.add_witnesses()
+    context.add_witnesses()
     setup = (event for event, session in chosen.setup if session in context.sessions)
     context.events.extend(event for event in setup if not is_among(chosen.events, event))
     kept = joined(chosen.events, ascending(context.events))
@@ -83,7 +76,6 @@ def with_context(
 class _Context:
     source: Recording
     chosen: Chosen
-    bare: bool
     events: array[int] = field(default_factory=lambda: array("q"))
     """Events of the context, in any order, with duplicates."""
     sessions: set[int] = field(default_factory=set)
@@ -95,14 +87,12 @@ class _Context:
     _pending: list[_Subject] = field(default_factory=list)
     _outside_rounds: list[int] = field(init=False)
     """Row ids of names of methods, or in the fields below, of methods and events."""
-    _creations: list[int] = field(init=False)
     _notifications: list[int] = field(init=False)
     _cri_answers: list[int] = field(init=False)
     _creation_rounds: tuple[int | None, int | None] = field(init=False)
 
     def __post_init__(self) -> None:
         self._outside_rounds = self._names_of(_OUTSIDE_ROUNDS)
-        self._creations = self._names_of(_CREATIONS)
         self._creation_rounds = self._name(_CREATE), self._name(_VALIDATE)
         self._notifications = self._names_of(_NOTIFICATIONS)
         self._cri_answers = self._names_of((CONTAINER_STATUS,))
@@ -175,23 +165,16 @@ class _Context:
         if is_container and (pod := self._pod_of(key)) is not None:
             self._require((False, pod), until)
         found = list(self._events_of(subject, after, until))
-        if self.bare:
-            found = [row for row in found if row[2] in self._creations]
-        else:
-            # A round is only complete with all of its connections.
-            found += self._rest_of_round(subject, until)
-            if is_container:
-                found += self._updates_by_others(key, after, until)
-                found += self._cri_answer(key, until)
+        # A round is only complete with all of its connections.
+        found += self._rest_of_round(subject, until)
+        if is_container:
+            found += self._updates_by_others(key, after, until)
+            found += self._cri_answer(key, until)
         new = array("q")
         for number, session, _, pod, container, at_ns in found:
             if number is None or session is None or number > self.chosen.until:
                 continue
             if session not in self.chosen.known:
-                continue
-            # Rounds are incomplete then; a session without events must not seem to have missed
-            # them.
-            if self.bare and session not in self.chosen.sessions:
                 continue
             self.sessions.add(session)
             if at_ns is not None:

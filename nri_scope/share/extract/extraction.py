@@ -277,7 +277,7 @@ def _part(source: Recording, selection: Selection, progress: _Steps) -> Included
     if selection.is_all:
         return IncludedRows(until=newest_event(source))
     chosen = choose(source, selection, progress.step(0.15))
-    return with_context(source, chosen, progress.step(0.15), bare=selection.bare)
+    return with_context(source, chosen, progress.step(0.15))
 
 
 class _PartOfRecording:

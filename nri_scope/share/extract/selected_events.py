@@ -46,9 +46,6 @@ class Selection:
     """Numbers of events; unknown numbers are ignored."""
     numbers_from: Mapping[str, str] = field(default_factory=dict[str, str])
     """The criteria by which ``numbers`` were found, by name; empty if one by one."""
-    bare: bool = False
-    """Whether to add only the context needed for a replay: the creation of pods and containers, but
-    not their later changes, so that `blame` has less information about them."""
 
     @property
     def is_all(self) -> bool:
