@@ -39,24 +39,13 @@ if TYPE_CHECKING:
 TRACES = "nri_scope.cli.trace_printer"
 """Name of the module of a writer that also prints a trace."""
 
-_FAULTS = (
-    "--delay, --drop and --error inject faults, to test resilience; do not use them in production."
-    " EVENT is an event's name or `all`, P a probability (default 1). Notes in the recording list"
-    " the requested faults and count the injected ones."
-)
-
-
 _OF_PLUGIN = ("--index", "--name", "--env", "--external", "--grace")
 _OF_CONNECTION = ("--socket", "--wait", "--print")
-_OF_RECORDING = (
-    *("-o", "--where", "--max-size", "--max-age", "--cri", "--redact"),
-    *("--delay", "--drop", "--error", "--seed"),
-)
+_OF_RECORDING = ("-o", "--where", "--max-size", "--max-age", "--cri", "--redact")
 _MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
 
 
 @click.command(
-    epilog=_FAULTS,
     cls=RuledCommand,
     rules=(
         Exclude(_MODES),
@@ -140,34 +129,6 @@ _MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
     metavar="[RULES]",
     help="Replace secret and personal values before they are written, by the default rules or as "
     "modified by the file RULES.",
-)
-@click.option(
-    "--delay",
-    "delays",
-    multiple=True,
-    metavar="EVENT=DURATION[:P]",
-    help="Delay the plugin's reply by DURATION.",
-)
-@click.option(
-    "--drop",
-    "drops",
-    multiple=True,
-    metavar="EVENT[:P]",
-    help="Do not forward the request to the plugin; the runtime waits until its deadline.",
-)
-@click.option(
-    "--error",
-    "errors",
-    multiple=True,
-    metavar="EVENT[:P]",
-    help="Reply with an error instead of forwarding the request to the plugin.",
-)
-@click.option(
-    "--seed",
-    type=int,
-    default=0,
-    show_default=True,
-    help="Seed of the random generator for probabilities.",
 )
 def command(**options: Unpack[Options]) -> int:
     """Record the requests and replies of one plugin.

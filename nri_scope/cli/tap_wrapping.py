@@ -59,7 +59,7 @@ def wrap_plugin(plugin: Path, options: Options) -> None:
 def _wrap_v01(plugin: Path, options: Options) -> None:
     """Install the wrapper of a plugin of NRI 0.1, which writes to the spool."""
     invalid = [name for name in ("output", "where", "cri", "redact") if options[name]]
-    if invalid or options["delays"] or options["drops"] or options["errors"]:
+    if invalid:
         raise UsageError(
             "a plugin of NRI 0.1 is recorded by `record`", "give these options to `record`"
         )
@@ -134,10 +134,6 @@ class Options(TypedDict):
     print_format: str | None
     cri: Path | None
     redact: str | None
-    delays: tuple[str, ...]
-    drops: tuple[str, ...]
-    errors: tuple[str, ...]
-    seed: int
 
 
 def settings_of(options: Options, output: Path) -> Settings:
@@ -153,8 +149,4 @@ def settings_of(options: Options, output: Path) -> Settings:
         cri_waits=options["wait"] or options["wrap"] is not None,
         max_size=options["max_size"],
         max_age=options["max_age"],
-        delays=options["delays"],
-        drops=options["drops"],
-        errors=options["errors"],
-        seed=options["seed"],
     )

@@ -19,7 +19,6 @@ from nri_scope.recorder.sink import PrintSink
 from nri_scope.transport.relay import Relay, RelayEnd
 
 from .session import TapSession
-from .settings import Faults
 
 REFUSED_S = 0.5
 """Seconds until a refused plugin is reported as still connected; most have exited by then."""
@@ -91,7 +90,6 @@ class Connection:
         sink: PrintSink,
         named: Identity | None,
         on_began: Callable[[SessionStart, FailurePolicy], None],
-        faults: Faults | None = None,
         say: Callable[[str], None] = lambda text: None,
         pieces: PieceQueue | None = None,
     ) -> None:
@@ -99,19 +97,14 @@ class Connection:
         under another name. ``say`` is called with problems for the user. ``pieces`` is shared by
         the connections of one recording. Requires an event loop.
         """
-        self.faults_made = ""
-        """Summary of the injected faults, set once the connection has ended."""
         self._loop = asyncio.get_running_loop()
         self._say = say
-        self._faults = faults if faults is not None and faults.any else None
-        notes = () if self._faults is None else (self._faults.announcement,)
         self._session = TapSession(
             sink,
             named=named,
             on_began=on_began,
             on_refused=self._refused,
             on_stopped=self._recording_stopped,
-            notes=notes,
         )
         self._relay: Relay | None = None
         self._pieces = PieceQueue() if pieces is None else pieces
@@ -123,17 +116,10 @@ class Connection:
 
         Raises UsageError if relaying is impossible.
         """
-        session, faults = self._session, self._faults
-        faulty = None
-        if faults is not None:
-            # Imported late, as it is needed for faults only.
-            from .fault_injection import Faulty
-
-            faulty = Faulty(faults)
-            faulty.on_dropped = session.expect_dropped
+        session = self._session
         try:
             relay = self._relay = Relay(
-                runtime, plugin, self._on_piece, fault_hook=faulty, on_failure=self._stop_recording
+                runtime, plugin, self._on_piece, on_failure=self._stop_recording
             )
         except OSError as error:
             runtime.close()
@@ -148,9 +134,6 @@ class Connection:
         ended_ns = monotonic_ns()
         self._decode_all()
         reason = _end_reason(end, session.in_message)
-        if faulty is not None:
-            self.faults_made = faulty.summary()
-            session.note(self.faults_made)
         session.ended(reason, ended_ns)
         return TapEnd(reason, session.registered, session.refused, self._plugin)
 

@@ -143,8 +143,6 @@ async def tap_launched(
         raise _not_registered(process, end, reason, lasted)
     if not tap.stop.reason:
         tap.say(f"session ended: {reason}")
-    if connection.faults_made:
-        tap.say(connection.faults_made)
     if process.ending_words and not tap.stop.reason:
         tap.say(f"the plugin {process.ending_words}: it did not exit when its connection ended")
     report_leftovers(process, tap)

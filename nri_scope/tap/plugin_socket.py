@@ -138,8 +138,6 @@ async def _tap_plugin(
         if end.refused:
             tap.say(f"{who}: the runtime refused the registration: {end.refused}")
         tap.say(f"{who}: session ended: {reason}")
-    if connection.faults_made:
-        tap.say(connection.faults_made)
 
 
 def _is_gone(plugin: socket.socket) -> bool:

@@ -82,9 +82,7 @@ class Tap:
 
     def connection(self, named: Identity | None) -> Connection:
         """Return a new connection. ``named`` is the runtime's name for the plugin, if known."""
-        return Connection(
-            self.writer, named, self.began, self.settings.faults(), self.say, self._pieces
-        )
+        return Connection(self.writer, named, self.began, self.say, self._pieces)
 
     def began(self, start: SessionStart, policy: FailurePolicy) -> None:
         """Count and report a plugin that was configured through the tap."""
@@ -150,7 +148,6 @@ async def _run_tap(
     program: tuple[str, ...],
     start_s: float,
 ) -> int:
-    settings.faults()
     options = settings.recording()
     writer = WriterProcess(options, say, *program, prints=bool(program), batching=BATCHING)
     tap = Tap(settings, writer, say)

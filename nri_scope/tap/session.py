@@ -76,10 +76,9 @@ class TapSession:
         on_began: Callable[[SessionStart, FailurePolicy], None] = lambda start, policy: None,
         on_refused: Callable[[], None] = lambda: None,
         on_stopped: Callable[[str], None] = lambda words: None,
-        notes: tuple[str, ...] = (),
     ) -> None:
         """Start without a session. ``named`` is the runtime's name for the plugin, which may
-        register under another name. ``notes`` are recorded at the beginning of each session.
+        register under another name.
         """
         self.identity = named
         """The plugin's index and name; None until they are known."""
@@ -92,7 +91,6 @@ class TapSession:
         self._on_began = on_began
         self._on_refused = on_refused
         self._on_stopped = on_stopped
-        self._notes = notes
         conn_ids = (PLUGIN_CONN, RUNTIME_CONN)
         self._forth = PassiveDecoder(conn_ids)
         self._back = PassiveDecoder(conn_ids)
@@ -100,7 +98,6 @@ class TapSession:
         self._pending: dict[_Key, _PendingRequest] = {}
         self._pending_bytes = 0
         self._given_up: deque[_Key] = deque(maxlen=UNANSWERED_MAX)
-        self._drop_reasons: dict[_Key, str] = {}
         self._early: list[CapturedCall] = []
         self._early_bytes = 0
         self._early_lines: list[tuple[int, str, str]] = []
@@ -145,12 +142,6 @@ class TapSession:
             self._on_stopped(reason)
             # Whether these requests are answered can no longer be observed.
             self._pending.clear()
-            self._drop_reasons.clear()
-
-    def expect_dropped(self, conn_id: int, stream_id: int, reason: str) -> None:
-        """Expect that the runtime's next request with these ids was not forwarded, for a reason."""
-        if len(self._drop_reasons) < UNANSWERED_MAX:
-            self._drop_reasons[(True, conn_id, stream_id)] = reason
 
     def printed(self, stream: str, text: str, mono_ns: int) -> int:
         """Record a line that the plugin printed; return its wall clock time in ns."""
@@ -168,9 +159,8 @@ class TapSession:
         for key, pending in unanswered.items():
             timeout_ns = pending.request.timeout_ns
             late = 0 < timeout_ns * TOLERANCE <= now - pending.arrived_ns
-            words = self._drop_reasons.get(key) or f"not answered: {reason}"
             code = Code.DEADLINE_EXCEEDED if late else Code.UNAVAILABLE
-            response = ResponseObserved(key[1], key[2], code, words, b"")
+            response = ResponseObserved(key[1], key[2], code, f"not answered: {reason}", b"")
             self._exchange(key[0], pending, response, now, now)
         if self._stopped_ns:
             since = self._wall_offset + self._stopped_ns
@@ -229,7 +219,6 @@ class TapSession:
             self.note(f"{_sender(forth)} answered {what}")
             return
         self._pending_bytes -= len(pending.request.payload)
-        self._drop_reasons.pop(key, None)
         request = pending.request
         if forth and request.method == "RegisterPlugin" and request.service == RUNTIME_SERVICE:
             self._registration_answered(response)
@@ -246,8 +235,9 @@ class TapSession:
                 pending = self._pending.pop(key)
                 self._pending_bytes -= len(request.payload)
                 self._given_up.append(key)
-                words = self._drop_reasons.pop(key, "") or "not answered"
-                response = ResponseObserved(key[1], key[2], Code.DEADLINE_EXCEEDED, words, b"")
+                response = ResponseObserved(
+                    key[1], key[2], Code.DEADLINE_EXCEEDED, "not answered", b""
+                )
                 at_ns = min(now_ns, arrived_ns + request.timeout_ns)
                 self._exchange(True, pending, response, at_ns, at_ns)
 
@@ -344,8 +334,6 @@ class TapSession:
     def _record(self, start: SessionStart) -> int:
         """Begin a session, and add to it what happened earlier."""
         self._session = session = self._sink.begin_session(start)
-        for note in self._notes:
-            self._sink.note(session, start.started_ns, note)
         for line in self._early_lines:
             self._sink.printed(session, *line)
         for early in self._early:

@@ -17,10 +17,9 @@ import asyncio
 import contextlib
 import select
 import socket
-from collections import deque
 from collections.abc import Callable
 from time import monotonic_ns
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 PIECE_MAX = 256 << 10
 """Maximum bytes per read: slightly more than a unix socket's default buffer."""
@@ -45,18 +44,6 @@ class RelayEnd(NamedTuple):
     """The system's error, or the reason for `Relay.close`; "" for a normal end."""
 
 
-class FaultHook(Protocol):
-    """Fault injection between reading and writing; decides which bytes go to `Relay.pass_on`."""
-
-    def receive(self, relay: Relay, forth: bool, data: bytes, arrived_ns: int) -> None:
-        """Process received bytes."""
-        ...
-
-    def finish(self, relay: Relay, forth: bool) -> None:
-        """Pass on all buffered bytes, as the source has ended."""
-        ...
-
-
 class Relay:
     """Relay between two connected stream sockets, which it closes at the end.
 
@@ -69,7 +56,6 @@ class Relay:
         second: socket.socket,
         on_piece: OnPiece,
         *,
-        fault_hook: FaultHook | None = None,
         on_failure: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         """Start relaying in the running event loop."""
@@ -84,8 +70,8 @@ class Relay:
             sock.setblocking(False)
             sock.set_inheritable(False)
         buffer = memoryview(bytearray(PIECE_MAX))
-        self._forth = forth = _Direction(self, True, first, second, buffer, fault_hook)
-        self._back = back = _Direction(self, False, second, first, buffer, fault_hook)
+        self._forth = forth = _Direction(self, True, first, second, buffer)
+        self._back = back = _Direction(self, False, second, first, buffer)
         self._directions = {first.fileno(): (forth, back), second.fileno(): (back, forth)}
         """By descriptor: the direction that reads from it, and the direction that writes to it."""
         # A separate epoll rather than two readers of the loop: the latter do not distinguish a
@@ -109,11 +95,6 @@ class Relay:
         """Close both sockets immediately."""
         self._end = self._end or RelayEnd(None, reason)
         self._finish()
-
-    def pass_on(self, forth: bool, data: bytes, arrived_ns: int) -> None:
-        """Write or queue ``data`` as if it had arrived in this direction; for a `FaultHook`."""
-        if not self.closed:
-            (self._forth if forth else self._back).write(data, arrived_ns)
 
     def notify(self, forth: bool, data: bytes, arrived_ns: int, passed_ns: int) -> None:
         """Report relayed bytes to the listener."""
@@ -150,7 +131,7 @@ class Relay:
         """Poll the socket only for the events needed now: readable, writable, or neither."""
         incoming, outgoing = self._directions[sock.fileno()]
         events = (select.EPOLLIN if incoming.is_reading else 0) | (
-            select.EPOLLOUT if outgoing.queue else 0
+            select.EPOLLOUT if outgoing.queued else 0
         )
         try:
             self._epoll.modify(sock, events)
@@ -162,7 +143,7 @@ class Relay:
             if self.closed:
                 return
             incoming, outgoing = self._directions[descriptor]
-            if outgoing.queue:
+            if outgoing.queued:
                 outgoing.on_writable()
             if incoming.is_reading:
                 incoming.on_readable()
@@ -171,7 +152,7 @@ class Relay:
                     # This peer can no longer be written to, and all its bytes were passed on.
                     self._set_end(incoming.forth, None)
                     self._finish()
-                elif not outgoing.queue:
+                elif not outgoing.queued:
                     # The peer is gone, but its last bytes are queued for the other one. The system
                     # would report its end repeatedly, regardless of the requested events.
                     self._epoll.unregister(descriptor)
@@ -214,25 +195,21 @@ class _Direction:
         source: socket.socket,
         target: socket.socket,
         buffer: memoryview,
-        fault_hook: FaultHook | None,
     ) -> None:
         self.forth = forth
         self.source = source
         self.target = target
         self.is_reading = True
         """Whether the source is polled for data."""
-        self.queue: deque[tuple[bytes, int]] = deque()
-        """Pieces that the target has not accepted yet, each with its time of arrival. At most one,
-        unless a `FaultHook` adds more.
-        """
+        self.queued: tuple[bytes, int] | None = None
+        """Piece that the target has not accepted yet, with its time of arrival."""
         self.is_over = False
         """Whether no more bytes will be passed on in this direction."""
         self._relay = relay
         self.buffer = buffer
         """Buffer for reading, shared by both directions."""
-        self._fault_hook = fault_hook
         self._written = 0
-        """Bytes of the first queued piece that the target has accepted."""
+        """Bytes of the queued piece that the target has accepted."""
         self._has_source_ended = False
         self._error: OSError | None = None
 
@@ -240,20 +217,7 @@ class _Direction:
         """Stop reading and writing."""
         self.is_over = True
         self.is_reading = False
-        self.queue.clear()
-
-    def write(self, data: bytes, arrived_ns: int) -> None:
-        """Write ``data``, or queue it if the target does not accept all of it."""
-        if self.is_over:
-            return
-        if self.queue:
-            self.queue.append((data, arrived_ns))
-            return
-        sent = self._send(memoryview(data))
-        if sent == len(data):
-            self._relay.notify(self.forth, data, arrived_ns, monotonic_ns())
-        elif sent >= 0:
-            self._enqueue(data, arrived_ns, sent)
+        self.queued = None
 
     def on_readable(self) -> None:
         """Read and relay bytes, or record that the source has ended."""
@@ -268,8 +232,6 @@ class _Direction:
         arrived_ns = monotonic_ns()
         if not size:
             self._source_ended(None)
-        elif self._fault_hook is not None:
-            self._fault_hook.receive(self._relay, self.forth, bytes(buffer[:size]), arrived_ns)
         else:
             sent = self._send(buffer[:size])
             if sent == size:
@@ -279,19 +241,18 @@ class _Direction:
                 self._enqueue(bytes(buffer[:size]), arrived_ns, sent)
 
     def on_writable(self) -> None:
-        """Write queued pieces until the target's buffer is full."""
-        while self.queue:
-            data, arrived_ns = self.queue[0]
-            sent = self._send(memoryview(data)[self._written :])
-            if sent < 0:
-                return
-            self._written += sent
-            if self._written < len(data):
-                return
-            passed_ns = monotonic_ns()
-            self.queue.popleft()
-            self._written = 0
-            self._relay.notify(self.forth, data, arrived_ns, passed_ns)
+        """Write the queued piece, or as much of it as the target accepts."""
+        assert self.queued is not None
+        data, arrived_ns = self.queued
+        sent = self._send(memoryview(data)[self._written :])
+        if sent < 0:
+            return
+        self._written += sent
+        if self._written < len(data):
+            return
+        passed_ns = monotonic_ns()
+        self.queued = None
+        self._relay.notify(self.forth, data, arrived_ns, passed_ns)
         if self.is_over:
             return
         self._relay.update_polling(self.target)
@@ -314,7 +275,7 @@ class _Direction:
             return -1
 
     def _enqueue(self, data: bytes, arrived_ns: int, written: int) -> None:
-        self.queue.append((data, arrived_ns))
+        self.queued = data, arrived_ns
         self._written = written
         self._relay.update_polling(self.target)
         if not self._has_source_ended:
@@ -324,9 +285,7 @@ class _Direction:
         self._has_source_ended = True
         self._error = error
         self._set_reading(False)
-        if self._fault_hook is not None:
-            self._fault_hook.finish(self._relay, self.forth)
-        if not self.queue and not self.is_over:
+        if not self.queued and not self.is_over:
             self._end()
 
     def _end(self) -> None:

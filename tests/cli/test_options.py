@@ -18,7 +18,7 @@ VALUES = {
     **dict.fromkeys(("--index", "--without"), "01"),
     **dict.fromkeys(("--duration", "--grace", "--timeout", "--max-age", "--max-idle"), "1s"),
     **dict.fromkeys(("--since", "--until", "--from", "--to"), "10:00"),
-    **dict.fromkeys(("--max-size", "--max-folder-size", "--loop", "--expect", "--seed"), "9"),
+    **dict.fromkeys(("--max-size", "--max-folder-size", "--loop", "--expect"), "9"),
     "--where": "pod:x",
     "--events": "all",
     "--speed": "1x",

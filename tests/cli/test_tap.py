@@ -643,23 +643,6 @@ async def test_wait_keeps_a_plugin_until_the_runtime_starts(
     assert names(file)[0] in ("RegisterPlugin", "Configure")
 
 
-@pytest.mark.exhaustive
-async def test_injected_faults_reach_the_runtime_and_are_noted_in_the_recording(
-    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
-) -> None:
-    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
-    options = ("--error", "CreateContainer", "--seed", "7")
-    async with tapping("--socket", socket, "-o", file, *options, "--", plugin) as tap:
-        await runtime.wait_plugins(1)
-        (answer,) = await create(runtime)
-        assert isinstance(answer.error, RpcError)
-        status, _, err = await tap.interrupt()
-    assert status == 0
-    assert "1 answered with an error" in err
-    with Recording.open(file) as recorded:
-        assert any("--error CreateContainer" in note.text for note in recorded.notes())
-
-
 async def test_a_second_plugin_of_the_same_name_is_reported(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path, small_plugin: MakePlugin
 ) -> None:
@@ -774,8 +757,6 @@ def test_a_wrapper_is_rejected_by_tap_and_replay(
         (["--wrap", "/bin/10-x", "--max-size", "1K"], "too small"),
         (["--unwrap", "/no/such/10-x"], "no such plugin"),
         (["--wrap", "thing"], "not a name for a plugin file"),
-        (["--delay", "NoSuchEvent=1s", "--", "true"], "NoSuchEvent"),
-        (["--drop", "all:2", "--", "true"], "2"),
     ],
 )
 def test_invalid_input_prints_one_line(

@@ -501,6 +501,6 @@ def test_options_of_a_tap_are_refused_for_nri_0_1(
     plugin: Path, spool: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrap = ("tap", "--wrap", plugin, "--v01", spool)
-    assert "recorded by `record`" in error_line(capsys, *wrap, "--delay", "all=1s")
+    assert "recorded by `record`" in error_line(capsys, *wrap, "--where", "pod:x")
     assert "--v01 needs --wrap" in error_line(capsys, "tap", "--v01", spool, "--", plugin)
     assert "not a name for a plugin file" in error_line(capsys, "tap", "--wrap", plugin)

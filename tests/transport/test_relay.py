@@ -208,7 +208,7 @@ async def fill(ends: Ends, *, forth: bool = True) -> int:
         try:
             sent += source.send(bytes(10_000))
         except BlockingIOError:
-            if direction.queue:
+            if direction.queued:
                 return sent
         await asyncio.sleep(0)
 
