@@ -22,10 +22,15 @@ from nri_scope.errors import NriScopeError, RecordingCut
 
 COMMANDS = (
     *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "doctor", "demo"),
-    *("tap", "v01", "replay", "debug", "scenario", "new-plugin", "report"),
+    *("tap", "replay", "debug", "scenario", "new-plugin", "report"),
     *("export", "import", "redact", "agent"),
 )
 """Commands, ordered for new users. ``nri_scope.cli.NAME`` contains the command NAME."""
+REPLACED = {
+    "shrink": "write a part with `export --where`, and replay it",
+    "v01": "use `tap --wrap /etc/nri/conf.json`",
+}
+"""Former commands, and what does the same now."""
 
 RECORDING_SUFFIXES = (".nriscope.db", ".nriscope.zip")
 EXIT_TROUBLE = 2
@@ -65,6 +70,8 @@ class LazyGroup(click.Group):
                 if _is(pathlib.Path.is_dir, name):
                     ctx.fail(f"{name!r} is a folder, not a recording")
                 ctx.fail(f"no such command or file {name!r}")
+            if name in REPLACED:
+                ctx.fail(f"there is no command {name!r} any more; {REPLACED[name]}")
             nearest = difflib.get_close_matches(name, COMMANDS, n=1)
             hint = f"; did you mean {nearest[0]}?" if nearest else ""
             ctx.fail(f"no such command {name!r}{hint}")

@@ -109,7 +109,7 @@ class Options(TypedDict):
 @click.option(
     "--spool",
     metavar="FOLDER",
-    help="Also record the requests of NRI 0.1 in this spool, which `v01 install` makes; "
+    help="Also record the requests of NRI 0.1 in this spool, which `tap --wrap` makes; "
     "'' for none.  [default for `record`: /var/lib/nri-scope/v01 if it exists]",
 )
 @click.option(

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from nri_scope.nri.v01 import CONF_PATH
+
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
 from .params import (
     DURATION,
@@ -52,7 +54,7 @@ _MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
         Exclude(("--listen",), _OF_PLUGIN, "leave it out: external plugins set their own"),
         Exclude(("--wrap",), (*_OF_PLUGIN, *_OF_CONNECTION)),
         Exclude(("--unwrap",), (*_OF_PLUGIN, *_OF_CONNECTION, *_OF_RECORDING, "--v01")),
-        Need(("--v01",), ("--wrap",)),
+        Need(("--v01",), ("--wrap",), f"write --wrap PLUGIN, or --wrap {CONF_PATH}"),
         NeedOneOf(_MODES, hint="write the plugin's command after --"),
     ),
 )
@@ -89,10 +91,14 @@ _MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
     type=FilePath(),
     metavar="PLUGIN",
     help="Install a wrapper that taps this pre-installed plugin, e.g. /opt/nri/plugins/10-name, "
-    "whenever the runtime launches it.",
+    f"whenever the runtime launches it; or, for {CONF_PATH}, add a recording plugin to this list "
+    "of plugins of NRI 0.1.",
 )
 @click.option(
-    "--unwrap", type=FilePath(), metavar="PLUGIN", help="Remove the wrapper of such a plugin."
+    "--unwrap",
+    type=FilePath(),
+    metavar="PLUGIN",
+    help="Remove the wrapper of such a plugin, or restore such a list.",
 )
 @click.option(
     "--v01",
@@ -100,7 +106,8 @@ _MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
     flag_value="",
     metavar="[SPOOL]",
     help="With --wrap: PLUGIN is one of NRI 0.1, such as those in /opt/nri/bin. Its calls go to a "
-    "spool, from which `record` reads them.  [default: /var/lib/nri-scope/v01]",
+    "spool, as those of the recording plugin, from which `record` reads them.  "
+    "[default: /var/lib/nri-scope/v01]",
 )
 @click.option(
     "--where", default="", metavar="FILTER", help="Record only events that match this filter."

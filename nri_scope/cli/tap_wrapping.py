@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tap --wrap`` and ``tap --unwrap``: install and remove the wrapper of a plugin."""
+"""``tap --wrap`` and ``tap --unwrap``: install and remove what records a pre-installed plugin."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from importlib.resources import files
@@ -17,8 +18,10 @@ from nri_scope.errors import UsageError
 from nri_scope.logger.default_file import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX, V01_SPOOL
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.nri.v01 import BINARY_PATH, TYPE
+from nri_scope.recording.display import many
 from nri_scope.recording.trusted_location import private_place
 from nri_scope.tap.replaced_file import usage_errors
+from nri_scope.tap.v01_conf import install, uninstall
 from nri_scope.tap.wrapper import Places, State, unwrap, wrap
 
 from .params import say
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 
 def wrap_plugin(plugin: Path, options: Options) -> None:
     """Install the wrapper of a plugin, and report it. Raises `NriScopeError`."""
+    if _is_list(plugin):
+        _install_v01(plugin, options)
+        return
     places = Places.of(plugin)
     if options["v01"] is not None or str(places.place.parent) == BINARY_PATH:
         _wrap_v01(places.place, options)
@@ -56,13 +62,36 @@ def wrap_plugin(plugin: Path, options: Options) -> None:
     _warn_of_others(places.place)
 
 
-def _wrap_v01(plugin: Path, options: Options) -> None:
-    """Install the wrapper of a plugin of NRI 0.1, which writes to the spool."""
-    invalid = [name for name in ("output", "where", "cri", "redact") if options[name]]
-    if invalid:
+def _is_list(path: Path) -> bool:
+    """Return whether this is the runtime's list of plugins of NRI 0.1, rather than a program."""
+    return path.suffix == ".json" and not os.access(path, os.X_OK)
+
+
+def _install_v01(conf: Path, options: Options) -> None:
+    """Add the recording plugin to a list of plugins of NRI 0.1."""
+    _refuse_recording_options(options)
+    spool = Path(options["v01"] or V01_SPOOL)
+    places = install(conf, spool)
+    say(
+        f"installed in {places.conf}; `record{_spool_option(spool)}` reads its requests;"
+        " --unwrap restores the list"
+    )
+
+
+def _refuse_recording_options(options: Options) -> None:
+    if any(options[name] for name in ("output", "where", "cri", "redact")):
         raise UsageError(
             "a plugin of NRI 0.1 is recorded by `record`", "give these options to `record`"
         )
+
+
+def _spool_option(spool: Path) -> str:
+    return f" --spool {spool}" if spool != V01_SPOOL else ""
+
+
+def _wrap_v01(plugin: Path, options: Options) -> None:
+    """Install the wrapper of a plugin of NRI 0.1, which writes to the spool."""
+    _refuse_recording_options(options)
     if not TYPE.fullmatch(plugin.name):
         raise UsageError(f"{plugin.name!r} is not the name of a plugin", "rename its file")
     with usage_errors(plugin):
@@ -71,8 +100,7 @@ def _wrap_v01(plugin: Path, options: Options) -> None:
     starter = files("nri_scope.cli").joinpath("wrapper_v01_start.py").read_bytes()
     instructions = json.dumps({"spool": str(spool / plugin.name)}).encode()
     wrap(plugin, starter, instructions, any_name=True)
-    given = f" --spool {spool}" if spool != V01_SPOOL else ""
-    say(f"wrapped {plugin}: `record{given}` records its calls; --unwrap restores it")
+    say(f"wrapped {plugin}: `record{_spool_option(spool)}` records its calls; --unwrap restores it")
     found = first_program(Host(), plugin.name)
     if found and not Path(found).samefile(plugin):
         say(f"warning: the runtime calls {found} instead, which is earlier in its PATH")
@@ -104,6 +132,13 @@ def _paths() -> list[str]:
 
 def unwrap_plugin(plugin: Path) -> None:
     """Remove the wrapper of a plugin, and report it. Raises `NriScopeError`."""
+    if _is_list(plugin):
+        spool, waiting = uninstall(plugin)
+        say(f"restored {plugin}")
+        if waiting:
+            requests = many(waiting, "request")
+            say(f"{requests} in {spool}; `record --spool {spool}` reads them")
+        return
     found = unwrap(plugin)
     place = Places.of(plugin).place
     if found in (State.WRAPPED, State.GONE):

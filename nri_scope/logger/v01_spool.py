@@ -469,7 +469,7 @@ def check_spool(path: Path) -> Path:
                 )
     except OSError as error:
         words = (error.strerror or str(error)).lower()
-        hint = "`v01 install` makes a spool"
+        hint = f"`tap --wrap {v01.CONF_PATH}` makes a spool"
         if isinstance(error, PermissionError):
             hint = "run it as root"
         raise UsageError(f"{path}: {words}", hint) from error

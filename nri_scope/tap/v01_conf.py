@@ -47,8 +47,8 @@ _NAME_MAX = 4096
 
 _PROGRAM = """\
 #!/bin/sh
-# nri-scope v01: spools the requests of NRI 0.1 for `nri-scope record`. To remove it:
-# nri-scope v01 uninstall
+# Spools the requests of NRI 0.1 for `nri-scope record`. To remove it, call `nri-scope tap --unwrap`
+# with the configuration that names it.
 answer='{answer}'
 printf '%s\\n' "$answer"
 exec 2>/dev/null
@@ -117,7 +117,7 @@ def install(conf: Path, spool: Path, step: Callable[[str], None] = no_step) -> C
     """
     places = ConfPlaces.of(conf)
     with usage_errors(conf), contextlib.ExitStack() as undo:
-        spool = private_place(spool, "name another --spool")
+        spool = private_place(spool, "name another --v01")
         made = not places.conf.parent.is_dir()
         for folder in _missing_folders(spool / RECORDER, places.conf.parent):
             undo.callback(_remove, folder)
@@ -128,7 +128,7 @@ def install(conf: Path, spool: Path, step: Callable[[str], None] = no_step) -> C
                 if _is_in_place(places, facts):
                     raise UsageError(
                         f"{places.conf} already has the recording plugin",
-                        "remove it first, with `v01 uninstall`",
+                        "remove it first, with --unwrap",
                     )
                 if not _is_untouched(places, facts):
                     raise _changed(places)
@@ -299,7 +299,7 @@ def _changed(places: ConfPlaces) -> UsageError:
 
 
 def _missing(places: ConfPlaces) -> UsageError:
-    return UsageError(f"{places.conf.parent}: no such folder", "name another --conf")
+    return UsageError(f"{places.conf.parent}: no such folder", "name another file")
 
 
 def _content(conf: Path) -> bytes | None:
@@ -310,7 +310,7 @@ def _content(conf: Path) -> bytes | None:
         return None
     if not stat.S_ISREG(status.st_mode):
         kind = "a link" if stat.S_ISLNK(status.st_mode) else "not a regular file"
-        raise UsageError(f"{conf} is {kind}", "name the file itself with --conf")
+        raise UsageError(f"{conf} is {kind}", "name the file itself")
     if status.st_nlink > 1:
         raise UsageError(
             f"{conf} has {status.st_nlink} names", "remove the others: replacing it would split it"
@@ -325,11 +325,11 @@ def _write_program(spool: Path, program: Path) -> None:
         each.mkdir(mode=0o700, exist_ok=True)
         status = each.lstat()
         if not stat.S_ISDIR(status.st_mode) or status.st_uid not in (0, os.geteuid()):
-            raise UsageError(f"{each} is not a folder of this user", "name another --spool")
+            raise UsageError(f"{each} is not a folder of this user", "name another --v01")
         if status.st_mode & 0o022:
             raise UsageError(f"{each}: other users can write to it", "run chmod 700 on it")
     if os.statvfs(spool).f_flag & os.ST_NOEXEC:
-        raise UsageError(f"{spool}: no program can run there (noexec)", "name another --spool")
+        raise UsageError(f"{spool}: no program can run there (noexec)", "name another --v01")
     cat, rm = shutil.which("cat"), shutil.which("rm")
     if not os.access(SHELL, os.X_OK) or not cat or not rm:
         raise UsageError(f"the recording plugin needs {SHELL}, cat and rm", "install them")

@@ -87,6 +87,10 @@ def test_a_file_is_opened_as_by_tui(
          "name, type `nri-scope ./log`"),
         (["lgo"], "no such command 'lgo'; did you mean log?; see `nri-scope --help`"),
         (["nosuchcommand"], "no such command 'nosuchcommand'; see `nri-scope --help`"),
+        (["v01", "install"], "there is no command 'v01' any more; use `tap --wrap "
+         "/etc/nri/conf.json`; see `nri-scope --help`"),
+        (["shrink", "FILE", "-o", "x"], "there is no command 'shrink' any more; write a part with "
+         "`export --where`, and replay it; see `nri-scope --help`"),
         (["./nosuch"], "no such command or file './nosuch'; see `nri-scope --help`"),
         (["./folder"], "'./folder' is a folder, not a recording; see `nri-scope --help`"),
         (["folder/"], "'folder/' is a folder, not a recording; see `nri-scope --help`"),

@@ -40,7 +40,6 @@ OFFLINE = {
     "blame": ("FILE shop/web/app", 0, r"created by event \d+"),
     "demo": ("--speed 1000 -o new.nriscope.db", 0, r"Recorded in$"),
     "doctor": ("--socket none", 1, r"^1 ok|failed"),
-    "v01": ("install --conf conf.json --spool spool", 0, r"^installed in "),
     "replay": ("FILE -- ./plugin", 1, r"cannot stop app"),
     "scenario": ("from-recording FILE --only shop/web", 0, r"^  - create: shop/web/app$"),
     "new-plugin": ("my-plugin", 0, r"^my-plugin/my_plugin\.py$"),

@@ -130,7 +130,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("calls")
     conf, spool, file = folder / "conf.json", folder / "spool", folder / "a.nriscope.db"
     conf.write_text('{"plugins": []}')
-    assert run(["v01", "install", "--conf", str(conf), "--spool", str(spool)]) == 0
+    assert run(["tap", "--wrap", str(conf), "--v01", str(spool)]) == 0
     (program,) = parse_conf(conf.read_bytes()).types
     for container, state in (("p1", "create"), ("c1", "create"), ("c1", "delete")):
         call(program, request(container, state))
@@ -142,7 +142,7 @@ def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ):
         patch.setattr(v01_conf, "QUIET_S", 0.0)
         assert record(spool, file) == 0
-        assert run(["v01", "uninstall", "--conf", str(conf)]) == 0
+        assert run(["tap", "--unwrap", str(conf)]) == 0
     assert "recorded 4 events in 1 session" in printed_lines.getvalue()
     assert conf.read_text() == '{"plugins": []}'
     assert not spool.exists()
@@ -248,18 +248,20 @@ def test_bad_lists_and_spools_are_one_line(
     conf = tmp_path / "conf.json"
     conf.write_text("{")
     before = _without_access_time(conf.stat())
-    install = ("v01", "install", "--conf", conf, "--spool", spool)
+    install = ("tap", "--wrap", conf, "--v01", spool)
     assert "it is not JSON" in error_line(capsys, *install)
     assert _without_access_time(conf.stat()) == before
-    assert "has no recording plugin" in error_line(capsys, "v01", "uninstall", "--conf", conf)
-    refused = error_line(capsys, "v01", "uninstall", "--conf", conf, "--spool", spool)
-    assert "uninstall and --spool exclude each other" in refused
+    assert "has no recording plugin" in error_line(capsys, "tap", "--unwrap", conf)
+    refused = error_line(capsys, "tap", "--unwrap", conf, "--v01", spool)
+    assert "--unwrap and --v01 exclude each other" in refused
     conf.write_text('{"plugins": []}')
     assert run([str(each) for each in install]) == 0
     conf.write_text('{"plugins": [] }')
-    assert "was changed" in error_line(capsys, "v01", "uninstall", "--conf", conf)
+    assert "was changed" in error_line(capsys, "tap", "--unwrap", conf)
     assert conf.read_text() == '{"plugins": [] }'
-    assert "`v01 install` makes a spool" in error_line(capsys, "record", "--spool", tmp_path / "no")
+    assert "`tap --wrap /etc/nri/conf.json` makes a spool" in error_line(
+        capsys, "record", "--spool", tmp_path / "no"
+    )
     spool.chmod(0o777)
     assert "other users can write" in error_line(capsys, "record", "--spool", spool)
 
@@ -273,8 +275,8 @@ def test_a_spool_below_a_folder_of_others_is_refused(
     shared.chmod(0o777)
     conf = tmp_path / "conf.json"
     for command in (
-        ("v01", "install", "--conf", conf, "--spool", spool),
-        ("v01", "install", "--conf", conf, "--spool", shared / "new" / "spool"),
+        ("tap", "--wrap", conf, "--v01", spool),
+        ("tap", "--wrap", conf, "--v01", shared / "new" / "spool"),
         ("tap", "--wrap", plugin, "--v01", spool),
         ("record", "--spool", spool),
     ):

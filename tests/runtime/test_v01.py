@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RpcError
+from nri_scope.nri.v01 import CONF_PATH
 from tests.runtime.conftest import binaries_of
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
@@ -96,12 +97,12 @@ async def test_record_has_the_calls_that_this_containerd_makes(
 ) -> None:
     before = conf.read_bytes(), conf.stat()
     spool, file = tmp_path / "spool", tmp_path / "a.nriscope.db"
-    await nri_scope("v01", "install", "--spool", spool)
+    await nri_scope("tap", "--wrap", CONF_PATH, "--v01", spool)
     await live(Driver(containerd))
     assert await recorded(file, "--spool", spool) == CALLS[containerd.binaries.series]
     if CALLS[containerd.binaries.series]:
         await check_first_request(file)
-    await nri_scope("v01", "uninstall")
+    await nri_scope("tap", "--unwrap", CONF_PATH)
     after = conf.stat()
     assert (conf.read_bytes(), after.st_ino, after.st_mode, after.st_mtime_ns) == (
         before[0],
@@ -143,7 +144,7 @@ async def test_a_missing_program_fails_the_pods_of_containerds_that_call(
 
 async def test_a_full_spool_delays_and_fails_no_pod(containerd: Containerd, tmp_path: Path) -> None:
     spool, file = tmp_path / "spool", tmp_path / "a.nriscope.db"
-    await nri_scope("v01", "install", "--spool", spool)
+    await nri_scope("tap", "--wrap", CONF_PATH, "--v01", spool)
     for number in range(1024):
         (spool / "nri-scope" / f"{number}-1.in").touch()
     await live(Driver(containerd))
@@ -186,7 +187,7 @@ async def test_calls_and_events_of_one_runtime_are_two_sessions(
     if series in BEFORE_NRI:
         pytest.skip("this containerd has no NRI events")
     spool, file = tmp_path / "spool", tmp_path / "a.nriscope.db"
-    await nri_scope("v01", "install", "--spool", spool)
+    await nri_scope("tap", "--wrap", CONF_PATH, "--v01", spool)
     driver = Driver(containerd)
     async with recording(file, containerd, "--spool", str(spool)) as record:
         await live(driver)

@@ -36,7 +36,6 @@ ELSEWHERE = {
     "doctor",
     "demo",
     "tap",
-    "v01",
     "scenario",
     "debug",
     "new-plugin",
