@@ -151,7 +151,7 @@ refused if it would unpack to more than {zip_reader.MAX_RATIO} times its size an
 Many events can share one stored message. So `diff`, `blame`, `report`, `replay` and streamed \
 exports have a budget of decoded elements and shown changes. It grows with the size of the file, \
 counted as at least 10 MB; recordings of ordinary containers use up to two thirds of it. One line \
-names the first event beyond it. `import` and exports as a bundle have no such budget; `redact` \
+names the first event beyond it. `import` and exports as a bundle have no such budget; redaction \
 has its own, and refuses a recording that exceeds it.
 
 ### Stretches and the ring

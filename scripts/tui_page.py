@@ -73,7 +73,7 @@ Marks and comments are stored in the recording, in a separate table; nothing els
 During a recording, in a read-only file and for a bundle they are stored in `FILE.marks.json` beside
 it, which only you can read; if that is impossible too, and for a scenario or a manifest, a notice
 says that they last until you quit.
-Copies of the recording include them (`S`, `E`, and the commands `export` and `redact`); secrets in
+Copies of the recording include them (`S`, `E`, and the command `export`); secrets in
 comments are redacted like all others.
 
 The keys `S`, `E` and `r` use the shown events, `y` and `w` the selected one, or all of them the

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope export``: make a bundle of a recording, or convert it for other programs."""
+"""``nri-scope export``: pack, redact or convert a recording, or a part of it."""
 
 from __future__ import annotations
 
@@ -24,9 +24,14 @@ from .params import (
 from .time_arguments import since_option, until_option
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     # Importing it at run time would slow down --help.
     from .export_job import Options
 
+PREVIEW_FORMAT = "json"
+"""Format of a preview for programs."""
+_OF_BUNDLES = ("--split", "--max-size", "--note")
 _EPILOG = "\n".join(
     [
         "\b",
@@ -40,10 +45,13 @@ _EPILOG = "\n".join(
     epilog=_EPILOG,
     cls=RuledCommand,
     rules=(
-        Exclude(("--format",), ("--split", "--max-size", "--note")),
+        Exclude(("--preview",), ("-o", "--force", *_OF_BUNDLES, "--stable-tokens", "--unlinked")),
+        Exclude(("--preview",), tuple(f"--format {name}" for name in FORMATS)),
+        Need((f"--format {PREVIEW_FORMAT}",), ("--preview",)),
+        Exclude(("--format",), _OF_BUNDLES),
         TOKENS_RULE,
         Need(("--stable-tokens", "--unlinked"), ("--redact",)),
-        NeedOneOf(("-o", "--format"), hint="add -o X.nriscope.zip, or --format"),
+        NeedOneOf(("-o", "--format", "--preview"), hint="add -o X.nriscope.zip, or --format"),
     ),
 )
 @click.argument("file", type=ANY_PATH)
@@ -52,13 +60,19 @@ _EPILOG = "\n".join(
     "--output",
     type=NewFile("a bundle", is_text=True),
     metavar="X.nriscope.zip",
-    help="File to write. With --format, the default is standard output, as with -.",
+    help="Bundle to write, or recording, X.nriscope.db. With --format, the default is standard "
+    "output, as with -.",
 )
 @where_option
 @since_option
 @until_option
 @click.option("--pod", type=NOT_EMPTY, metavar="NS/POD", help="Only events of this pod.")
 @redact_option
+@click.option(
+    "--preview",
+    is_flag=True,
+    help="Show how many values --redact replaces, and where; write nothing.",
+)
 @tokens_options
 @click.option("--note", default="", metavar="TEXT", help="Note for the recipient of the bundle.")
 @click.option(
@@ -74,8 +88,9 @@ _EPILOG = "\n".join(
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice(list(FORMATS)),
-    help="Write this format for other programs instead of a bundle; see below.",
+    type=click.Choice([*FORMATS, PREVIEW_FORMAT]),
+    help="Write this format for other programs instead of a bundle; see below. json: with "
+    "--preview, one JSON object.",
 )
 def command(**options: Unpack[Options]) -> None:
     """Pack a recording, or a part of it, into a bundle for sharing.
@@ -83,40 +98,57 @@ def command(**options: Unpack[Options]) -> None:
     A bundle is a zip file with the recording, a README.md and a manifest. Every command accepts it
     in place of a recording. The recording in it is a new file with the selected events and the
     events needed to replay them: the initial state, and the creation of their pods and containers.
+    -o X.nriscope.db writes this recording without a package.
 
-    With --redact, all output is searched for each replaced value, except short and ordinary ones;
-    if one is found, no file is kept. Without --redact, the bundle contains everything that the
-    runtime sent, secrets included.
+    With --redact, secret and personal values are replaced with tokens: within one container, equal
+    values get equal tokens. All output is then searched for each replaced value, except short and
+    ordinary ones; if one is found, no file is kept. Without --redact, the output contains
+    everything that the runtime sent, secrets included.
     """
     _check(options)
-    from .export_job import write_bundle, write_format
+    from .export_job import show_preview, write_bundle, write_format, write_recording
 
-    if options["output_format"] is not None:
+    output = options["output"]
+    if options["preview"]:
+        show_preview(options)
+    elif options["output_format"] is not None:
         write_format(options["output_format"], options)
-    else:
-        write_bundle(options)
+    elif output is not None and _is_zip(output):
+        write_bundle(options, output)
+    elif output is not None:
+        write_recording(options, output)
 
 
 def _check(options: Options) -> None:
     """Raise UsageError for unsuitable values."""
-    output = options["output"]
     # Possibly an unset variable of a script, which must not export everything.
     if options["where"] is not None and not str(options["where"]).strip():
         raise UsageError("--where is empty", "write a filter, or leave it out")
-    if output is None:
-        if options["output_format"] is None:
-            raise UsageError(
-                "--output: a bundle cannot be written to standard output", "name it X.nriscope.zip"
-            )
+    if options["preview"]:
         return
-    is_zip = output.suffix.lower() == ".zip"
-    if options["output_format"] is not None and is_zip:
+    output, form = options["output"], options["output_format"]
+    if form is not None:
+        if output is not None and _is_zip(output):
+            raise UsageError(
+                f"{output}: --format does not write zip files",
+                "choose another suffix, or leave out --format",
+            )
+    elif output is None:
         raise UsageError(
-            f"{output}: --format does not write zip files",
-            "choose another suffix, or leave out --format",
+            "--output: a bundle cannot be written to standard output", "name it X.nriscope.zip"
         )
-    if options["output_format"] is None and not is_zip:
+    elif output.suffix.lower() == ".db":
+        if options["split"] or options["max_size"] or options["note"]:
+            raise UsageError(
+                f"{output}: only bundles have --split, --max-size and --note",
+                f"name it {output.name.removesuffix('.nriscope.db')}.nriscope.zip",
+            )
+    elif not _is_zip(output):
         raise UsageError(
-            f"{output}: the name of a bundle must end in .zip",
-            f"name it {output.name.removesuffix('.nriscope.db')}.nriscope.zip",
+            f"{output}: the name of a bundle must end in .zip, that of a recording in .db",
+            f"name it {output.name}.nriscope.zip",
         )
+
+
+def _is_zip(output: Path) -> bool:
+    return output.suffix.lower() == ".zip"

@@ -12,16 +12,18 @@ from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.display import many, size
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.records import SCHEMA_VERSION, to_json
 from nri_scope.recording.redacted import is_redacted
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 from nri_scope.share.bundle import MAX_BYTES, export, redactor_for
 from nri_scope.share.extract import Selection
 from nri_scope.share.formats import FORMATS, Format
 from nri_scope.share.output_files import Outputs
-from nri_scope.share.redacted_copy import convert, selected_numbers
+from nri_scope.share.redacted_copy import convert, copy_recording, preview, selected_numbers
+from nri_scope.share.redaction import Rules
 from nri_scope.survey.foreground import analysed
 
-from .output import Output
+from .output import Output, table
 from .params import say
 from .recording_views import (
     as_recorded,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
     from nri_scope.filter import Filter
     from nri_scope.share.bundle import Bundle
-    from nri_scope.share.redaction import Redactor, Rules
+    from nri_scope.share.redaction import Redactor, Tally
 
 _SECRETS = "nothing was replaced: secrets in the recording are in the bundle; --redact removes them"
 _REDACTED_BEFORE = "the recording was already redacted, and nothing else was replaced"
@@ -53,6 +55,7 @@ class Options(TypedDict):
     until: str | None
     pod: str | None
     redact: Rules | None
+    preview: bool
     stable_tokens: bool
     unlinked: bool
     note: str
@@ -62,10 +65,8 @@ class Options(TypedDict):
     output_format: str | None
 
 
-def write_bundle(options: Options) -> None:
+def write_bundle(options: Options, output: Path) -> None:
     """Write the bundle and report it."""
-    output = options["output"]
-    assert output is not None
     with interrupted_by_signals(), Recording.open(options["file"]) as recording:
         redactor = _redactor(recording, options)
         with progress(recording, "packing") as on_progress:
@@ -91,6 +92,63 @@ def write_bundle(options: Options) -> None:
     warn_unreadable_marks(recording)
     if redactor is None:
         say(_REDACTED_BEFORE if redacted else _SECRETS)
+
+
+def write_recording(options: Options, output: Path) -> None:
+    """Write a recording and report it."""
+    with interrupted_by_signals(), Recording.open(options["file"]) as recording:
+        redactor = _redactor(recording, options)
+        with progress(recording, "writing") as on_progress:
+            rebuilt = copy_recording(
+                recording,
+                output,
+                redactor,
+                _selection(recording, options),
+                force=options["force"],
+                on_progress=on_progress,
+            )
+        values = _values(recording, redactor)
+    say(f"{output}: {many(rebuilt.counts.events, 'event')}; {values}")
+    warn_unreadable_marks(recording)
+    if rebuilt.damage:
+        say(f"data after the damage is missing: {rebuilt.damage}")
+
+
+def show_preview(options: Options) -> None:
+    """Print how many values a redaction replaces, and where."""
+    with Output() as output:
+        with interrupted_by_signals(), Recording.open(options["file"]) as recording:
+            redactor = redactor_for(recording, options["redact"] or Rules.DEFAULT)
+            selection = _selection(recording, options)
+            with progress(recording, "reading") as on_progress:
+                tally = preview(recording, redactor, selection, on_progress)
+            before = is_redacted(recording)
+        if options["output_format"] is None:
+            _print_tally(output, tally, before=before)
+            return
+        output.line(
+            to_json(
+                {
+                    "schema_version": SCHEMA_VERSION,
+                    "total": tally.total,
+                    "by_rule": dict(tally.by_rule()),
+                    "replaced": [
+                        {"rule": one.rule, "place": one.place, "values": one.values}
+                        for one in tally
+                    ],
+                }
+            )
+        )
+
+
+def _print_tally(output: Output, tally: Tally, *, before: bool) -> None:
+    if tally.total:
+        rows = [(one.rule, f"{one.values:,}", one.place) for one in tally]
+        for line in table(("rule", "values", "place"), rows, output.width, right=(1,)):
+            output.line(line)
+        output.line("")
+    counts = replacement_counts(tally.by_rule(), before=before)
+    output.line(f"{counts}; nothing was written")
 
 
 def write_format(name: str, options: Options) -> None:
@@ -146,11 +204,16 @@ def _write_format(
         )
         written = draft.stat().st_size
         outputs.place([draft])
-    before = is_redacted(recording)
-    values = as_recorded(redacted=before)
-    if redactor is not None:
-        values = replacement_counts(redactor.tally.by_rule(), before=before)
+    values = _values(recording, redactor)
     say(f"{output}: {size(written)}, {many(count, 'event')}; {values}")
+
+
+def _values(recording: Recording, redactor: Redactor | None) -> str:
+    """Return a remark on the values of an output: which were replaced, or that none were."""
+    before = is_redacted(recording)
+    if redactor is None:
+        return as_recorded(redacted=before)
+    return replacement_counts(redactor.tally.by_rule(), before=before)
 
 
 class _Raw(io.RawIOBase):

@@ -23,10 +23,11 @@ from nri_scope.errors import NriScopeError, RecordingCut
 COMMANDS = (
     *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "doctor", "demo"),
     *("tap", "replay", "debug", "scenario", "new-plugin", "report"),
-    *("export", "import", "redact", "agent"),
+    *("export", "import", "agent"),
 )
 """Commands, ordered for new users. ``nri_scope.cli.NAME`` contains the command NAME."""
 REPLACED = {
+    "redact": "use `export FILE --redact -o X.nriscope.db`, or `export FILE --preview`",
     "shrink": "write a part with `export --where`, and replay it",
     "v01": "use `tap --wrap /etc/nri/conf.json`",
 }

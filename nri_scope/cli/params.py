@@ -342,7 +342,7 @@ redact_option = click.option(
     flag_value="",
     metavar="[RULES]",
     help="Replace secret and personal values, by the default rules or as modified by the file "
-    "RULES. `redact --preview` shows how many and where.",
+    "RULES. `export --preview` shows how many and where.",
 )
 
 

@@ -58,7 +58,7 @@ class RecordingView:
         if found is None:
             raise UsageError(
                 "the redaction rules replace the id of the named event, pod or container",
-                "write a redacted copy with `redact`, and look up its id there",
+                "write a redacted copy with `export --redact`, and look up its id there",
             )
         return found
 

@@ -85,16 +85,19 @@ def redact_for_comparison(
 
 
 def preview(
-    source: Recording, redactor: Redactor, on_progress: Callable[[float], None] | None = None
+    source: Recording,
+    redactor: Redactor,
+    selection: Selection = _ALL,
+    on_progress: Callable[[float], None] | None = None,
 ) -> Tally:
-    """Return the counts of values that `copy_recording` would replace.
+    """Return the counts of values that `copy_recording` would replace in the selected events.
 
     Raises UsageError and RecordingError.
 
     The counts are exact: the recording is redacted in a private temporary folder.
     """
     with temporary_folder() as folder, writing_to(folder):
-        extract(source, folder / "r.db", redactor=redactor, on_progress=on_progress)
+        extract(source, folder / "r.db", selection, redactor=redactor, on_progress=on_progress)
     return redactor.tally
 
 

@@ -145,7 +145,7 @@ def test_an_invalid_path_gives_one_line_and_status_2(
     [
         *([name, "FILE", *rest] for name, rest in COMMANDS.items()),
         ["export", "FILE", "-o", "OTHER.zip"],
-        ["redact", "FILE", "-o", "OTHER.db"],
+        ["export", "FILE", "--redact", "-o", "OTHER.db"],
         ["replay", "FILE", "--", "true"],
         ["report", "FILE", "-o", "OTHER.html"],
         ["tui", "FILE"],

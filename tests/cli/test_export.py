@@ -77,10 +77,13 @@ def test_unreadable_marks_are_reported(run_command: RunCommand) -> None:
     words = "one.nriscope.db.marks.json is damaged: it is not JSON; its marks were not copied"
     status, _, err = run_command("export", "one.nriscope.db", "-o", "x.nriscope.zip", "--redact")
     assert status == 0 and words in err
-    status, _, err = run_command("redact", "one.nriscope.db", "-o", "y.nriscope.db")
+    status, _, err = run_command("export", "one.nriscope.db", "--redact", "-o", "y.nriscope.db")
     assert status == 0 and words in err
     Path("one.nriscope.db.marks.json").unlink()
-    assert "marks" not in run_command("redact", "one.nriscope.db", "-o", "z.nriscope.db")[2]
+    assert (
+        "marks"
+        not in run_command("export", "one.nriscope.db", "--redact", "-o", "z.nriscope.db")[2]
+    )
 
 
 def test_a_redacted_source_is_not_said_to_include_secrets(run_command: RunCommand) -> None:
@@ -93,7 +96,7 @@ def test_a_redacted_source_is_not_said_to_include_secrets(run_command: RunComman
 
 
 def test_a_second_redaction_says_that_there_was_one_before(run_command: RunCommand) -> None:
-    assert run_command("redact", str(SAMPLE), "-o", "x.nriscope.db")[0] == 0
+    assert run_command("export", str(SAMPLE), "--redact", "-o", "x.nriscope.db")[0] == 0
     said = "already redacted: no other values to replace were found"
     bundle = ("-o", "x.nriscope.zip")
     for source, more in (
@@ -241,14 +244,14 @@ class TestFormats:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["FILE"], "neither -o nor --format was given; add -o X.nriscope.zip"),
+        (["FILE"], "neither -o, --format nor --preview was given; add -o X.nriscope.zip"),
         (
             ["--redact", "FILE", "-o", "x.zip"],
             "a recording, not a file of rules; name the recording first",
         ),
         (
-            ["FILE", "-o", "x.nriscope.db"],
-            "the name of a bundle must end in .zip; name it x.nriscope.zip",
+            ["FILE", "-o", "x"],
+            "the name of a bundle must end in .zip, that of a recording in .db; name it x.nriscope",
         ),
         (["FILE", "-o", "nowhere/x.zip"], "nowhere/x.zip: no such folder; make it"),
         (["FILE", "-o", "taken.zip"], "taken.zip exists; name another file, .*--force"),

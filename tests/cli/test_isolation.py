@@ -54,7 +54,7 @@ COMMANDS = {
     "blame FILE shop/web": (),
     "sql FILE SELECT": (),
     "report FILE -o report.md --redact": ("report.md",),
-    "redact FILE -o redacted.nriscope.db": ("redacted.nriscope.db",),
+    "export FILE --redact -o redacted.nriscope.db": ("redacted.nriscope.db",),
     "export FILE -o bundle.nriscope.zip": ("bundle.nriscope.zip",),
     "export FILE --format perfetto -o trace": ("trace",),
     "export FILE --redact --format jsonl -o events": ("events",),

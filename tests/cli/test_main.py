@@ -89,6 +89,8 @@ def test_a_file_is_opened_as_by_tui(
         (["nosuchcommand"], "no such command 'nosuchcommand'; see `nri-scope --help`"),
         (["v01", "install"], "there is no command 'v01' any more; use `tap --wrap "
          "/etc/nri/conf.json`; see `nri-scope --help`"),
+        (["redact", "FILE", "-o", "x"], "there is no command 'redact' any more; use `export FILE "
+         "--redact -o X.nriscope.db`, or `export FILE --preview`; see `nri-scope --help`"),
         (["shrink", "FILE", "-o", "x"], "there is no command 'shrink' any more; write a part with "
          "`export --where`, and replay it; see `nri-scope --help`"),
         (["./nosuch"], "no such command or file './nosuch'; see `nri-scope --help`"),

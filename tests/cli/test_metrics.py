@@ -115,7 +115,7 @@ async def test_a_redacted_copy_has_the_calls_but_a_part_has_not(tmp_path: Path) 
     with Recording.open(path) as source:
         assert [one.plugin for one in plugin_calls(source)] == [OURS, "50-other"]
         extract(source, part, Selection(numbers=[1]))
-    assert run(["redact", str(path), "-o", str(copy)]) == 0
+    assert run(["export", str(path), "--redact", "-o", str(copy)]) == 0
     with Recording.open(copy) as redacted, Recording.open(part) as some:
         assert [one.counts.calls for one in plugin_calls(redacted)] == [4, 4]
         assert plugin_calls(some) == []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope redact``."""
+"""Redacted recordings by ``nri-scope export``, and previews."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_preview_shows_what_would_be_replaced_and_writes_nothing(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["redact", "--preview", str(SAMPLE)]) == 0
+    assert run(["export", str(SAMPLE), "--preview"]) == 0
     printed = capsys.readouterr()
     assert "credential-keys       8  container.env.DB_PASSWORD" in printed.out
     assert printed.out.endswith("nothing was written\n") and printed.err == ""
@@ -41,7 +41,7 @@ def test_preview_shows_what_would_be_replaced_and_writes_nothing(
 def test_json_preview_equals_the_manifest_of_a_bundle(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["redact", "--preview", str(SAMPLE), "--format", "json"]) == 0
+    assert run(["export", str(SAMPLE), "--preview", "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert run(["export", str(SAMPLE), "-o", "x.zip", "--redact"]) == 0
     redaction = read_manifest(Path("x.zip")).redaction
@@ -55,47 +55,61 @@ def test_json_preview_equals_the_manifest_of_a_bundle(
 def test_writes_a_recording_without_secrets(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["redact", str(SAMPLE), "-o", "y.nriscope.db"]) == 0
+    assert run(["export", str(SAMPLE), "--redact", "-o", "y.nriscope.db"]) == 0
     assert capsys.readouterr().err.startswith("y.nriscope.db: 32 events; 62 values replaced (")
     with Recording.open("y.nriscope.db") as recording, Recording.open(SAMPLE) as original:
         assert [one.id for one in recording.events()] == [one.id for one in original.events()]
         assert not any(b"hunter2" in request for _, request, _ in recording.exchanges())
-    assert run(["redact", "--preview", "y.nriscope.db"]) == 0
+    assert run(["export", "y.nriscope.db", "--preview"]) == 0
     nothing = "already redacted: no other values to replace were found"
     assert capsys.readouterr().out == f"{nothing}; nothing was written\n"
-    assert run(["redact", "y.nriscope.db", "-o", "z.nriscope.db"]) == 0
+    assert run(["export", "y.nriscope.db", "--redact", "-o", "z.nriscope.db"]) == 0
     assert capsys.readouterr().err == f"z.nriscope.db: 32 events; {nothing}\n"
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["FILE"], "neither --preview nor -o was given; add --preview, or -o"),
+        (["FILE"], "neither -o, --format nor --preview was given; add -o"),
         (["FILE", "--preview", "-o", "y.db"], "--preview and -o exclude each other"),
         (["FILE", "--preview", "--force"], "--preview and --force exclude each other"),
-        (["FILE", "-o", "y.db", "--format", "json"], "--format needs --preview"),
-        (["FILE", "-o", "taken"], "taken exists"),
-        (
-            ["FILE", "-o", "x.nriscope.zip"],
-            "must not be named *.zip; name it x.nriscope.db",
-        ),
-        (["FILE", "--preview", "--rules", "nowhere"], "nowhere: no such file"),
+        (["FILE", "--preview", "--note", "x"], "--preview and --note exclude each other"),
+        (["FILE", "--preview", "--format", "jsonl"], "--preview and --format jsonl exclude each"),
+        (["FILE", "-o", "y.db", "--format", "json"], "--format json needs --preview"),
+        (["FILE", "--redact", "-o", "taken.db"], "taken.db exists"),
+        (["FILE", "--redact", "-o", "y.db", "--note", "x"], "only bundles have --split"),
+        (["FILE", "--redact", "-o", "y"], "must end in .zip, that of a recording in .db; name it"),
+        (["FILE", "--preview", "--redact", "nowhere"], "nowhere: no such file"),
         (["nowhere", "--preview"], "nowhere: no such file"),
     ],
 )
 def test_invalid_input_prints_one_line(
     words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    Path("taken").write_text("mine")
-    assert run(["redact", *(str(SAMPLE) if one == "FILE" else one for one in words)]) == 2
+    Path("taken.db").write_text("mine")
+    assert run(["export", *(str(SAMPLE) if one == "FILE" else one for one in words)]) == 2
     captured = capsys.readouterr()
     assert captured.out == "" and message in captured.err and captured.err.count("\n") == 1
-    assert [path.name for path in folder.iterdir()] == ["taken"]
+    assert [path.name for path in folder.iterdir()] == ["taken.db"]
+
+
+def test_a_part_is_a_recording_and_can_be_previewed(capsys: pytest.CaptureFixture[str]) -> None:
+    part = ["export", str(SAMPLE), "--where", "pod:web", "--redact"]
+    assert run([*part, "-o", "part.nriscope.db"]) == 0
+    written = capsys.readouterr().err
+    assert written.startswith("part.nriscope.db: ")
+    with Recording.open("part.nriscope.db") as recording:
+        assert {event.pod for event in recording.events() if event.pod} == {"web"}
+    assert run([*part, "--preview"]) == 0
+    shown = capsys.readouterr().out.splitlines()[-1]
+    assert shown == f"{written.partition('; ')[2].strip()}; nothing was written"
+    assert run(["export", str(SAMPLE), "--where", "pod:web", "-o", "plain.nriscope.db"]) == 0
+    assert "values as in the recording; --redact removes secrets" in capsys.readouterr().err
 
 
 def test_a_bundle_can_be_previewed(capsys: pytest.CaptureFixture[str]) -> None:
     a_bundle(Path("x.zip"))
-    assert run(["redact", "--preview", "x.zip"]) == 0
+    assert run(["export", "x.zip", "--preview"]) == 0
     assert "DB_PASSWORD" in capsys.readouterr().out
 
 
@@ -108,7 +122,9 @@ def _tokens(path: str) -> set[str]:
 def test_tokens_differ_in_each_run_unless_stable() -> None:
     tokens = []
     for number, options in enumerate(([], [], ["--stable-tokens"], ["--stable-tokens"])):
-        assert run(["redact", str(SAMPLE), "-o", f"{number}.nriscope.db", *options]) == 0
+        assert (
+            run(["export", str(SAMPLE), "--redact", "-o", f"{number}.nriscope.db", *options]) == 0
+        )
         tokens.append(_tokens(f"{number}.nriscope.db"))
     first, second, stable, stable_again = tokens
 
@@ -117,8 +133,8 @@ def test_tokens_differ_in_each_run_unless_stable() -> None:
 
 
 def test_unlinked_gives_more_tokens() -> None:
-    assert run(["redact", str(SAMPLE), "-o", "x.nriscope.db"]) == 0
-    assert run(["redact", str(SAMPLE), "-o", "y.nriscope.db", "--unlinked"]) == 0
+    assert run(["export", str(SAMPLE), "--redact", "-o", "x.nriscope.db"]) == 0
+    assert run(["export", str(SAMPLE), "--redact", "-o", "y.nriscope.db", "--unlinked"]) == 0
 
     assert len(_tokens("y.nriscope.db")) > len(_tokens("x.nriscope.db")) > 0
 
@@ -126,18 +142,17 @@ def test_unlinked_gives_more_tokens() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["redact", "--preview", "--stable-tokens"],
-        ["redact", "--preview", "--unlinked"],
-        ["redact", "-o", "x.nriscope.db", "--unlinked", "--stable-tokens"],
-        ["export", "-o", "x.zip", "--stable-tokens"],
-        ["export", "-o", "x.zip", "--unlinked"],
-        ["export", "-o", "x.zip", "--redact", "--unlinked", "--stable-tokens"],
+        ["--preview", "--stable-tokens"],
+        ["--preview", "--unlinked"],
+        ["-o", "x.nriscope.db", "--redact", "--unlinked", "--stable-tokens"],
+        ["-o", "x.zip", "--stable-tokens"],
+        ["-o", "x.zip", "--unlinked"],
+        ["-o", "x.zip", "--redact", "--unlinked", "--stable-tokens"],
     ],
 )
 def test_invalid_token_options_print_one_line(
     options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    command, *rest = options
-    assert run([command, str(SAMPLE), *rest]) == 2
+    assert run(["export", str(SAMPLE), *options]) == 2
     printed = capsys.readouterr().err
     assert options[-1] in printed and len(printed.splitlines()) == 1

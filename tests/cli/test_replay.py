@@ -598,7 +598,7 @@ def test_update_golden_warns_about_removed_matchers(
         ("export FILE -o nowhere/x.nriscope.zip", "nowhere/x.nriscope.zip: no such folder"),
         ("export FILE --redact -o nowhere/x.nriscope.zip", "x.nriscope.zip: no such folder"),
         ("export FILE --redact --format jsonl -o nowhere/x", "nowhere/x: no such folder"),
-        ("redact FILE -o nowhere/x", "nowhere/x: no such folder"),
+        ("export FILE --redact -o nowhere/x.db", "nowhere/x.db: no such folder"),
     ],
 )
 def test_an_unwritable_file_is_reported_before_any_work(

@@ -209,7 +209,7 @@ def test_formats_contain_data_that_only_taps_record(capsys: pytest.CaptureFixtur
 
 
 def test_redaction_includes_plugin_output(tapped: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command_output("redact TAP -o clean.nriscope.db", capsys)
+    command_output("export TAP --redact -o clean.nriscope.db", capsys)
     with Recording.open(tapped) as original, Recording.open(Path("clean.nriscope.db")) as clean:
         assert [one.event for one in clean.events()] == [one.event for one in original.events()]
         assert [one.role for one in clean.sessions()] == ["tap", "tap"]

@@ -212,7 +212,7 @@ def test_secrets_are_redacted_and_ids_are_kept(
         call(plugin, request("c1"))
         assert record(spool, target, "--redact") == 0
     else:
-        printed(capsys, "redact", recorded, "-o", target)
+        printed(capsys, "export", recorded, "--redact", "-o", target)
     assert SECRET.encode() not in target.read_bytes()
     shown = json.loads(printed(capsys, "show", target, "2", "--format", "json"))
     assert (shown["request"]["id"], shown["request"]["sandboxID"]) == ("c1", "p1")

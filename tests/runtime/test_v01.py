@@ -87,7 +87,7 @@ async def check_first_request(file: Path) -> None:
     assert event["namespace"] == "shop"
     assert shown["reply"] == {"plugin": "nri-scope", "version": "0.1", "error": ""}
     redacted = file.with_name("redacted.nriscope.db")
-    await nri_scope("redact", file, "-o", redacted)
+    await nri_scope("export", file, "--redact", "-o", redacted)
     again = json.loads(await nri_scope("show", redacted, "1", "--format", "json"))
     assert again["request"]["id"] == request["id"]
 

@@ -333,7 +333,7 @@ def test_bundles_and_recordings_share_no_token_between_containers(
     file = a_recording(tmp_path / "r.nriscope.db")
     bundle, redacted = tmp_path / "x.nriscope.zip", tmp_path / "y.nriscope.db"
     assert run(["export", str(file), "--redact", "-o", str(bundle), *options]) == 0
-    assert run(["redact", str(file), "-o", str(redacted), *options]) == 0
+    assert run(["export", str(file), "--redact", "-o", str(redacted), *options]) == 0
     live = a_recording(
         tmp_path / "live.db", redaction=SourceRedaction.to(tmp_path / "live.db", Rules.DEFAULT)
     )

@@ -88,8 +88,8 @@ def test_the_limit_grows_with_the_file() -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        ("redact", "FILE", "-o", "OUT/r.nriscope.db"),
-        ("redact", "FILE", "--preview"),
+        ("export", "FILE", "--redact", "-o", "OUT/r.nriscope.db"),
+        ("export", "FILE", "--preview"),
         ("export", "FILE", "--redact", "-o", "OUT/r.nriscope.zip"),
         ("export", "FILE", "--redact", "--format", "jsonl", "-o", "OUT/r.jsonl"),
     ],
@@ -120,4 +120,4 @@ def test_an_ordinary_recording_is_below_the_limit(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     record(path, lifecycles(20))
 
-    assert run(["redact", str(path), "-o", str(tmp_path / "x.nriscope.db")]) == 0
+    assert run(["export", str(path), "--redact", "-o", str(tmp_path / "x.nriscope.db")]) == 0
