@@ -38,7 +38,6 @@ class Answer:
     """The request's bytes, as sent with `method`."""
     timeout_ns: int = 0
     """The deadline of the request."""
-    service: str = PLUGIN_SERVICE
     closed: bool = False
     """Whether the runtime closed the connection because of this error. Other runtimes do not."""
     policy: FailurePolicy = NO_POLICY
@@ -48,7 +47,7 @@ class Answer:
     def request(self) -> Message | None:
         """The decoded request; None if its method is unknown or it is malformed."""
         known = METHODS.get(self.method)
-        if known is None or known.service != self.service:
+        if known is None or known.service != PLUGIN_SERVICE:
             return None
         return decode(known.request, self.sent)
 

@@ -84,14 +84,13 @@ def command_of(
     index: str,
     name: str,
     environment: Mapping[str, str] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
 ) -> Command:
     """Return the command of a plugin; find its program as a shell does. Raises UsageError.
 
     The lookup uses the PATH and working folder of this process. The plugin's environment has no
     PATH: as in a real runtime, it consists of the three variables of a launched plugin, and
-    ``environment``. The plugin runs in ``cwd``; None is the folder of this process, just as real
-    runtimes start plugins in their own.
+    ``environment``. The plugin runs in the folder of this process, just as real runtimes start
+    plugins in their own.
     """
     check_index(index)
     if not name:
@@ -108,14 +107,13 @@ def command_of(
                 f"{variable} cannot be set for a launched plugin",
                 "the runtime sets it to the plugin's own value",
             )
-    return _command(argv, {**required, **added}, cwd)
+    return _command(argv, {**required, **added})
 
 
 def external_command_of(
     argv: Sequence[str],
     socket: str,
     environment: Mapping[str, str] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
 ) -> Command:
     """Return the command of a plugin that connects to ``socket`` by itself. Raises UsageError.
 
@@ -130,16 +128,13 @@ def external_command_of(
     command = _command(
         [word.replace(SOCKET, socket) for word in argv],
         {**own, **{name: value.replace(SOCKET, socket) for name, value in added.items()}},
-        cwd,
     )
     if any(SOCKET in word for word in (*argv, *added.values())):
         return command
     return replace(command, folders=(str(Path(DEFAULT_SOCKET).parent), str(Path(socket).parent)))
 
 
-def _command(
-    argv: Sequence[str], environment: Mapping[str, str], cwd: str | os.PathLike[str] | None
-) -> Command:
+def _command(argv: Sequence[str], environment: Mapping[str, str]) -> Command:
     if not argv or not argv[0]:
         raise UsageError("the command of the plugin is empty", "name the program after --")
     for variable in environment:
@@ -152,11 +147,10 @@ def _command(
             is_valid = False
         if not is_valid:
             raise UsageError(f"{text!r} cannot be passed to a program")
-    folder = os.fspath(cwd) if cwd is not None else str(Path.cwd())
     program = _program(argv[0])
     # argv[0] is absolute: programs that look up their own file (as Python does for its virtual
     # environment) have no PATH.
-    return Command(program, (program, *argv[1:]), environment, folder)
+    return Command(program, (program, *argv[1:]), environment, str(Path.cwd()))
 
 
 def _program(word: str) -> str:

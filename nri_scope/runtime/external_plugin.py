@@ -47,7 +47,6 @@ class ExternalPlugin:
         self,
         argv: Sequence[str],
         environment: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
         on_output: OnOutput | None = None,
         *,
         pass_output: bool = False,
@@ -57,7 +56,7 @@ class ExternalPlugin:
         """
         self.socket = PrivateSocket()
         try:
-            self._command = external_command_of(argv, self.socket.path, environment, cwd)
+            self._command = external_command_of(argv, self.socket.path, environment)
         except UsageError:
             self.socket.remove()
             raise

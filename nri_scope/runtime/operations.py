@@ -27,7 +27,7 @@ from nri_scope.errors import (
     RpcError,
     RuntimeKilled,
 )
-from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS, Event
+from nri_scope.nri.events import METHODS, STATE_CHANGE_EVENTS, Event
 from nri_scope.nri.merging import Creation, Dropped, IsuladCreation, Stopping, Updating
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.versions import asks_closed_validators
@@ -80,7 +80,6 @@ class Chain:
         event: Event | None,
         timeout_ns: int,
         *,
-        service: str = PLUGIN_SERVICE,
         only: str = "",
         ignore_errors: bool = False,
     ) -> list[Answer]:
@@ -95,9 +94,7 @@ class Chain:
             for plugin in self.plugins:
                 if not plugin.subscribes(event) or only not in ("", plugin.id):
                     continue
-                answer = await plugin.deliver(
-                    method, payload, event=event, timeout_ns=timeout_ns, service=service
-                )
+                answer = await plugin.deliver(method, payload, event=event, timeout_ns=timeout_ns)
                 answers.append(answer)
                 if answer.stops_chain and not ignore_errors:
                     break
@@ -115,10 +112,8 @@ def request_for(event: Event, request: Message, *, dedicated: bool) -> tuple[str
     return "StateChange", as_state_change(event, request)
 
 
-def event_of(method: str, payload: bytes, service: str = PLUGIN_SERVICE) -> Event | None:
+def event_of(method: str, payload: bytes) -> Event | None:
     """Return the event of a request; None for requests without a known event."""
-    if service != PLUGIN_SERVICE:
-        return None
     if method != "StateChange":
         known = METHODS.get(method)
         return None if known is None else known.event

@@ -190,13 +190,7 @@ class Plugin:
     # -- requests of the runtime --------------------------------------------------------------
 
     async def deliver(
-        self,
-        method: str,
-        payload: bytes,
-        *,
-        event: Event | None,
-        timeout_ns: int,
-        service: str = PLUGIN_SERVICE,
+        self, method: str, payload: bytes, *, event: Event | None, timeout_ns: int
     ) -> Answer:
         """Send one request and wait for its answer; errors of the plugin are returned in it.
 
@@ -214,7 +208,7 @@ class Plugin:
             elif event is not None and event in STATE_CHANGE_EVENTS and method == event.name:
                 if not self.state_change_only:
                     try:
-                        data = await self.call(method, payload, timeout_ns, service)
+                        data = await self.call(method, payload, timeout_ns)
                     except RpcError as error:
                         if error.code != Code.UNIMPLEMENTED:
                             raise
@@ -222,9 +216,9 @@ class Plugin:
                 if self.state_change_only:
                     method, payload = "StateChange", state_change_of(event, payload)
                     spent_ns = monotonic_ns() - started_ns
-                    data = await self.call(method, payload, timeout_ns - spent_ns, service)
+                    data = await self.call(method, payload, timeout_ns - spent_ns)
             else:
-                data = await self.call(method, payload, timeout_ns, service)
+                data = await self.call(method, payload, timeout_ns)
             if self.process is not None:
                 self.process.output.crash_output.forget_before(started_ns)
             reply = _decode_reply(method, data)
@@ -242,7 +236,6 @@ class Plugin:
             took_ns,
             payload,
             timeout_ns,
-            service,
             policy=self.failure_policy,
         )
         if answer.dropped:

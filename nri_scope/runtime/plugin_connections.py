@@ -20,12 +20,12 @@ from nri_scope.errors import (
     RpcError,
     UsageError,
 )
-from nri_scope.nri.events import PLUGIN_SERVICE, Event
+from nri_scope.nri.events import Event
 from nri_scope.wire import Code
 
 from . import plugin_setup
 from .answer import Answer, Rejection
-from .operations import Chain, Operation, Outcome, event_of, request_for
+from .operations import Chain, Operation, Outcome, event_of
 from .plugin import Plugin
 from .plugin_process import Process
 from .plugin_setup import PART_MAX, ProfileSetUp
@@ -110,15 +110,6 @@ class PluginConnections:
         """The plugins that get events, in the order in which they are asked."""
         return self._chain.plugins
 
-    async def dispatch(self, event: Event, request: Message) -> list[Answer]:
-        """Send ``request``, the event's own request message, to all subscribers of ``event``.
-
-        It is sent as the event's own RPC or as StateChange, depending on the profile. Returns an
-        answer for each plugin that was asked; an error status ends the list.
-        """
-        method, payload = request_for(event, request, dedicated=self.profile.dedicated_rpcs)
-        return await self._chain.send(method, payload, event, self._request_timeout_ns)
-
     async def operate(self, event: Event, request: Message, *, timeout_ns: int = 0) -> Outcome:
         """Perform ``event`` as this runtime does, with all consequences of the answers.
 
@@ -129,28 +120,13 @@ class PluginConnections:
         timeout_ns = timeout_ns or self._request_timeout_ns
         return await Operation(self._chain, self.profile, event, request, timeout_ns).perform()
 
-    async def send(
-        self,
-        method: str,
-        payload: bytes,
-        *,
-        timeout_ns: int = 0,
-        service: str = PLUGIN_SERVICE,
-        plugin: str = "",
-    ) -> list[Answer]:
+    async def send(self, method: str, payload: bytes, *, timeout_ns: int = 0) -> list[Answer]:
         """Send a request byte for byte, with the deadline ``timeout_ns`` (0: the profile's).
 
-        It is sent to the subscribers of its event; with ``plugin`` (``NN-name``), only to that one
-        of them. Requests without a known event are sent to every plugin.
+        It is sent to the subscribers of its event, or without a known event to every plugin.
         """
-        return await self._chain.send(
-            method,
-            payload,
-            event_of(method, payload, service),
-            timeout_ns or self._request_timeout_ns,
-            service=service,
-            only=plugin,
-        )
+        timeout_ns = timeout_ns or self._request_timeout_ns
+        return await self._chain.send(method, payload, event_of(method, payload), timeout_ns)
 
     async def send_unknown(self) -> list[Answer]:
         """Send every plugin an event that no NRI version has, as a later runtime might.
@@ -288,10 +264,6 @@ class PluginConnections:
         """Wait until ``predicate`` is true; it is called when an admission or a connection ends."""
         while not predicate():
             await self._changed.wait()
-
-    async def wait_plugins(self, count: int) -> None:
-        """Wait until at least ``count`` plugins get events."""
-        await self.wait_for(lambda: len(self.plugins) >= count)
 
     def _notify(self) -> None:
         self._changed.set()

@@ -16,7 +16,6 @@ from nri_scope.errors import (
     ConnectionClosed,
     UsageError,
 )
-from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.transport import Server, listen_unix
 
 from .answer import Rejection, Stage
@@ -95,16 +94,6 @@ class Runtime(PluginConnections):
         """
         return await self._connect(connected, self._new_plugin(), None, config)
 
-    async def launch(self, path: str | Path, *, config: str = "") -> Plugin:
-        """Start the plugin at ``path``, a file named ``NN-name``; return once it gets events.
-
-        Raises `UsageError` for a file that cannot be a plugin, and `ConnectionClosed` like `adopt`.
-        """
-        file = Path(path)
-        index, name = parse_plugin_file(file.name)
-        # A command with a slash is not searched in PATH.
-        return await self.launch_command([f"{file.parent}/{file.name}"], index, name, config)
-
     async def launch_command(
         self,
         argv: Sequence[str],
@@ -112,7 +101,6 @@ class Runtime(PluginConnections):
         name: str,
         config: str = "",
         environment: Mapping[str, str] | None = None,
-        cwd: str | os.PathLike[str] | None = None,
         on_output: OnOutput | None = None,
     ) -> Plugin:
         """Start a plugin by a command line; return once it gets events.
@@ -122,7 +110,7 @@ class Runtime(PluginConnections):
         `UsageError` for a command that cannot be run, and `ConnectionClosed` like `adopt`, with the
         exit status and last lines of a plugin that ended, which is then the last of `former`.
         """
-        command = command_of(argv, index, name, environment, cwd)
+        command = command_of(argv, index, name, environment)
         process, connected = await launch(command, on_output)
         plugin = self._new_plugin((index, name))
         plugin.process = process
@@ -131,7 +119,7 @@ class Runtime(PluginConnections):
         finally:
             if plugin.stage is not Stage.REGISTRATION:
                 self._launches[plugin.id] = lambda: self.launch_command(
-                    argv, index, name, config, environment, cwd, on_output
+                    argv, index, name, config, environment, on_output
                 )
 
     async def launch_external(self, external: ExternalPlugin, timeout_s: float) -> Plugin:

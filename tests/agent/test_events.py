@@ -15,12 +15,13 @@ import pytest_asyncio
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.events import Event
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.agent.agent_process import Agent, agent
 from tests.amount import sampled
 from tests.cli.running import PATIENCE, running
 from tests.cli.test_smoke import create
 from tests.recording.traffic import an_item, record
+from tests.runtime_emulation.runtime import Runtime
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 NAMES = ("containerd-2.1", "demo")

@@ -25,10 +25,11 @@ from nri_scope.agent.overruns import OVERRUN
 from nri_scope.events import REDACTED, RING_REMOVED, UNREADABLE
 from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.agent.agent_process import Agent, agent
 from tests.agent.test_metrics import by, samples, text_of
 from tests.cli.running import PATIENCE, Running, running
+from tests.runtime_emulation.runtime import Runtime
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 Key = tuple[str, int]

@@ -31,7 +31,6 @@ from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recorder.writer import WriterLimits
 from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Runtime
 from tests.agent.agent_process import Agent, agent
 from tests.agent.prometheus import promtool
 from tests.amount import sampled
@@ -39,6 +38,7 @@ from tests.cli.running import PATIENCE, running
 from tests.cli.test_diff_live import NEW, annotating, create
 from tests.in_memory import MEMORY
 from tests.recording.traffic import NOW, an_item, record
+from tests.runtime_emulation.runtime import Runtime
 
 PROJECT = Path(__file__).parents[2]
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]

@@ -22,12 +22,13 @@ from nri_scope.events import CONTAINER_STATUS
 from nri_scope.nri.events import Event
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Profile, Runtime
+from nri_scope.runtime import Profile
 from tests.amount import sampled
 from tests.cli.live_process import PATIENCE, Live, live
 from tests.cri.fake_runtime import FakeRuntime, listening
 from tests.cri.peers import Relay, replying
 from tests.runtime_emulation.profiles import patient
+from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
 OLD, MIDDLE, NEW = patient("containerd-1.7"), patient("containerd-2.1"), patient("containerd-2.3")

@@ -14,13 +14,14 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
-from nri_scope.runtime import ProfileSetUp, Runtime
+from nri_scope.runtime import ProfileSetUp
 from tests.amount import sampled
 from tests.cli.live_process import live
 from tests.cli.recording_process import Record, recording
 from tests.cli.tap_process import plugin_file, tapping
 from tests.cli.writer_processes import wait_for_end_of, writer_of
 from tests.runtime_emulation.profiles import patient
+from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
 CREATE = api.CreateContainerRequest(

@@ -15,10 +15,10 @@ import pytest
 from nri_scope.cli.main import run
 from nri_scope.recording.plugin_calls import plugin_calls
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Runtime
 from nri_scope.share.extract import Selection, extract
 from tests.cli.recording_process import recording
 from tests.cli.test_record import setup, start
+from tests.runtime_emulation.runtime import Runtime
 
 REAL = Path(__file__).parents[1] / "data/metrics/containerd-2.4.2.txt"
 OURS = "00-nri-scope"

@@ -18,8 +18,8 @@ from nri_scope.cli.main import run
 from nri_scope.cli.new_plugin import TEMPLATE
 from nri_scope.nri.events import Event, events_in
 from nri_scope.plugin import Adjustment
-from nri_scope.runtime import Runtime
 from tests.runtime_emulation.profiles import NEW
+from tests.runtime_emulation.runtime import Runtime
 
 ROOT = Path(__file__).parents[2]
 

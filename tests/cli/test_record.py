@@ -24,13 +24,14 @@ from nri_scope.errors import DeadlineExceeded
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from nri_scope.runtime import PROFILES, ProfileSetUp
 from nri_scope.transport import Link, listen_unix
 from nri_scope.wire import Connection, RequestReceived
 from tests.amount import EXAMPLES, sampled
 from tests.cli.recording_process import Record, recording
 from tests.cli.running import PATIENCE, running
 from tests.runtime_emulation.captures import NAMES, exchanges
+from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.stored_requests import RecordedSetUp, play, split_setup
 
 

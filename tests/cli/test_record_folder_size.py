@@ -17,8 +17,9 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.cli.recording_process import recording
+from tests.runtime_emulation.runtime import Runtime
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 MIB = 1 << 20

@@ -10,10 +10,11 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.cli.live_process import live
 from tests.cli.recording_process import recording
 from tests.runtime_emulation.profiles import patient
+from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
 SECRET = "correct-Horse7-battery"

@@ -22,7 +22,6 @@ import pytest
 
 from nri_scope.events import ORPHANED
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Runtime
 from tests.cli.live_process import live
 from tests.cli.recording_process import Record, recording
 from tests.cli.running import PATIENCE
@@ -35,6 +34,7 @@ from tests.cli.writer_processes import (
     wait_for_end_of,
     writer_of,
 )
+from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.scripts import is_running
 
 

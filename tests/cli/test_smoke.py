@@ -16,11 +16,12 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import COMMANDS
 from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.cli.running import Running, running
 from tests.cli.tap_process import plugin_file
+from tests.runtime_emulation.runtime import Runtime
 from tests.tui.terminal import needs_tmux, terminal
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "containerd-1.7.nriscope.db"

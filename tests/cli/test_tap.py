@@ -25,7 +25,7 @@ from nri_scope.events import Role
 from nri_scope.nri.events import Event
 from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import PROFILES, Answer, ProfileSetUp, Runtime
+from nri_scope.runtime import PROFILES, Answer, ProfileSetUp
 from nri_scope.wire import Code
 from tests.amount import sampled
 from tests.cli.running import Running
@@ -38,6 +38,7 @@ from tests.cli.writer_processes import (
     writer_of,
 )
 from tests.replay.recordings import RECORDING
+from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.scripts import is_running
 from tests.runtime_emulation.small_plugin import SmallPlugin
 

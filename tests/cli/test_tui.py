@@ -19,10 +19,10 @@ import pytest
 
 from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Runtime
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.cli.test_times import DAY, START, write
+from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.stored_requests import (
     play,
     requests_of_the_first_session,

@@ -12,11 +12,12 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Runtime, plugin_connections
+from nri_scope.runtime import plugin_connections
 from nri_scope.wire import Code
 from tests.amount import sampled
 from tests.cli.tap_process import PATIENCE, plugin_file
 from tests.runtime_emulation.profiles import patient
+from tests.runtime_emulation.runtime import Runtime
 
 PLUGIN = "20-thing"
 REPETITIONS = 3

@@ -14,12 +14,13 @@ from typing import Any
 
 from nri_scope.errors import RecordingError
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import PROFILES, ProfileSetUp, Runtime
+from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.agent.agent_process import Agent, agent
 from tests.cli.running import PATIENCE, Running, running
 from tests.cli.test_smoke import create
 from tests.cluster.fake_kubectl import agent_pod, install, pod
 from tests.cluster.test_views import KUBECTL
+from tests.runtime_emulation.runtime import Runtime
 
 
 class Node:

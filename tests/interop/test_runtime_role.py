@@ -19,13 +19,14 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.errors import DeadlineExceeded
 from nri_scope.nri.events import STATE_CHANGE_EVENTS, Event
-from nri_scope.runtime import PROFILES, Plugin, Profile, ProfileSetUp, Runtime
+from nri_scope.runtime import PROFILES, Plugin, Profile, ProfileSetUp
 from nri_scope.runtime.lifecycle import as_state_change
 from tests.amount import amount
 from tests.interop.build import Unavailable, Variant, build
 from tests.interop.messages import exchanges, normal
 from tests.interop.reference import SIZES, UNHURRIED, ReferencePlugin, read_requests
 from tests.interop.traffic import LIFECYCLE, Step, container, lifecycle, pod, request, sized
+from tests.runtime_emulation.runtime import Runtime
 
 CONSERVATIVE_MASK = 0x7FF
 

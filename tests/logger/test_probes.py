@@ -17,10 +17,11 @@ from nri_scope.logger.logger import SessionReport
 from nri_scope.logger.probes import ProbeListener, Probes, check_indices
 from nri_scope.nri.events import Event
 from nri_scope.plugin import SessionEnd
-from nri_scope.runtime import Profile, Runtime
+from nri_scope.runtime import Profile
 from tests.logger.test_logger import ListSink
 from tests.plugin.runtime_end import RuntimeEnd
 from tests.runtime_emulation.profiles import NEW, OLD
+from tests.runtime_emulation.runtime import Runtime
 
 START = api.StartContainerRequest(
     pod=api.PodSandbox(id="pod"), container=api.Container(id="c", pod_sandbox_id="pod")

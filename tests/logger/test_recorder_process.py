@@ -17,7 +17,7 @@ from nri_scope.logger.recorder_process import RecorderProcess
 from nri_scope.logger.run import RecordOptions
 from nri_scope.plugin import Identity
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Runtime
+from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.stored_requests import (
     play,
     requests_of_the_first_session,

@@ -18,9 +18,10 @@ from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest
 from nri_scope.plugin import Exchange, Identity, SessionEnd, ValidatorSession, unix_socket
 from nri_scope.plugin.deregistration import deregister
-from nri_scope.runtime import PROFILES, Profile, ProfileSetUp, Runtime
+from nri_scope.runtime import PROFILES, Profile, ProfileSetUp
 from nri_scope.wire import RequestReceived
 from tests.runtime_emulation.profiles import patient
+from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
 CREATE = api.CreateContainerRequest(

@@ -18,7 +18,8 @@ from nri_scope.nri.events import Event
 from nri_scope.plugin import Adjustment, BasePlugin, Update
 from nri_scope.plugin.handlers import _NAMES, Handlers
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import Plugin, Runtime
+from nri_scope.runtime import Plugin
+from tests.runtime_emulation.runtime import Runtime
 
 from .attached import NEW, attached
 

@@ -18,7 +18,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.plugin import Adjustment, run
 from nri_scope.plugin.main import CONFIG_MAX
-from nri_scope.runtime import PROFILES, Plugin, Runtime
+from nri_scope.runtime import PROFILES, Plugin
+from tests.runtime_emulation.runtime import Runtime
 
 from .attached import NEW, OLD
 

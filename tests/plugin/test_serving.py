@@ -36,9 +36,10 @@ from nri_scope.plugin import (
 )
 from nri_scope.plugin.handlers import EVENT_HANDLERS, Handlers
 from nri_scope.plugin.serving import HandlerSession
-from nri_scope.runtime import Answer, Profile, Runtime
+from nri_scope.runtime import Answer, Profile
 from nri_scope.runtime import Plugin as RuntimePlugin
 from nri_scope.wire import RequestReceived
+from tests.runtime_emulation.runtime import Runtime
 
 from .attached import NEW, OLD, SPLITTING, attached
 

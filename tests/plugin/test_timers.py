@@ -12,7 +12,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, UsageError
 from nri_scope.nri.events import Event
 from nri_scope.plugin import Container, PodSandbox, RuntimeHandle, Update, time_left
-from nri_scope.runtime import Plugin, Runtime
+from nri_scope.runtime import Plugin
+from tests.runtime_emulation.runtime import Runtime
 
 from .attached import NEW, attached
 

@@ -22,9 +22,10 @@ from nri_scope.nri.events import (
 from nri_scope.nri.runtime_setup import nri_version_of
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.playback import Pace
-from nri_scope.runtime import Answer, Profile, ProfileSetUp, Runtime
+from nri_scope.runtime import Answer, Profile, ProfileSetUp
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.runtime.rules import recorded_rules_of
+from tests.runtime_emulation.runtime import Runtime
 
 
 class Stored(NamedTuple):
@@ -156,12 +157,8 @@ async def play(
         if before_ns is not None:
             await asyncio.sleep(pace.pause(before_ns, item.at_ns))
         before_ns = item.at_ns
-        answers = await runtime.send(
-            item.method,
-            item.request,
-            timeout_ns=item.timeout_ns,
-            service=item.service,
-            plugin=item.plugin,
+        answers = await runtime.send_to(
+            item.plugin, item.method, item.request, timeout_ns=item.timeout_ns
         )
         played.events += 1
         played.answers += len(answers)

@@ -13,8 +13,9 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError, UsageError
 from nri_scope.nri.events import Event
-from nri_scope.runtime import Plugin, Profile, ProfileSetUp, Runtime, Stage
+from nri_scope.runtime import Plugin, Profile, ProfileSetUp, Stage
 from nri_scope.wire import Code
+from tests.runtime_emulation.runtime import Runtime
 
 from .profiles import NEW, OLD, SPLITTING, patient
 from .scripts import children, executable, is_running

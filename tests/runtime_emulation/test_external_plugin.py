@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import ConnectionClosed, UsageError
-from nri_scope.runtime import ExternalPlugin, Plugin, Runtime
+from nri_scope.runtime import ExternalPlugin, Plugin
 from nri_scope.runtime.command import external_command_of
+from tests.runtime_emulation.runtime import Runtime
 
 from .profiles import NEW, OLD
 from .scripts import ROOT, children, descriptors, external, python

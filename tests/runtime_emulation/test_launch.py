@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import ConnectionClosed, UsageError
-from nri_scope.runtime import Runtime
+from tests.runtime_emulation.runtime import Runtime
 
 from .profiles import NEW, OLD, patient
 from .scripts import ROOT, children, descriptors, executable, is_running
@@ -111,7 +111,10 @@ async def test_invalid_plugin_file_is_a_usage_error(tmp_path: Path) -> None:
 # -- from a command line ------------------------------------------------------------------------
 
 
-async def test_command_becomes_a_plugin_of_the_given_name(tmp_path: Path) -> None:
+async def test_command_becomes_a_plugin_of_the_given_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     reported: list[tuple[str, str]] = []
     async with Runtime(OLD) as runtime:
         plugin = await runtime.launch_command(
@@ -119,7 +122,6 @@ async def test_command_becomes_a_plugin_of_the_given_name(tmp_path: Path) -> Non
             "10",
             "small",
             environment={"MORE": "yes"},
-            cwd=tmp_path,
             on_output=lambda stream, line, mono_ns: reported.append((stream, line)),
         )
         assert plugin.id == "10-small"

@@ -12,8 +12,9 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, RpcError
 from nri_scope.nri.events import PASSIVE_EVENTS, Event
 from nri_scope.nri.merging import Creation, IsuladCreation, Updating
-from nri_scope.runtime import PROFILES, Profile, Runtime
+from nri_scope.runtime import PROFILES, Profile
 from nri_scope.wire import RequestReceived
+from tests.runtime_emulation.runtime import Runtime
 
 from .profiles import patient
 from .scripts import plugin as plugin_program
@@ -474,8 +475,8 @@ async def test_answer_contains_the_request_actually_sent() -> None:
             older.events[-1].payload,
             second.request.SerializeToString(),
         ]
-        (unknown,) = await runtime.send("Other", b"\xff", plugin="10-older")
-        (rubbish,) = await runtime.send("StartContainer", b"\xff", plugin="20-newer")
+        (unknown,) = await runtime.send_to("10-older", "Other", b"\xff")
+        (rubbish,) = await runtime.send_to("20-newer", "StartContainer", b"\xff")
         assert (unknown.request, rubbish.request) == (None, None)
         assert (unknown.sent, rubbish.sent) == (b"\xff", b"\xff")
 

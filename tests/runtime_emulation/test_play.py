@@ -14,8 +14,9 @@ from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse, Sync
 from nri_scope.errors import RpcError, UsageError
 from nri_scope.nri.events import Event
 from nri_scope.replay.playback import Pace
-from nri_scope.runtime import PROFILES, Answer, Profile, Runtime
+from nri_scope.runtime import PROFILES, Answer, Profile
 from nri_scope.wire import RequestReceived
+from tests.runtime_emulation.runtime import Runtime
 
 from .captures import NAMES, exchanges
 from .profiles import OLD

@@ -20,8 +20,9 @@ from nri_scope.errors import (
     RpcError,
 )
 from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, POD_EVENTS, STATE_CHANGE_EVENTS, Event
-from nri_scope.runtime import Plugin, Profile, Runtime
+from nri_scope.runtime import Plugin, Profile
 from nri_scope.wire import Code, RequestReceived
+from tests.runtime_emulation.runtime import Runtime
 
 from .profiles import NEW, OLD
 from .small_plugin import Reply, SmallPlugin
@@ -370,7 +371,7 @@ async def test_stored_request_is_sent_unchanged_to_the_selected_plugin() -> None
         # The fields are not in the order in which serializers write them.
         container = api.StartContainerRequest(container=CONTAINER).SerializeToString()
         odd = container + api.StartContainerRequest(pod=POD).SerializeToString()
-        (answer,) = await runtime.send("StartContainer", odd, timeout_ns=123_456_789, plugin="20-b")
+        (answer,) = await runtime.send_to("20-b", "StartContainer", odd, timeout_ns=123_456_789)
         assert (answer.plugin, answer.method, answer.error) == ("20-b", "StartContainer", None)
         (sent,) = second.events
         assert (sent.method, sent.payload, sent.timeout_ns) == ("StartContainer", odd, 123_456_789)
@@ -389,25 +390,18 @@ async def test_stored_request_is_sent_to_subscribers_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "payload", "service"),
-    [
-        ("CheckpointContainer", b"\x08\x01", PLUGIN_SERVICE),
-        ("StateChange", b"\x08\x63", PLUGIN_SERVICE),
-        ("StateChange", b"\xff", PLUGIN_SERVICE),
-        ("StartContainer", b"", "some.other.Service"),
-    ],
-    ids=["unknown method", "unknown event", "undecodable", "other service"],
+    ("method", "payload"),
+    [("CheckpointContainer", b"\x08\x01"), ("StateChange", b"\x08\x63"), ("StateChange", b"\xff")],
+    ids=["unknown method", "unknown event", "undecodable"],
 )
-async def test_unknown_request_is_sent_to_every_plugin(
-    method: str, payload: bytes, service: str
-) -> None:
+async def test_unknown_request_is_sent_to_every_plugin(method: str, payload: bytes) -> None:
     async with Runtime(OLD) as runtime:
         plugin = SmallPlugin(mask=Event.CreateContainer.bit)
         await plugin.join(runtime)
-        (answer,) = await runtime.send(method, payload, service=service)
+        (answer,) = await runtime.send(method, payload)
         assert answer.error is None
         (sent,) = plugin.events
-        assert (sent.service, sent.method, sent.payload) == (service, method, payload)
+        assert (sent.method, sent.payload) == (method, payload)
 
 
 async def test_undecodable_request_cannot_fall_back() -> None:

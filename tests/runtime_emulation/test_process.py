@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,11 +33,13 @@ async def launched(
     argv: Sequence[str],
     *,
     environment: Mapping[str, str] | None = None,
-    cwd: str | Path | None = None,
+    cwd: Path | None = None,
     on_output: OnOutput | None = None,
 ) -> AsyncIterator[tuple[Process, socket.socket]]:
     """Start a process, yield it with its connection, and kill it afterwards."""
-    command = command_of(argv, "10", "name", environment, cwd)
+    command = command_of(argv, "10", "name", environment)
+    if cwd is not None:
+        command = replace(command, cwd=str(cwd))
     process, connection = await launch(command, on_output)
     with connection:
         try:
@@ -46,7 +49,7 @@ async def launched(
             await process.kill()
 
 
-async def ended(argv: Sequence[str], *, cwd: str | Path | None = None) -> Process:
+async def ended(argv: Sequence[str], *, cwd: Path | None = None) -> Process:
     """Return a process that has ended by itself."""
     async with launched(argv, cwd=cwd) as (process, _):
         await process.wait_exit()
@@ -150,7 +153,7 @@ async def test_command_that_the_system_rejects_is_a_usage_error(tmp_path: Path) 
         (tmp_path / "text", "text: cannot run a plugin in this folder: not a directory"),
     ]:
         with pytest.raises(UsageError) as caught:
-            await launch(command_of(["true"], "10", "name", cwd=folder))
+            await launch(replace(command_of(["true"], "10", "name"), cwd=str(folder)))
         assert words in str(caught.value)
     assert descriptors() == before
     assert not children()

@@ -20,9 +20,10 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError
 from nri_scope.nri.events import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE, Event
-from nri_scope.runtime import PROFILES, Plugin, Profile, Rejection, Runtime, Stage
+from nri_scope.runtime import PROFILES, Plugin, Profile, Rejection, Stage
 from nri_scope.runtime.answer import registration_problem
 from nri_scope.wire import Code, Connection, RequestReceived, ResponseReceived, WireEvent
+from tests.runtime_emulation.runtime import Runtime
 
 from .profiles import NEW, OLD, SPLITTING, patient
 from .small_plugin import SmallPlugin
