@@ -15,10 +15,8 @@ from .params import (
     ANY_PATH,
     NOT_EMPTY,
     SIZE,
-    TOKENS_RULE,
     NewFile,
     redact_option,
-    tokens_options,
     where_option,
 )
 from .time_arguments import since_option, until_option
@@ -49,7 +47,7 @@ _EPILOG = "\n".join(
         Exclude(("--preview",), tuple(f"--format {name}" for name in FORMATS)),
         Need((f"--format {PREVIEW_FORMAT}",), ("--preview",)),
         Exclude(("--format",), _OF_BUNDLES),
-        TOKENS_RULE,
+        Exclude(("--stable-tokens", "--unlinked")),
         Need(("--stable-tokens", "--unlinked"), ("--redact",)),
         NeedOneOf(("-o", "--format", "--preview"), hint="add -o X.nriscope.zip, or --format"),
     ),
@@ -73,7 +71,18 @@ _EPILOG = "\n".join(
     is_flag=True,
     help="Show how many values --redact replaces, and where; write nothing.",
 )
-@tokens_options
+@click.option(
+    "--stable-tokens",
+    is_flag=True,
+    help="Make tokens with this user's key, so that a recording gets the same tokens each time. Do "
+    "not use it for recordings made by others.",
+)
+@click.option(
+    "--unlinked",
+    is_flag=True,
+    help="Use different tokens in each event. Values then cannot be compared even within one "
+    "container: diff and blame show them as changed in each event.",
+)
 @click.option("--note", default="", metavar="TEXT", help="Note for the recipient of the bundle.")
 @click.option(
     "--split", is_flag=True, help="Write several bundles, split by time, if one would be too large."

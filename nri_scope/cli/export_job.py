@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypedDict
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.display import many, size
+from nri_scope.recording.marks import sidecar
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import SCHEMA_VERSION, to_json
 from nri_scope.recording.redacted import is_redacted
@@ -30,7 +31,6 @@ from .recording_views import (
     progress,
     replacement_counts,
     resolved_where,
-    warn_unreadable_marks,
 )
 from .time_arguments import times_of
 
@@ -89,7 +89,7 @@ def write_bundle(options: Options, output: Path) -> None:
             f"the original is damaged, and only the data before the damage was packed: "
             f"{exported.damage}"
         )
-    warn_unreadable_marks(recording)
+    _warn_unreadable_marks(recording)
     if redactor is None:
         say(_REDACTED_BEFORE if redacted else _SECRETS)
 
@@ -109,7 +109,7 @@ def write_recording(options: Options, output: Path) -> None:
             )
         values = _values(recording, redactor)
     say(f"{output}: {many(rebuilt.counts.events, 'event')}; {values}")
-    warn_unreadable_marks(recording)
+    _warn_unreadable_marks(recording)
     if rebuilt.damage:
         say(f"data after the damage is missing: {rebuilt.damage}")
 
@@ -214,6 +214,14 @@ def _values(recording: Recording, redactor: Redactor | None) -> str:
     if redactor is None:
         return as_recorded(redacted=before)
     return replacement_counts(redactor.tally.by_rule(), before=before)
+
+
+def _warn_unreadable_marks(recording: Recording) -> None:
+    """Warn if the marks beside a recording cannot be read and were not copied."""
+    try:
+        sidecar.read(sidecar.path_of(recording.path))
+    except sidecar.Unusable as error:
+        say(f"{error}; its marks were not copied")
 
 
 class _Raw(io.RawIOBase):

@@ -13,8 +13,6 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.events import DEFAULT_SOCKET
 from nri_scope.nri.identity import check_index, check_name
 
-from .option_rules import Exclude
-
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable
@@ -366,18 +364,6 @@ def say(text: str) -> None:
     click.echo(safe(text), err=True)
 
 
-def create_folder(folder: Path) -> None:
-    """Create a folder for output, and missing ones above it. Raises UsageError."""
-    from nri_scope.recording.file_errors import error_words
-
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"{folder}: cannot be created: {error_words(error)}", "name another folder"
-        ) from error
-
-
 def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
     """Parse variables written as ``NAME=VALUE``. Raise `UsageError`."""
     environment: dict[str, str] = {}
@@ -387,24 +373,3 @@ def environment_of(texts: tuple[str, ...]) -> dict[str, str]:
             raise UsageError(f"--env {text!r} is not a variable", "write NAME=VALUE")
         environment[name] = value
     return environment
-
-
-TOKENS_RULE = Exclude(("--stable-tokens", "--unlinked"))
-
-
-def tokens_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that control which values get the same token."""
-    for name, help_text in (
-        (
-            "--unlinked",
-            "Use different tokens in each event. Values then cannot be compared even within one "
-            "container: diff and blame show them as changed in each event.",
-        ),
-        (
-            "--stable-tokens",
-            "Make tokens with this user's key, so that a recording gets the same tokens each time. "
-            "Do not use it for recordings made by others.",
-        ),
-    ):
-        command = click.option(name, is_flag=True, help=help_text)(command)
-    return command

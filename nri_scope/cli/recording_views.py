@@ -141,16 +141,6 @@ def resolved_where(file: Path, where: Filter | None) -> Filter | None:
         return resolved(recording, within(recording, where), on_share)
 
 
-def warn_unreadable_marks(recording: Recording) -> None:
-    """Warn if the marks beside a recording cannot be read and were not copied."""
-    from nri_scope.recording.marks import sidecar
-
-    try:
-        sidecar.read(sidecar.path_of(recording.path))
-    except sidecar.Unusable as error:
-        say(f"{error}; its marks were not copied")
-
-
 def as_recorded(*, redacted: bool) -> str:
     """Return a remark on the values of an output to which no redaction was applied.
 

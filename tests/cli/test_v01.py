@@ -499,10 +499,23 @@ def test_a_plugin_hidden_by_another_program_is_reported(
     assert "bin/sh instead, which is earlier in its PATH" in capsys.readouterr().err
 
 
+def test_a_program_is_no_list_whatever_its_name(
+    plugin: Path, spool: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    program = plugin.rename(plugin.with_name("plugin.json"))
+    assert run(["tap", "--wrap", str(program), "--v01", str(spool)]) == 0
+    assert capsys.readouterr().err.startswith(f"wrapped {program}: ")
+    assert run(["tap", "--unwrap", str(program)]) == 0
+    assert program.read_text() == PLUGIN
+
+
 def test_options_of_a_tap_are_refused_for_nri_0_1(
     plugin: Path, spool: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     wrap = ("tap", "--wrap", plugin, "--v01", spool)
     assert "recorded by `record`" in error_line(capsys, *wrap, "--where", "pod:x")
+    conf = plugin.with_name("conf.json")
+    assert "recorded by `record`" in error_line(capsys, "tap", "--wrap", conf, "--cri", "x.sock")
+    assert not conf.exists()
     assert "--v01 needs --wrap" in error_line(capsys, "tap", "--v01", spool, "--", plugin)
     assert "not a name for a plugin file" in error_line(capsys, "tap", "--wrap", plugin)

@@ -12,7 +12,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import plugin_connections
+from nri_scope.runtime import server
 from nri_scope.wire import Code
 from tests.amount import sampled
 from tests.cli.tap_process import PATIENCE, plugin_file
@@ -63,7 +63,7 @@ async def test_the_request_at_which_a_wrapped_plugin_fails_is_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Kill the launched process as soon as its connection ends, as real runtimes do.
-    monkeypatch.setattr(plugin_connections, "EXIT_GRACE_S", 0.0)
+    monkeypatch.setattr(server, "EXIT_GRACE_S", 0.0)
     file = tmp_path / "w.nriscope.db"
     body = f"    def {METHODS[event]}(self, pod, container):\n        {action}"
     plugin = plugin_file(tmp_path / PLUGIN, body, start="import time")

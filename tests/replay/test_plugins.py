@@ -378,7 +378,7 @@ def test_a_rejected_external_plugin_ends_the_replay(
 async def test_a_rejection_is_reported_after_older_ones_were_discarded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri_scope.runtime.plugin_connections.FORMER_KEPT", 1)
+    monkeypatch.setattr("nri_scope.runtime.server.FORMER_KEPT", 1)
 
     async def try_to_join(path: Path) -> None:
         peer = SmallPlugin("10-peer", mask=1 << 25)

@@ -240,11 +240,6 @@ async def test_small_state_is_split_at_sync_part_max() -> None:
     assert (list(together.pods), list(together.containers)) == (PODS, CONTAINERS)
 
 
-def test_sync_part_max_is_rejected_for_a_runtime_that_never_splits() -> None:
-    with pytest.raises(UsageError, match="never sends Synchronize in parts"):
-        Runtime(OLD, sync_part_max=40)
-
-
 # -- something new --------------------------------------------------------------------------------
 
 

@@ -11,8 +11,9 @@ import click
 
 from nri_scope.errors import UsageError
 from nri_scope.recording.display import size
+from nri_scope.recording.file_errors import error_words
 
-from ..params import NOT_EMPTY, NewFile, create_folder, say
+from ..params import NOT_EMPTY, NewFile, say
 from .options import cluster_options, kubectl_of
 
 
@@ -62,7 +63,7 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
         wanted = by_node(pods)
         if not wanted:
             raise UsageError(f"no pod that matches -l {selector} is scheduled yet")
-        create_folder(output)
+        _create(output)
         good = True
 
         def not_read(text: str) -> None:
@@ -104,3 +105,13 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
         return good
 
     return 0 if asyncio.run(collect()) else 1
+
+
+def _create(folder: Path) -> None:
+    """Create the output folder, and missing ones above it. Raises UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"{folder}: cannot be created: {error_words(error)}", "name another folder"
+        ) from error
