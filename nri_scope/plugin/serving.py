@@ -1,34 +1,112 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatch of a session's requests to a plugin's handlers."""
+"""A plugin's handlers, and the dispatch of a session's requests to them."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable
+import logging
+import re
+from collections.abc import Awaitable, Callable, Iterable
 
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RpcError, UsageError
-from nri_scope.nri import recording_clock
 from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS, Event
 from nri_scope.nri.no_change import no_change
-from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of, negotiate
+from nri_scope.nri.runtime_setup import (
+    ConfigureRequest,
+    FailurePolicy,
+    Introduction,
+    introduction_of,
+    negotiate,
+)
 from nri_scope.nri.versions import runtime_words
 from nri_scope.wire import Code, RequestReceived
 
 from .deregistration import ValidatorSession
-from .handle import CURRENT, Request, RuntimeHandle, log, log_failure, words_of
-from .handlers import EVENT_HANDLERS, REPLIES, Handlers, ReplyOf, empty_reply, synchronize_reply
-from .session import AnswerLater, Connect, Exchange, Identity, SessionEnd
+from .session import AnswerLater, Connect, Exchange, Identity, PluginSession, SessionEnd
+
+log = logging.getLogger("nri_scope.plugin")
 
 QUIET = Event.RemovePodSandbox
 """Event subscribed to without event handlers, as an empty mask would subscribe to all events."""
 
+UPDATE_TIMEOUT = 30.0
+"""Seconds to wait for the reply to UpdateContainers: the runtime first finishes other events."""
+
+EVENT_HANDLERS: dict[Event, str] = {
+    event: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", event.name).lower() for event in Event
+}
+"""The handler of each event."""
+
+HANDLERS = ("configure", "synchronize", *EVENT_HANDLERS.values(), "shutdown", "closed")
+"""All methods that a plugin may have; docs/writing-plugins.md lists their arguments."""
+
+Handler = Callable[..., object]
+
+
+def handlers_of(plugin: object) -> dict[str, Handler]:
+    """Return the handlers of an object by name. Raises `UsageError` for an object without any."""
+    if isinstance(plugin, type):
+        raise UsageError(f"{plugin.__name__} is a class", f"pass an instance: {plugin.__name__}()")
+    handlers = {name: getattr(plugin, name, None) for name in HANDLERS}
+    callables = {name: handler for name, handler in handlers.items() if callable(handler)}
+    if not callables:
+        name = type(plugin).__name__
+        raise UsageError(f"{name} has no handlers", "define methods such as create_container")
+    return callables
+
+
+class RuntimeHandle:
+    """Runtime of one session, as passed to `configure`; unusable after the session."""
+
+    def __init__(self, session: PluginSession, introduction: Introduction) -> None:
+        self._session = session
+        self._tasks: set[asyncio.Task[api.UpdateContainersResponse]] = set()
+        self.name = introduction.runtime_name
+        """The runtime's own name; iSulad's is ``v2``."""
+        self.version = introduction.runtime_version
+        self.nri_version = "" if introduction.version is None else str(introduction.version)
+        """NRI version, received or inferred; "" if unknown."""
+        self.request_timeout = introduction.request_timeout_ms / 1000
+        """Deadline of requests in seconds; 0 if the runtime does not send it."""
+
+    def update_containers(
+        self,
+        updates: Iterable[api.ContainerUpdate],
+        evictions: Iterable[api.ContainerEviction] = (),
+    ) -> asyncio.Task[api.UpdateContainersResponse]:
+        """Request changes outside of an event. Failures are logged.
+
+        Handlers must not await the task: the runtime accepts no request while it waits for a
+        handler, so the two would wait for each other until the runtime disconnects the plugin.
+        """
+        request = api.UpdateContainersRequest(update=updates, evict=evictions)
+        task = asyncio.create_task(self._session.update_containers(request, UPDATE_TIMEOUT))
+        self._tasks.add(task)
+        task.add_done_callback(self._updated)
+        return task
+
+    def _updated(self, task: asyncio.Task[api.UpdateContainersResponse]) -> None:
+        self._tasks.discard(task)
+        if task.cancelled():
+            return
+        if error := task.exception():
+            log.error("update_containers: %s", error)
+            return
+        for update in task.result().failed:
+            log.error("update_containers: failed for container %s", update.container_id)
+
+    def end(self) -> None:
+        """Cancel pending requests at the end of the session."""
+        for task in self._tasks:
+            task.cancel()
+
 
 async def serve(plugin: object, identity: Identity, connect: Connect) -> SessionEnd:
-    """Run one session of ``plugin``, an object with handlers as in `BasePlugin`.
+    """Run one session of ``plugin``, an object with some of the methods in `HANDLERS`.
 
     A failure policy that the runtime does not know is not sent, which is logged. Returns when the
     connection has ended, after the handler `closed`. Raises the errors of `PluginSession.run`, and
@@ -36,26 +114,22 @@ async def serve(plugin: object, identity: Identity, connect: Connect) -> Session
     same process, pass one end of a socket pair to the runtime and
     ``connect=inherited(other.detach())`` here.
     """
-    session = HandlerSession(Handlers.of(plugin), identity)
-    return await session.run(connect)
+    return await HandlerSession(plugin, identity).run(connect)
 
 
 class HandlerSession:
     """`Plugin` of one session that calls handlers."""
 
     def __init__(
-        self,
-        handlers: Handlers,
-        identity: Identity,
-        config: str = "",
-        *,
-        requires_policy: bool = False,
+        self, plugin: object, identity: Identity, *, requires_policy: bool = False
     ) -> None:
-        """Prepare a session. ``config``: passed to `configure` if the runtime sends none."""
-        self._handlers = handlers
-        self._config = config
+        """Prepare a session. Raises `UsageError` for an object that is not a plugin."""
+        self._handlers = handlers_of(plugin)
         self._session = ValidatorSession(
-            identity, self, handlers.failure_policy, requires_policy=requires_policy
+            identity,
+            self,
+            FailurePolicy.parse(getattr(plugin, "failure_policy", "")),
+            requires_policy=requires_policy,
         )
         self._runtime: RuntimeHandle | None = None
         self._parts = api.SynchronizeRequest()
@@ -97,7 +171,7 @@ class HandlerSession:
             task.cancel()
         # Retrieve the exceptions of tasks, which asyncio would log.
         await asyncio.gather(*unanswered, return_exceptions=True)
-        handler = self._handlers.by_name.get("closed")
+        handler = self._handlers.get("closed")
         if handler is None:
             return
         try:
@@ -105,7 +179,7 @@ class HandlerSession:
             if inspect.isawaitable(value):
                 await value
         except Exception as error:  # noqa: BLE001 - any error of the plugin's code
-            log_failure("closed", error)
+            _log_failure("closed", error)
 
     # -- callbacks of the session -------------------------------------------------------------
 
@@ -115,7 +189,7 @@ class HandlerSession:
         if task is not None:
             _result(task)
             return self._mask
-        events = self._handlers.events
+        events = {event for event, name in EVENT_HANDLERS.items() if name in self._handlers}
         validate = Event.ValidateContainerAdjustment in events
         negotiated = negotiate(request, events or {QUIET}, validate=validate)
         runtime = introduction_of(request)
@@ -131,15 +205,8 @@ class HandlerSession:
             self._runtime.end()
         self._runtime = RuntimeHandle(self._session, runtime)
         self._parts.Clear()
-        if request.config and self._config:
-            log.warning("--config is not used, as the runtime sends a configuration")
         try:
-            # The session passes no deadline for Configure; the runtime sends that of all requests.
-            self._call(
-                Request("configure", "", request.request_timeout * 1_000_000),
-                (request.config or self._config, self._runtime),
-                empty_reply,
-            )
+            self._call("configure", (request.config, self._runtime), api.Empty)
         except AnswerLater as later:
             self._configuring = later.done
             raise
@@ -174,9 +241,6 @@ class HandlerSession:
     # -- inside -------------------------------------------------------------------------------
 
     def _answer(self, received: RequestReceived) -> bytes:
-        if received.service == recording_clock.SERVICE and self._runtime is not None:
-            number, _ = recording_clock.unpack(received.payload)
-            raise AnswerLater(asyncio.ensure_future(self._fire(self._runtime, number)))
         method = METHODS.get(received.method)
         if received.service != PLUGIN_SERVICE or method is None or method.service != PLUGIN_SERVICE:
             # On this code, a runtime sends StateChange instead.
@@ -186,76 +250,75 @@ class HandlerSession:
         except DecodeError as error:
             raise RpcError(Code.INVALID_ARGUMENT, f"undecodable request: {error}") from error
         if isinstance(message, api.SynchronizeRequest):
-            return self._synchronize(message, received.timeout_ns)
+            return self._synchronize(message)
         if received.method == "Shutdown":
-            return self._call(Request("shutdown", "", received.timeout_ns), (), empty_reply)
+            return self._call("shutdown", (), method.reply)
         event = method.event
         if isinstance(message, api.StateChangeEvent):
             event = next((one for one in STATE_CHANGE_EVENTS if one.value == message.event), None)
-        if event is None:
+        if event is None or EVENT_HANDLERS[event] not in self._handlers:
             return no_change(received.method, received.payload)
-        if EVENT_HANDLERS[event] not in self._handlers.by_name:
-            return no_change(received.method, received.payload)
-        request = Request(EVENT_HANDLERS[event], _subject(message), received.timeout_ns)
-        return self._call(request, _arguments(event, message), REPLIES.get(event.name, empty_reply))
+        arguments = _arguments(event, message)
+        return self._call(EVENT_HANDLERS[event], arguments, method.reply, _subject(message))
 
-    async def _fire(self, runtime: RuntimeHandle, number: int) -> bytes:
-        await runtime.fire(number)
-        return b""
-
-    def _synchronize(self, part: api.SynchronizeRequest, timeout_ns: int) -> bytes:
+    def _synchronize(self, part: api.SynchronizeRequest) -> bytes:
         """Collect the parts; call the handler after the last part, with the whole state."""
         self._parts.pods.extend(part.pods)
         self._parts.containers.extend(part.containers)
         if part.more:
             return api.SynchronizeResponse(more=True).SerializeToString()
         whole, self._parts = self._parts, api.SynchronizeRequest()
-        request = Request("synchronize", "", timeout_ns)
-        return self._call(request, (whole.pods, whole.containers), synchronize_reply)
+        return self._call("synchronize", (whole.pods, whole.containers), api.SynchronizeResponse)
 
-    def _call(self, request: Request, arguments: tuple[object, ...], reply: ReplyOf) -> bytes:
+    def _call(
+        self, name: str, arguments: Iterable[object], kind: type[Message], subject: str = ""
+    ) -> bytes:
         """Run a handler and build its reply; raise `AnswerLater` while it is running."""
-        handler = self._handlers.by_name.get(request.handler)
+        handler = self._handlers.get(name)
         if handler is None:
             return b""
-        token = CURRENT.set(request)
-        waiting = False
+        where = f"{name} {subject}".rstrip()
         try:
             value = handler(*arguments)
-            if inspect.isawaitable(value):
-                # The task inherits the context variable `CURRENT`.
-                task = asyncio.ensure_future(_finish(request, value, reply))
-                waiting = True
-                raise AnswerLater(task)
-            return reply(request.handler, value).SerializeToString()
-        except AnswerLater:
-            raise
-        except SystemExit as exit_request:
-            # Exit after the reply is sent, not inside the socket's callback.
-            asyncio.get_running_loop().call_soon(_exit, exit_request)
-            raise RpcError(Code.UNKNOWN, "the plugin exits") from None
+            if not inspect.isawaitable(value):
+                return _reply(kind, value)
         except Exception as error:  # noqa: BLE001 - any error of the plugin's code
-            raise _failure(request, error)  # noqa: B904 - it may be the same error
-        finally:
-            request.answered = not waiting
-            CURRENT.reset(token)
+            raise _failure(where, error)  # noqa: B904 - it may be the same error
+        raise AnswerLater(asyncio.ensure_future(_finish(where, value, kind)))
 
 
-def _exit(request: SystemExit) -> None:
-    """Exit from the event loop, as a handler called sys.exit()."""
-    raise request
-
-
-async def _finish(request: Request, value: Awaitable[object], reply: ReplyOf) -> bytes:
+async def _finish(where: str, value: Awaitable[object], kind: type[Message]) -> bytes:
     try:
-        return reply(request.handler, await value).SerializeToString()
+        return _reply(kind, await value)
     except asyncio.CancelledError:
-        log.error("%s: the connection ended before the handler returned", request)
+        log.error("%s: the connection ended before the handler returned", where)
         raise
     except Exception as error:  # noqa: BLE001 - any error of the plugin's code
-        raise _failure(request, error)  # noqa: B904 - it may be the same error
-    finally:
-        request.answered = True
+        raise _failure(where, error)  # noqa: B904 - it may be the same error
+
+
+def _reply(kind: type[Message], value: object) -> bytes:
+    """Return the reply for what a handler returned.
+
+    Raises `ValueError` for a value that this reply has no field for, or `TypeError`.
+    """
+    match value:
+        case kind():
+            reply = value
+        case None:
+            reply = kind()
+        case str():
+            reply = kind(reject=True, reason=value)
+        case api.ContainerAdjustment():
+            reply = kind(adjust=value)
+        case api.ContainerUpdate():
+            reply = kind(update=[value])
+        case _:
+            reply = kind(update=value)
+    if isinstance(reply, api.CreateContainerResponse):
+        # iSulad aborts without ``adjust``.
+        reply.adjust.SetInParent()
+    return reply.SerializeToString()
 
 
 def _result(task: asyncio.Future[bytes]) -> bytes:
@@ -264,31 +327,39 @@ def _result(task: asyncio.Future[bytes]) -> bytes:
     return task.result()
 
 
-def _failure(request: Request, error: Exception) -> NriScopeError:
+def _failure(where: str, error: Exception) -> NriScopeError:
     """Log a handler's exception, and return the error to reply with."""
-    log_failure(str(request), error)
-    if isinstance(error, RpcError) or (
-        isinstance(error, UsageError) and request.handler == "configure"
-    ):
+    text = _log_failure(where, error)
+    if isinstance(error, RpcError) or (isinstance(error, UsageError) and where == "configure"):
         return error
-    return RpcError(Code.UNKNOWN, words_of(error))
+    return RpcError(Code.UNKNOWN, text)
 
 
-def _arguments(event: Event, message: Message) -> tuple[object, ...]:
-    match message:
-        case api.ValidateContainerAdjustmentRequest():
-            return (message,)
-        case api.UpdatePodSandboxRequest():
-            return (message.pod, message.overhead_linux_resources, message.linux_resources)
-        case api.UpdateContainerRequest():
-            return (message.pod, message.container, message.linux_resources)
-    pod: object = getattr(message, "pod")  # noqa: B009 - a dozen messages have this field
+def _log_failure(where: str, error: Exception) -> str:
+    """Log an exception as one line, and at level DEBUG with its traceback; return its text."""
+    if isinstance(error, RpcError):
+        text = error.message
+    else:
+        # Errors of nri-scope are sentences; other errors need their type.
+        own = isinstance(error, NriScopeError)
+        text = str(error) if own else f"{type(error).__name__}: {error}"
+    log.error("%s: %s", where, text)
+    log.debug("%s", where, exc_info=error)
+    return text
+
+
+def _arguments(event: Event, message: Message) -> list[object]:
+    if isinstance(message, api.ValidateContainerAdjustmentRequest):
+        return [message]
+    names = ["pod", "container", "overhead_linux_resources", "linux_resources"]
     if event.is_pod_event:
-        return (pod,)
-    return (pod, getattr(message, "container"))  # noqa: B009 - the same
+        # StateChange has a container for all events.
+        names.remove("container")
+    return [getattr(message, name) for name in names if name in message.DESCRIPTOR.fields_by_name]
 
 
 def _subject(message: Message) -> str:
+    """Return ``namespace/pod/container``; parts that the request lacks are omitted."""
     pod = getattr(message, "pod", None)
     container = getattr(message, "container", None)
     names = [

@@ -28,7 +28,6 @@ from nri_scope.errors import (
     RpcError,
     UsageError,
 )
-from nri_scope.nri import recording_clock
 from nri_scope.nri.events import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.nri.runtime_setup import (
     NO_POLICY,
@@ -237,8 +236,6 @@ class PluginSession:
         """The registration, once it was sent."""
         self.registered_ns = 0
         """Time at which it was sent, on the monotonic clock."""
-        self.has_recording_clock = False
-        """Whether the runtime is a replay that fires timers, see `nri.recording_clock`."""
 
     @property
     def open(self) -> bool:
@@ -322,21 +319,6 @@ class PluginSession:
         except DecodeError as error:
             raise RemoteProtocolError(f"UpdateContainers: undecodable reply: {error}") from error
 
-    def begin_call(self, service: str, method: str, payload: bytes) -> None:
-        """Send a request whose reply is not needed; an error status is a notice.
-
-        Raises `ConnectionClosed`.
-        """
-        if self._link is None:
-            raise ConnectionClosed("not connected to a runtime")
-        _, reply = self._link.begin_call(service, method, payload)
-        reply.add_done_callback(self._check_reply)
-
-    def _check_reply(self, reply: asyncio.Future[bytes]) -> None:
-        error = None if reply.cancelled() else reply.exception()
-        if isinstance(error, RpcError):
-            self._plugin.noticed(f"from the runtime: {error.message}")
-
     def _give_up(self, link: Link) -> None:
         if not self._configuring:
             link.close(
@@ -407,7 +389,6 @@ class PluginSession:
             message = ConfigureRequest.FromString(request.payload)
         except DecodeError as error:
             raise RpcError(Code.INVALID_ARGUMENT, f"Configure cannot be decoded: {error}") from None
-        self.has_recording_clock = recording_clock.OFFER in request.metadata
         try:
             policy = self._known_policy(message)
             self.mask = self._plugin.configure(message)

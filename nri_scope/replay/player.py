@@ -37,7 +37,6 @@ from .playback import (
     StepDecision,
 )
 from .plugins import ReplayPlugins
-from .recording_clock import RecordingClock
 from .replies import Judge, Reply
 from .result import PlayedEvent
 from .script import ReplayStep, Script
@@ -87,7 +86,6 @@ class ReplayParts:
     effects: Effects
     judge: Judge
     progress: ReplayProgress
-    clock: RecordingClock
     faults: InjectedFaults
 
 
@@ -125,14 +123,10 @@ class Player:
             steps.look()
 
         self._progress.meanwhile = meanwhile
-        clock = self._parts.clock
         for step in steps:
             if step.selected and self._playback.pace is not None and not step.restarts:
                 self._progress.settle()
                 await self._pause(self._playback.pace, step.recorded.at_ns)
-            if clock.is_due(step.recorded.at_ns):
-                await clock.fire_until(step.recorded.at_ns)
-            clock.pass_to(step.recorded.at_ns)
             if step.restarts and step.selected:
                 self._progress.settle()
                 self._progress.note("restart-runtime", note=_RESTARTS)
@@ -146,7 +140,6 @@ class Player:
             # Let unsolicited updates of plugins be processed.
             await asyncio.sleep(0)
         self._progress.settle()
-        clock.end()
         if self._playback.control is not None:
             await self._decide(self._playback.control, lambda: None)
         for fault, after in (

@@ -40,7 +40,7 @@ RECONNECT_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class InProcess:
-    """Plugin in this process: an object with handlers, see `nri_scope.plugin.BasePlugin`."""
+    """Plugin in this process: an object with handlers, see `nri_scope.plugin`."""
 
     index: str
     name: str

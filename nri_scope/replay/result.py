@@ -183,8 +183,8 @@ class PlayedEvent:
     fault: str = ""
     """Description of the injected fault; "" if none."""
     note: str = ""
-    """Description of an action that is not an event, such as a timer, or of how this event differs
-    from the recorded one without a fault, for example because its request was edited; else ""."""
+    """Description of an action that is not an event, or of how this event differs from the recorded
+    one without a fault, for example because its request was edited; else ""."""
     output: list[PrintedLine] = field(default_factory=list)
     """Lines that plugins printed from this event to the next."""
     output_left_out: int = 0

@@ -30,7 +30,6 @@ from .golden import fingerprint
 from .playback import PlaybackOptions, ReplayListener, ReplayProgress
 from .player import Player, ReplayParts
 from .plugins import PluginSet, ReplayPlugins
-from .recording_clock import RecordingClock
 from .replay_recording import ReplayRecorder
 from .replies import Judge
 from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
@@ -111,9 +110,6 @@ class ReplayRun:
         self._plugins = ReplayPlugins(
             plugin_set, self._printed, lambda: self._progress.last_id, audience.notice
         )
-        self._clock = RecordingClock(
-            self._progress, self._plugins.read_output, profile.request_timeout_ms
-        )
         self._began_ns = monotonic_ns()
         self._parts = 0
         self._unfinished: dict[Plugin, tuple[PlayedEvent, Answer]] = {}
@@ -165,7 +161,6 @@ class ReplayRun:
             self._effects,
             self._judge,
             self._progress,
-            self._clock,
             self._faults,
         )
         await Player(self._script, parts, self._playback).play()
@@ -181,9 +176,7 @@ class ReplayRun:
             shows_rlimits=self._setup.profile.shows_rlimits,
             is_partial=self._script.is_partial,
         )
-        self._clock.reset(self._script.session.started_ns)
         for step in self._script.before():
-            self._clock.pass_to(step.recorded.at_ns)
             if step.event is not None and step.message is not None:
                 world.happened(step.event, world.shown(step.event, step.message))
         add_copies(world, playback.faults.huge_sync)
@@ -220,7 +213,6 @@ class ReplayRun:
     def _new_plugin(self, plugin: Plugin) -> None:
         plugin.on_exchange = self._exchanged
         plugin.on_sent = self._progress.sent
-        plugin.on_timer = self._clock.change_timer
         if self._playback.faults.slow:
             plugin.transit_ns = lambda method, payload: int(
                 self._faults.delay_s(event_of(method, payload), plugin.id) * 1e9

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
 
@@ -20,7 +20,6 @@ from nri_scope.errors import (
     RemoteProtocolError,
     RpcError,
 )
-from nri_scope.nri import recording_clock
 from nri_scope.nri.events import (
     METHODS,
     PLUGIN_CONN,
@@ -133,10 +132,6 @@ class Plugin:
         """Called when a request has been sent, before its reply arrives."""
         self.substitute: tuple[Event, bytes] | None = None
         """An event, and the serialised reply to use without asking the plugin; None to ask it."""
-        self.on_timer: Callable[[Plugin, str, int, int], None] | None = None
-        """Handle `recording_clock.START` or `CANCEL`, with a timer's number and delay in ns.
-
-        May raise `RpcError`. None does not offer timers to the plugin, as a real runtime."""
         self._on_update = on_update
         self.link: Link = _PluginLink(self)
 
@@ -248,7 +243,6 @@ class Plugin:
         payload: bytes,
         timeout_ns: int,
         service: str = PLUGIN_SERVICE,
-        metadata: Sequence[tuple[str, str]] = (),
     ) -> bytes:
         """Send one request, with ``timeout_ns`` as its deadline, and return the reply's payload.
 
@@ -266,7 +260,6 @@ class Plugin:
                 method,
                 payload,
                 timeout=deadline_ns / 1e9 if deadline_ns else None,
-                metadata=metadata,
                 on_sent=self.on_sent,
             )
             delay_ns = self.transit_ns(method, payload)
@@ -292,11 +285,7 @@ class Plugin:
     def serve(self, link: Link, request: RequestReceived, arrived_ns: int) -> None:
         """Answer one request of the plugin, or queue it."""
         try:
-            if request.service == recording_clock.SERVICE and self.on_timer is not None:
-                number, delay_ns = recording_clock.unpack(request.payload)
-                self.on_timer(self, request.method, number, delay_ns)
-                link.respond(request.stream_id)
-            elif request.service != RUNTIME_SERVICE:
+            if request.service != RUNTIME_SERVICE:
                 raise RpcError(Code.UNIMPLEMENTED, f"no service {request.service!r} here")
             elif request.method == "RegisterPlugin":
                 registration = RegisterPluginRequest.FromString(request.payload)

@@ -22,7 +22,6 @@ from nri_scope._gen.nri.api_pb2 import (
     SynchronizeResponse,
 )
 from nri_scope.errors import DeadlineExceeded, RemoteProtocolError
-from nri_scope.nri import recording_clock
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.session import MessageKind, check_part_reply
@@ -143,12 +142,7 @@ async def configure(plugin: Plugin, setup: ProfileSetUp, config: str) -> None:
     plugin.stage = Stage.CONFIGURATION
     payload = setup.configure(plugin.id, config)
     plugin.session.feed(MessageKind.CONFIGURE)
-    data = await plugin.call(
-        "Configure",
-        payload,
-        profile.request_timeout_ms * 1_000_000,
-        metadata=() if plugin.on_timer is None else (recording_clock.OFFER,),
-    )
+    data = await plugin.call("Configure", payload, profile.request_timeout_ms * 1_000_000)
     try:
         mask = ConfigureResponse.FromString(data).events
         policy = parse_failure_policy(data)

@@ -21,7 +21,7 @@ from typing import NamedTuple, cast
 import nri_scope.plugin
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import check_index, check_name
-from nri_scope.plugin.handlers import Handlers
+from nri_scope.plugin.serving import handlers_of
 from nri_scope.transport.loop import run
 
 from ..chain import DEFAULT_INDEX, Command, command
@@ -82,7 +82,7 @@ def _plugin(
     argv = _argv(plugin)
     if argv is None:
         # Raises UsageError for objects without handlers, which would never register.
-        Handlers.of(plugin)
+        handlers_of(plugin)
         return InProcess(
             check_index(index or DEFAULT_INDEX), check_name(name or _name_of(plugin)), plugin
         )
