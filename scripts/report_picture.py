@@ -18,7 +18,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nri_scope.plugin import Adjustment, Container, LinuxResources, PodSandbox
+from nri_scope._gen.nri.api_pb2 import (
+    Container,
+    ContainerAdjustment,
+    KeyValue,
+    LinuxResources,
+    Mount,
+    PodSandbox,
+)
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.playback import Pace, PlaybackOptions
 from nri_scope.replay.plugins import InProcess, PluginSet
@@ -40,10 +47,13 @@ _DEVICE_DELAYS_S = {"sidecar": 1.3, "job": 5.0}
 class Injector:
     """Plugin that adds a proxy and certificates to every container."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        adjustment = Adjustment().add_env("HTTP_PROXY", "http://proxy.example:3128")
-        adjustment.add_annotation("example.com/injected-by", "env-injector")
-        return adjustment.add_mount("/etc/pki", "/srv/pki", options=["rbind", "ro"])
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        pki = Mount(destination="/etc/pki", source="/srv/pki", type="bind", options=["rbind", "ro"])
+        return ContainerAdjustment(
+            env=[KeyValue(key="HTTP_PROXY", value="http://proxy.example:3128")],
+            annotations={"example.com/injected-by": "env-injector"},
+            mounts=[pki],
+        )
 
     def run_pod_sandbox(self, pod: PodSandbox) -> None:
         """Subscribe to RunPodSandbox."""
@@ -72,9 +82,9 @@ class Injector:
 class Policy:
     """Plugin that pins containers to CPUs and requests a memory reservation that is not applied."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        adjustment = Adjustment()
-        resources = adjustment.message.linux.resources
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        adjustment = ContainerAdjustment()
+        resources = adjustment.linux.resources
         resources.cpu.shares.value, resources.cpu.cpus = 2048, "0-1"
         resources.memory.reservation.value = 64 << 20
         return adjustment
@@ -83,9 +93,9 @@ class Policy:
 class Devices:
     """Plugin that is slow for the sidecar and misses its deadline for the job."""
 
-    async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    async def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         await asyncio.sleep(_DEVICE_DELAYS_S.get(container.name, 0.004))
-        return Adjustment().add_env("GPU", "0")
+        return ContainerAdjustment(env=[KeyValue(key="GPU", value="0")])
 
 
 def showcase(output: Path) -> None:

@@ -15,12 +15,12 @@ from fnmatch import fnmatchcase
 
 import yaml
 from nri_scope.errors import UsageError
-from nri_scope.plugin import Adjustment, BasePlugin, Container, PodSandbox, RuntimeHandle, run
+from nri_scope.plugin import RuntimeHandle, api, run
 
 KEY = "cdi-devices.noderesource.dev"
 
 
-class CdiInjector(BasePlugin):
+class CdiInjector:
     """Plugin that requests CDI devices for containers, by the annotations of their pods."""
 
     def __init__(self) -> None:
@@ -31,18 +31,20 @@ class CdiInjector(BasePlugin):
         lines = (line.partition("#")[0].strip() for line in config.splitlines())
         self.allowed = [line for line in lines if line] or ["*"]
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
+    def create_container(
+        self, pod: api.PodSandbox, container: api.Container
+    ) -> api.ContainerAdjustment | None:
         """Request the container's devices; fail the container for an invalid or disallowed one."""
         keys = (f"{KEY}/container.{container.name}", f"{KEY}/pod", KEY)
         key = next((one for one in keys if one in pod.annotations), "")
         text = pod.annotations.get(key, "")
         if not text.strip():
             return None
-        adjustment = Adjustment()
+        adjustment = api.ContainerAdjustment()
         for name in device_names(key, text):
             if not any(fnmatchcase(name, pattern) for pattern in self.allowed):
                 raise UsageError(f"{key}: device {name!r} is not allowed on this node")
-            adjustment.add_cdi_device(name)
+            adjustment.CDI_devices.add(name=name)
         return adjustment
 
 

@@ -10,20 +10,12 @@ unsolicited ones.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import logging
 from collections.abc import Iterator, Sequence
 
 from nri_scope.errors import UsageError
-from nri_scope.plugin import (
-    Adjustment,
-    BasePlugin,
-    Container,
-    PodSandbox,
-    RuntimeHandle,
-    Timer,
-    Update,
-    run,
-)
+from nri_scope.plugin import RuntimeHandle, api, run
 
 CREATION_S = 60.0
 """Seconds after which a container that was not created loses its CPUs: a runtime sends no event if
@@ -32,7 +24,7 @@ a creation fails after this plugin has replied."""
 log = logging.getLogger("cpu-pool")
 
 
-class CpuPool(BasePlugin):
+class CpuPool:
     """Plugin that gives whole CPUs to containers that request them, and the rest to all others."""
 
     def __init__(self, cpus: str, creation_s: float = CREATION_S) -> None:
@@ -42,7 +34,7 @@ class CpuPool(BasePlugin):
         """CPUs of containers that have their own, by id."""
         self.sharing: dict[str, str] = {}
         """CPUs of all other containers, as last requested, by id."""
-        self.unconfirmed: dict[str, Timer] = {}
+        self.unconfirmed: dict[str, asyncio.TimerHandle] = {}
         """Containers of which it is not known yet whether their creation succeeds, by id."""
 
     @property
@@ -63,53 +55,67 @@ class CpuPool(BasePlugin):
             )
 
     def synchronize(
-        self, pods: Sequence[PodSandbox], containers: Sequence[Container]
-    ) -> list[Update]:
+        self, pods: Sequence[api.PodSandbox], containers: Sequence[api.Container]
+    ) -> list[api.ContainerUpdate]:
         """Place all existing containers; those with CPUs of their own keep them if possible."""
         self.exclusive.clear()
         self.sharing.clear()
-        self.unconfirmed.clear()
         for container in sorted(containers, key=lambda one: not one.linux.resources.cpu.cpus):
             self._place(container)
         own = [_update(key, format_cpus(cpus)) for key, cpus in self.exclusive.items()]
         return own + self._move_sharing()
 
-    def create_container(self, pod: PodSandbox, container: Container) -> list[Adjustment | Update]:
+    def create_container(
+        self, pod: api.PodSandbox, container: api.Container
+    ) -> api.CreateContainerResponse:
         """Place a container, and move others if it gets CPUs of its own."""
-        moved: list[Adjustment | Update] = []
+        reply = api.CreateContainerResponse()
         if self._place(container):
             cpus = format_cpus(self.exclusive[container.id])
             log.info("%s/%s: CPUs %s, shared %s", pod.name, container.name, cpus, self.shared)
-            moved += self._move_sharing()
+            reply.update.extend(self._move_sharing())
         else:
             cpus = self.sharing[container.id] = self.shared
-        self.unconfirmed[container.id] = self.runtime.call_later(
+        reply.adjust.linux.resources.cpu.cpus = cpus
+        self.unconfirmed[container.id] = asyncio.get_running_loop().call_later(
             self.creation_s, self._expire, container.id
         )
-        return [Adjustment().set_cpu(cpus=cpus), *moved]
+        return reply
 
-    def post_create_container(self, pod: PodSandbox, container: Container) -> None:
+    def post_create_container(self, pod: api.PodSandbox, container: api.Container) -> None:
         """Confirm a creation; others may have taken CPUs since CreateContainer."""
         self._confirm(container.id)
-        self.runtime.update_soon(self._move_sharing())
+        self._request(self._move_sharing())
 
-    def stop_container(self, pod: PodSandbox, container: Container) -> list[Update]:
+    def stop_container(
+        self, pod: api.PodSandbox, container: api.Container
+    ) -> list[api.ContainerUpdate]:
         """Return a container's CPUs to the others."""
         return self._release(container.id)
 
-    def remove_container(self, pod: PodSandbox, container: Container) -> None:
+    def remove_container(self, pod: api.PodSandbox, container: api.Container) -> None:
         """Return the CPUs of a container that ended without StopContainer."""
-        self.runtime.update_soon(self._release(container.id))
+        self._request(self._release(container.id))
+
+    def closed(self, reason: str) -> None:
+        """Stop all timers: `synchronize` places the containers anew."""
+        for timer in self.unconfirmed.values():
+            timer.cancel()
+        self.unconfirmed.clear()
+
+    def _request(self, updates: list[api.ContainerUpdate]) -> None:
+        if updates:
+            self.runtime.update_containers(updates)
 
     def _expire(self, container_id: str) -> None:
         log.warning("%s was not created, its CPUs are returned", container_id[:12])
-        self.runtime.update_soon(self._release(container_id))
+        self._request(self._release(container_id))
 
     def _confirm(self, container_id: str) -> None:
         if timer := self.unconfirmed.pop(container_id, None):
             timer.cancel()
 
-    def _place(self, container: Container) -> bool:
+    def _place(self, container: api.Container) -> bool:
         """Return whether the container gets CPUs of its own."""
         count = whole_cpus(container)
         present = parse_cpus(container.linux.resources.cpu.cpus or "")
@@ -126,13 +132,13 @@ class CpuPool(BasePlugin):
         self.sharing.setdefault(container.id, "")
         return False
 
-    def _release(self, container_id: str) -> list[Update]:
+    def _release(self, container_id: str) -> list[api.ContainerUpdate]:
         self.sharing.pop(container_id, None)
         self._confirm(container_id)
         self.exclusive.pop(container_id, None)
         return self._move_sharing()
 
-    def _move_sharing(self) -> list[Update]:
+    def _move_sharing(self) -> list[api.ContainerUpdate]:
         """Return updates of the created containers that have other CPUs than the shared ones."""
         shared = self.shared
         moving = [
@@ -144,12 +150,14 @@ class CpuPool(BasePlugin):
         return [_update(key, shared) for key in moving]
 
 
-def _update(container_id: str, cpus: str) -> Update:
+def _update(container_id: str, cpus: str) -> api.ContainerUpdate:
     # A container may end at any time, which must not fail the request of another one.
-    return Update(container_id, ignore_failure=True).set_cpu(cpus=cpus)
+    update = api.ContainerUpdate(container_id=container_id, ignore_failure=True)
+    update.linux.resources.cpu.cpus = cpus
+    return update
 
 
-def whole_cpus(container: Container) -> int:
+def whole_cpus(container: api.Container) -> int:
     """Return the number of CPUs that are request and limit of a container; 0 if they differ."""
     cpu = container.linux.resources.cpu
     period = cpu.period.value or 100_000
@@ -174,9 +182,10 @@ def format_cpus(cpus: Iterator[int] | Sequence[int]) -> str:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=CpuPool.__doc__)
+    parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--cpus", default="", help="the CPUs for containers, such as 1-7")
-    run(lambda options: CpuPool(options.cpus), name="cpu-pool", index="40", parser=parser)
+    options, rest = parser.parse_known_args()
+    run(CpuPool(options.cpus), name="cpu-pool", index="40", arguments=rest)
 
 
 if __name__ == "__main__":

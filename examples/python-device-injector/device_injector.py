@@ -9,7 +9,7 @@ request: an unknown or disallowed device fails the container.
 from __future__ import annotations
 
 from nri_scope.errors import UsageError
-from nri_scope.plugin import Adjustment, BasePlugin, Container, PodSandbox, RuntimeHandle, run
+from nri_scope.plugin import RuntimeHandle, api, run
 
 PREFIX = "devices.example.com/"
 
@@ -25,7 +25,7 @@ ALLOWED = frozenset({"fuse", "tun"})
 """Allowed devices without a configuration."""
 
 
-class DeviceInjector(BasePlugin):
+class DeviceInjector:
     """Plugin that adds the devices in a pod's annotations to its containers."""
 
     def __init__(self) -> None:
@@ -38,12 +38,14 @@ class DeviceInjector(BasePlugin):
             if unknown := sorted(self.allowed - DEVICES.keys()):
                 raise UsageError(f"the configuration allows unknown devices: {', '.join(unknown)}")
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
+    def create_container(
+        self, pod: api.PodSandbox, container: api.Container
+    ) -> api.ContainerAdjustment | None:
         """Add the requested devices if all are allowed."""
         requested = names(pod.annotations.get(PREFIX + container.name, ""))
         if not requested:
             return None
-        adjustment = Adjustment()
+        adjustment = api.ContainerAdjustment()
         for name in requested:
             if name not in self.allowed:
                 raise UsageError(
@@ -51,7 +53,10 @@ class DeviceInjector(BasePlugin):
                     "allowed are " + ", ".join(sorted(self.allowed)),
                 )
             path, major, minor = DEVICES[name]
-            adjustment.add_device(path, type="c", major=major, minor=minor, file_mode=0o666)
+            mode = api.OptionalFileMode(value=0o666)
+            adjustment.linux.devices.add(
+                path=path, type="c", major=major, minor=minor, file_mode=mode
+            )
         return adjustment
 
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import re2
 from nri_scope.errors import UsageError
-from nri_scope.plugin import Adjustment, BasePlugin, Container, HookStage, PodSandbox, run
+from nri_scope.plugin import api, run
 
 DIRECTORIES = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 
-STAGES: Mapping[str, HookStage] = {
+STAGES: Mapping[str, str] = {
     # Deprecated in OCI, and replaced by createRuntime as in Podman and CRI-O.
     "prestart": "create_runtime",
     "createRuntime": "create_runtime",
@@ -36,18 +36,15 @@ STAGES: Mapping[str, HookStage] = {
 class Hook:
     """One hook: the fields of a hook file."""
 
-    path: str
-    args: tuple[str, ...]
-    env: tuple[str, ...]
-    timeout: int | None
-    stages: tuple[HookStage, ...]
+    message: api.Hook
+    stages: tuple[str, ...]
     always: bool | None
     annotations: tuple[tuple[Any, Any], ...]
     """Pairs of patterns for a key and its value."""
     commands: tuple[Any, ...]
     has_bind_mounts: bool | None
 
-    def matches(self, pod: PodSandbox, container: Container) -> bool:
+    def matches(self, pod: api.PodSandbox, container: api.Container) -> bool:
         """Return whether all conditions hold; a hook without any condition matches nothing."""
         if self.always is False or self.has_bind_mounts is False:
             return False
@@ -66,22 +63,22 @@ class Hook:
         return bool(self.always or self.has_bind_mounts or self.annotations)
 
 
-class HookInjector(BasePlugin):
+class HookInjector:
     """Plugin that adds the hooks of hook directories to matching containers."""
 
     def __init__(self, directories: Iterable[str | Path]) -> None:
         self.hooks = read_hooks(directories)
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
+    def create_container(
+        self, pod: api.PodSandbox, container: api.Container
+    ) -> api.ContainerAdjustment | None:
         """Add the hooks whose conditions hold, in the order of their file names."""
-        adjustment = Adjustment()
-        found = [hook for hook in self.hooks if hook.matches(pod, container)]
-        for hook in found:
+        adjustment = api.ContainerAdjustment()
+        matching = [hook for hook in self.hooks if hook.matches(pod, container)]
+        for hook in matching:
             for stage in hook.stages:
-                adjustment.add_hook(
-                    stage, hook.path, args=hook.args, env=hook.env, timeout=hook.timeout
-                )
-        return adjustment if found else None
+                getattr(adjustment.hooks, stage).append(hook.message)
+        return adjustment if matching else None
 
 
 def read_hooks(directories: Iterable[str | Path]) -> list[Hook]:
@@ -93,13 +90,11 @@ def read_hooks(directories: Iterable[str | Path]) -> list[Hook]:
 def _read(path: Path) -> Hook:
     try:
         hook = _hook(json.loads(path.read_bytes()))
-        # Report an invalid hook now, not when a container is created.
-        for stage in hook.stages:
-            Adjustment().add_hook(
-                stage, hook.path, args=hook.args, env=hook.env, timeout=hook.timeout
-            )
-        if not Path(hook.path).exists():
-            raise UsageError(f"hook.path: no such program: {hook.path}")
+        program = Path(hook.message.path)
+        if not program.is_absolute():
+            raise UsageError(f"hook.path: not an absolute path: {program}")
+        if not program.exists():
+            raise UsageError(f"hook.path: no such program: {program}")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, re2.error) as error:
         problem = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise UsageError(f"{path}: not a hook of version 1.0.0: {problem}") from error
@@ -116,11 +111,14 @@ def _hook(data: dict[str, Any]) -> Hook:
         raise ValueError(f"stages: unknown are {unknown}")
     if unknown := when.keys() - {"always", "annotations", "commands", "hasBindMounts"}:
         raise ValueError(f"when: unknown are {sorted(unknown)}")
+    timeout = hook.get("timeout")
     return Hook(
-        path=hook["path"],
-        args=tuple(hook.get("args", ())),
-        env=tuple(hook.get("env", ())),
-        timeout=hook.get("timeout"),
+        message=api.Hook(
+            path=hook["path"],
+            args=hook.get("args"),
+            env=hook.get("env"),
+            timeout=None if timeout is None else api.OptionalInt(value=timeout),
+        ),
         stages=tuple(STAGES[stage] for stage in data["stages"]),
         always=when.get("always"),
         annotations=tuple(
@@ -134,19 +132,16 @@ def _hook(data: dict[str, Any]) -> Hook:
 
 def main() -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(description=HookInjector.__doc__)
+    parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument(
         "--hooks-dir",
         action="append",
         metavar="DIR",
         help=f"directory with hook files; repeatable (default: {' and '.join(DIRECTORIES)})",
     )
-    run(
-        lambda options: HookInjector(options.hooks_dir or DIRECTORIES),
-        name="hook-injector",
-        index="30",
-        parser=parser,
-    )
+    options, rest = parser.parse_known_args()
+    plugin = HookInjector(options.hooks_dir or DIRECTORIES)
+    run(plugin, name="hook-injector", index="30", arguments=rest)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def plugin_file(path: Path, body: str = "", *, name: str = "thing", start: str =
 import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 {start}
-from nri_scope.plugin import Adjustment, run
+from nri_scope.plugin import api, run
 
 class Thing:
 {methods}

@@ -13,10 +13,10 @@ from tests.debugger.plugins import two_lives
 from tests.tui.terminal import needs_tmux, terminal
 
 PLUGIN = """#!{python}
-from nri_scope.plugin import Adjustment, BasePlugin, run
-class P(BasePlugin):
+from nri_scope.plugin import api, run
+class P:
     async def create_container(self, pod, container):
-        return Adjustment().add_env("VALUE", "one")
+        return api.ContainerAdjustment(env=[api.KeyValue(key="VALUE", value="one")])
 run(P(), name="p")
 """
 

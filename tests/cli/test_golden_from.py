@@ -18,17 +18,23 @@ from tests.replay.recordings import BUNDLED, as_tapped, of_capture
 PLUGIN = """#!{python}
 import os
 from nri_scope.errors import RpcError
-from nri_scope.plugin import Adjustment, Update, run
+from nri_scope.plugin import api, run
+
+def cpu_shares(container_id, shares):
+    update = api.ContainerUpdate(container_id=container_id)
+    update.linux.resources.cpu.shares.value = shares
+    return update
 
 class Plugin:
     def synchronize(self, pods, containers):
         shares = int(os.environ.get("SHARES", "7"))
-        return [Update(one.id).set_cpu(shares=shares) for one in containers]
+        return [cpu_shares(one.id, shares) for one in containers]
 
     def create_container(self, pod, container):
         if container.name == os.environ.get("REFUSED"):
             raise RpcError(9, "never")
-        return Adjustment().add_env(os.environ.get("VARIABLE", "ADDED"), "1")
+        variable = api.KeyValue(key=os.environ.get("VARIABLE", "ADDED"), value="1")
+        return api.ContainerAdjustment(env=[variable])
 
 run(Plugin(), name="plugin")
 """
@@ -36,21 +42,26 @@ run(Plugin(), name="plugin")
 
 EVERYTHING = """#!{python}
 import os
-from nri_scope.plugin import Adjustment, Update, run
+from nri_scope.plugin import api, run
 
 SHARES = int(os.environ.get("SHARES", "7"))
+
+def cpu_shares(container_id, shares):
+    update = api.ContainerUpdate(container_id=container_id)
+    update.linux.resources.cpu.shares.value = shares
+    return update
 
 class Plugin:
     def run_pod_sandbox(self, pod): pass
     def stop_pod_sandbox(self, pod): pass
     def remove_pod_sandbox(self, pod): pass
     def create_container(self, pod, container):
-        return Adjustment().add_env("ADDED", "1")
+        return api.ContainerAdjustment(env=[api.KeyValue(key="ADDED", value="1")])
     def post_create_container(self, pod, container): pass
     def start_container(self, pod, container): pass
     def post_start_container(self, pod, container): pass
     def update_container(self, pod, container, resources):
-        return [Update(container.id).set_cpu(shares=SHARES)]
+        return [cpu_shares(container.id, SHARES)]
     def post_update_container(self, pod, container): pass
     def stop_container(self, pod, container): pass
     def remove_container(self, pod, container): pass

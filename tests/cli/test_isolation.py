@@ -153,11 +153,11 @@ def test_replay_runs_and_opens_nothing_that_a_recording_names(tmp_path: Path) ->
     record(tmp_path / "FILE", [an_item(method, of) for method, of in requests.items()])
     (tmp_path / "plugin").write_text(
         f"#!{sys.executable}\n"
-        "from nri_scope.plugin import Adjustment, run\n"
+        "from nri_scope.plugin import api, run\n"
         "class Plugin:\n"
         "    def create_container(self, pod, container):\n"
         "        print('creating', container.name, *container.args[:1], flush=True)\n"
-        "        return Adjustment().add_env('ADDED', '1')\n"
+        "        return api.ContainerAdjustment(env=[api.KeyValue(key='ADDED', value='1')])\n"
         "run(Plugin(), name='plugin')\n"
     )
     (tmp_path / "plugin").chmod(0o755)

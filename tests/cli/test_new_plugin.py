@@ -17,7 +17,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.cli.new_plugin import TEMPLATE
 from nri_scope.nri.events import Event, events_in
-from nri_scope.plugin import Adjustment
+from tests.plugin_builders import adjust
 from tests.runtime_emulation.profiles import NEW
 from tests.runtime_emulation.runtime import Runtime
 
@@ -114,7 +114,7 @@ async def test_written_plugin_registers_and_adjusts(written: Path) -> None:
             request = api.CreateContainerRequest(pod=pod, container=job)
             (answer,) = await runtime.dispatch(Event.CreateContainer, request)
             replies.append(answer.reply)
-    adjusted = Adjustment().add_env("POD_OWNER", "night shift").message
+    adjusted = adjust(env={"POD_OWNER": "night shift"})
     assert replies == [
         api.CreateContainerResponse(adjust=adjusted),
         api.CreateContainerResponse(adjust=api.ContainerAdjustment()),

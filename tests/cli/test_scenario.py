@@ -50,7 +50,7 @@ data:
 PRINTS = """\
     def create_container(self, pod, container):
         print(pod.name, container.name, *[one for one in container.env if one < "B"], flush=True)
-        return Adjustment().add_env("MINE", "1")
+        return api.ContainerAdjustment(env=[api.KeyValue(key="MINE", value="1")])
 """
 FAILS = """\
     def post_start_container(self, pod, container):

@@ -115,7 +115,7 @@ async def test_tap(runtime: Runtime, tmp_path: Path) -> None:
     file = tmp_path / "new.nriscope.db"
     plugin = plugin_file(
         tmp_path / "20-thing",
-        "    def create_container(self, pod, container):\n        return Adjustment()",
+        "    def create_container(self, pod, container):\n        return api.ContainerAdjustment()",
     )
     socket = tmp_path / "nri.sock"
     async with running("tap", "--socket", socket, "-o", file, "--", plugin) as command:

@@ -45,7 +45,7 @@ from tests.runtime_emulation.small_plugin import SmallPlugin
 ADJUSTS = """\
     def create_container(self, pod, container):
         print("creating", container.name, flush=True)
-        return Adjustment().add_env("TAPPED", "yes")
+        return api.ContainerAdjustment(env=[api.KeyValue(key="TAPPED", value="yes")])
 """
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nri_scope.plugin import Adjustment, BasePlugin, Container, PodSandbox
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.replay.run import Job
+from tests.plugin_builders import adjust
 from tests.replay.plays import job_of
 from tests.replay.recordings import container, life, recording, run_pod
 
 NAME = "10-plugin"
 
 
-class Adjuster(BasePlugin):
+class Adjuster:
     """Plugin that sets an environment variable, by default to the number of its calls."""
 
     def __init__(self, value: str = "") -> None:
@@ -21,11 +22,9 @@ class Adjuster(BasePlugin):
         self.created: list[Container] = []
         self.stopped = 0
 
-    async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    async def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         self.created.append(container)
-        adjustment = Adjustment()
-        adjustment.add_env("CALL", self.value or str(len(self.created)))
-        return adjustment
+        return adjust(env={"CALL": self.value or str(len(self.created))})
 
     async def stop_container(self, pod: PodSandbox, container: Container) -> None:
         self.stopped += 1

@@ -18,13 +18,13 @@ from textual import events
 from textual.widgets import TextArea
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.debugger import event_rows
 from nri_scope.debugger.app import DebuggerApp
 from nri_scope.debugger.debugger import Debugger
 from nri_scope.debugger.panes import KEYS, key_words
 from nri_scope.debugger.watch import Watch
 from nri_scope.filter import parse
-from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.replay.chain import command
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.report import text as report_text
@@ -94,7 +94,9 @@ async def test_a_restart_stops_before_the_event_at_which_a_plugin_hangs(tmp_path
     class Hanging(Adjuster):
         hanging = "sidecar"
 
-        async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        async def create_container(
+            self, pod: PodSandbox, container: Container
+        ) -> ContainerAdjustment:
             adjustment = await super().create_container(pod, container)
             if container.name == self.hanging:
                 await asyncio.Event().wait()
@@ -203,7 +205,7 @@ class Hanging(Adjuster):
         super().__init__("same")
         self.may_reply = asyncio.Event()
 
-    async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    async def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         await self.may_reply.wait()
         return await super().create_container(pod, container)
 
@@ -263,8 +265,8 @@ async def test_a_plugin_that_no_longer_starts_is_told_with_the_reason(tmp_path: 
     program = tmp_path / "plugin.py"
     works = (
         f"#!{sys.executable}\n"
-        "from nri_scope.plugin import BasePlugin, run\n"
-        "class P(BasePlugin):\n"
+        "from nri_scope.plugin import run\n"
+        "class P:\n"
         "    async def create_container(self, pod, container):\n"
         "        pass\n"
         "run(P(), name='p')\n"
@@ -370,8 +372,8 @@ async def test_an_editor_gets_the_terminal_and_returns_it(tmp_path: Path) -> Non
     plugin = tmp_path / "plugin.py"
     plugin.write_text(
         f"#!{os.sys.executable}\n"  # type: ignore[attr-defined]
-        "from nri_scope.plugin import BasePlugin, run\n"
-        "class P(BasePlugin):\n"
+        "from nri_scope.plugin import run\n"
+        "class P:\n"
         "    async def create_container(self, pod, container):\n"
         "        print('args', container.args, flush=True)\n"
         "run(P(), name='p')\n"

@@ -27,13 +27,13 @@ JOB: dict[str, Any] = TEMPLATE[".nri-scope-replay"]
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
 PLUGIN = """#!{python}
 import sys
-from nri_scope.plugin import Adjustment, run
+from nri_scope.plugin import api, run
 
 NAME = sys.argv.pop() if sys.argv[1:] else "ADDED"
 
 class Plugin:
     def create_container(self, pod, container):
-        return Adjustment().add_env(NAME, "1")
+        return api.ContainerAdjustment(env=[api.KeyValue(key=NAME, value="1")])
 
 run(Plugin(), name="plugin")
 """

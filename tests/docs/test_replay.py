@@ -23,11 +23,11 @@ from tests.replay.recordings import as_tapped
 TEXT = (ROOT / "docs" / "replay.md").read_text()
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
 PLUGIN = """#!{python}
-from nri_scope.plugin import Adjustment, run
+from nri_scope.plugin import api, run
 
 class Plugin:
     def create_container(self, pod, container):
-        return Adjustment().add_env("{variable}", "1")
+        return api.ContainerAdjustment(env=[api.KeyValue(key="{variable}", value="1")])
 
 run(Plugin(), name="plugin")
 """

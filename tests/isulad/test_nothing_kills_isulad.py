@@ -72,7 +72,7 @@ async def test_live_diff_with_probes(isulad: FakeIsulad, tmp_path: Path) -> None
     plugin = plugin_file(
         tmp_path / "20-labels",
         "    def create_container(self, pod, container):\n"
-        "        return Adjustment().add_annotation('by', 'labels')",
+        "        return api.ContainerAdjustment(annotations={'by': 'labels'})",
         name="labels",
     )
     file = tmp_path / "live.nriscope.db"
@@ -98,7 +98,7 @@ async def test_tap(isulad: FakeIsulad, tmp_path: Path) -> None:
     plugin = plugin_file(
         tmp_path / "20-labels",
         "    def create_container(self, pod, container):\n"
-        "        return Adjustment().add_annotation('by', 'labels')\n"
+        "        return api.ContainerAdjustment(annotations={'by': 'labels'})\n"
         "    def stop_container(self, pod, container):\n"
         "        return []\n"
         "    def remove_container(self, pod, container):\n"
@@ -182,19 +182,19 @@ async def test_record_reports_a_registration_without_configure(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("method", "body", "reason"),
+    ("method", "reason"),
     [
-        ("create_container", "return [Update('other')]", "SIGSEGV: update in CreateContainer"),
-        ("stop_container", "return [Update('other')]", "SIGSEGV: update in StopContainer"),
+        ("create_container", "SIGSEGV: update in CreateContainer"),
+        ("stop_container", "SIGSEGV: update in StopContainer"),
     ],
 )
 async def test_the_server_dies_of_updates(
-    isulad: FakeIsulad, tmp_path: Path, method: str, body: str, reason: str
+    isulad: FakeIsulad, tmp_path: Path, method: str, reason: str
 ) -> None:
     plugin = plugin_file(
         tmp_path / "20-bad",
         f"    def {method}(self, pod, container):\n"
-        f"        from nri_scope.plugin import Update\n        {body}",
+        "        return api.ContainerUpdate(container_id='other')",
         name="bad",
     )
     async with python(plugin, "--socket", isulad.socket, "--once"):

@@ -34,9 +34,9 @@ PLUGIN = f"""#!{sys.executable}
 import json, sys, time
 sys.path.insert(0, {str(ROOT)!r})
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.plugin import handlers, run
+from nri_scope.plugin import run, serving
 
-handlers.REPLIES["CreateContainer"] = lambda handler, reply: reply
+serving._reply = lambda kind, reply: reply.SerializeToString()
 number, known = int(sys.argv.pop(1)), json.load(open(sys.argv.pop(1)))["replies"]
 
 class Replying:

@@ -10,6 +10,7 @@ import pytest
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.nri.api_pb2 import Container
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.differ.render import wording
 from nri_scope.nri.events import Event
@@ -18,9 +19,10 @@ from nri_scope.nri.merging.isulad import (
     UNSOLICITED_CRASH,
     UPDATE_EVENT_CRASH,
 )
-from nri_scope.plugin import Adjustment, Container, Eviction, RuntimeHandle
+from nri_scope.plugin import RuntimeHandle
 from nri_scope.recording.reader import Recording
 from nri_scope.specs import ABSENT, value_at
+from tests.plugin_builders import evict
 from tests.replay.plays import job_of, played, played_to_peers
 from tests.replay.recordings import POD, container, life, recording, run_pod
 from tests.runtime_emulation.small_plugin import SmallPlugin
@@ -34,11 +36,8 @@ class Repeating:
     def __init__(self, replies: dict[str, bytes]) -> None:
         self.replies = replies
 
-    def create_container(self, _: api.PodSandbox, container: api.Container) -> Adjustment:
-        reply = Adjustment()
-        recorded = api.CreateContainerResponse.FromString(self.replies[container.name])
-        reply.message.CopyFrom(recorded.adjust)
-        return reply
+    def create_container(self, _: api.PodSandbox, container: api.Container) -> object:
+        return api.CreateContainerResponse.FromString(self.replies[container.name]).adjust
 
     def synchronize(self, *_: object) -> None: ...
     def run_pod_sandbox(self, *_: object) -> None: ...
@@ -145,7 +144,7 @@ class Asking(Repeating):
 
     def post_create_container(self, _: object, container: object) -> None:  # type: ignore[override]
         assert isinstance(container, Container)
-        self.runtime.update_soon([], [Eviction(container.id, "too big")])
+        self.runtime.update_containers([], [evict(container.id, "too big")])
 
 
 def test_an_unsolicited_eviction_would_kill_isulad(one_life: Path) -> None:

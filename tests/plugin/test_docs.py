@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from nri_scope.plugin.handlers import _NAMES, Handlers
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import cli
 from nri_scope.errors import ConnectionClosed
 from nri_scope.nri.events import Event
 from nri_scope.plugin import Adjustment, BasePlugin, Update
-from nri_scope.plugin.handlers import _NAMES, Handlers
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Plugin
 from tests.runtime_emulation.runtime import Runtime

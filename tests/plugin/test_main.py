@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 import signal
@@ -16,9 +15,8 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
-from nri_scope.plugin import Adjustment, run
-from nri_scope.plugin.main import CONFIG_MAX
 from nri_scope.runtime import PROFILES, Plugin
+from tests.plugin_builders import adjust
 from tests.runtime_emulation.runtime import Runtime
 
 from .attached import NEW, OLD
@@ -26,11 +24,11 @@ from .attached import NEW, OLD
 ROOT = Path(__file__).parents[2]
 
 PLUGIN = f"""#!{sys.executable}
-import sys
+import os, sys
 
 sys.path.insert(0, {str(ROOT)!r})
 from nri_scope.errors import UsageError
-from nri_scope.plugin import Adjustment, run
+from nri_scope.plugin import api, run
 
 class Plugin:
     '''Says what it was configured with.
@@ -39,6 +37,7 @@ class Plugin:
     '''
 
     config = ""
+    failure_policy = os.environ.get("POLICY", "")
 
     def configure(self, config, runtime):
         self.config = config
@@ -46,14 +45,12 @@ class Plugin:
     def create_container(self, pod, container):
         if container.name == "bad":
             raise ValueError("a\\nb\\x1b[31m")
-        return Adjustment().add_env("CONFIG", self.config)
+        return api.ContainerAdjustment(env=[api.KeyValue(key="CONFIG", value=self.config)])
 
     def closed(self, reason):
         print("closed:", reason, flush=True)
 
-import os
-
-run(Plugin(), name="written", failure_policy=os.environ.get("POLICY", ""))
+run(Plugin(), name="written")
 """
 
 CREATE = api.CreateContainerRequest(
@@ -114,7 +111,7 @@ async def test_launched_plugin_is_configured_and_adjusts(program: Path) -> None:
         assert plugin.id == "20-mine"
         (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
         assert answer.reply == api.CreateContainerResponse(
-            adjust=Adjustment().add_env("CONFIG", "as wanted").message
+            adjust=adjust(env={"CONFIG": "as wanted"})
         )
 
 
@@ -217,14 +214,6 @@ async def test_launched_plugin_starts_where_its_failure_policy_is_unknown(progra
         )
 
 
-async def test_failure_policy_may_be_an_attribute_of_the_plugin(program: Path) -> None:
-    program.write_text(program.read_text().replace(
-        'config = ""', "config, failure_policy = '', 'keep_connected'"))  # fmt: skip
-    async with Runtime(PROFILES["nri-0.12.5"]) as runtime:
-        plugin = await runtime.launch(program)
-        assert str(plugin.failure_policy) == "keep_connected"
-
-
 async def test_unknown_failure_policy_exits_with_status_2(
     program: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,66 +226,11 @@ async def test_unknown_failure_policy_exits_with_status_2(
     )
 
 
-async def test_file_of_config_is_passed_to_configure(program: Path, tmp_path: Path) -> None:
-    config, socket = tmp_path / "mine.conf", tmp_path / "nri.sock"
-    config.write_text("limit: 5\näöü\n")
-    options = ("--socket", str(socket), "--config", str(config), "--wait")
-    async with running(program, *options):
-        # A plugin that reconnects is configured again.
-        for _ in range(2):
-            async with Runtime(NEW) as runtime:
-                await runtime.listen(socket)
-                await runtime.wait_plugins(1)
-                assert await adjusted(runtime) == "limit: 5\näöü\n"
-
-
-@pytest.mark.parametrize(
-    ("sent", "used", "warnings"),
-    [("", "of a file", 0), ("of the runtime", "of the runtime", 1)],
-)
-async def test_configuration_of_the_runtime_replaces_that_of_the_file(
-    program: Path, tmp_path: Path, sent: str, used: str, warnings: int
-) -> None:
-    config = tmp_path / "mine.conf"
-    config.write_text("of a file")
-    async with Runtime(NEW) as runtime:
-        plugin = await runtime.launch_command(
-            [str(program), "--config", str(config)], "20", "mine", sent
-        )
-        assert await adjusted(runtime) == used
-    assert plugin.process is not None
-    assert [line.text for line in plugin.process.output.lines if "--config" in line.text] == [
-        "warning: --config is not used, as the runtime sends a configuration"
-    ] * warnings
-
-
-def test_unreadable_config_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    (tmp_path / "large").write_bytes(b"a" * (CONFIG_MAX + 1))
-    for name, problem in [
-        ("none", "cannot be read: no such file or directory"),
-        ("", "cannot be read: is a directory"),
-        ("binary", "it is not text in UTF-8"),
-        ("large", "it has more than 4 MiB"),
-    ]:
-        path = tmp_path / name
-        with pytest.raises(SystemExit) as ended:
-            run(Minimal(), name="mine", arguments=["--config", str(path)])
-        assert ended.value.code == 2
-        assert capsys.readouterr().err == f"mine: --config {path}: {problem}\n"
-
-
-class Minimal:
-    """Does nothing."""
-
-    def start_container(self, pod: object, container: object) -> None: ...
-
-
 OWN_OPTIONS = f"""#!{sys.executable}
 import argparse, logging, sys
 
 sys.path.insert(0, {str(ROOT)!r})
-from nri_scope.plugin import Adjustment, run
+from nri_scope.plugin import api, run
 
 class Plugin:
     def __init__(self, value):
@@ -305,12 +239,13 @@ class Plugin:
     def create_container(self, pod, container):
         logging.getLogger("mine").info("adjusts %s", container.name)
         logging.getLogger("mine").debug("in detail")
-        return Adjustment().add_env("CONFIG", self.value)
+        return api.ContainerAdjustment(env=[api.KeyValue(key="CONFIG", value=self.value)])
 
-parser = argparse.ArgumentParser(description="Has options of its own.")
+parser = argparse.ArgumentParser(add_help=False)
 parser.add_argument("--value", default="unset", help="what to set")
+options, rest = parser.parse_known_args()
 #SETUP
-run(lambda options: Plugin(options.value), name="own", parser=parser)
+run(Plugin(options.value), name="own", arguments=rest)
 """
 
 
@@ -327,28 +262,6 @@ async def test_plugin_gets_its_own_options(own_options: Path) -> None:
         async with Runtime(NEW) as runtime:
             await runtime.launch_command([str(own_options), *arguments], "20", "own")
             assert await adjusted(runtime) == value
-    async with running(own_options, "--help") as process:
-        _, out, _ = await wait_for_output(process)
-    assert "Has options of its own." in out and "--value" in out and "--config FILE" in out
-
-
-def test_parser_with_a_clashing_option_or_without_a_function_is_one_line(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    clashing = argparse.ArgumentParser()
-    clashing.add_argument("--index")
-    with pytest.raises(SystemExit):
-        run(lambda options: Minimal(), name="mine", parser=clashing)
-    assert capsys.readouterr().err == (
-        "mine: run adds an option that parser has, too: argument --index: conflicting option "
-        "string: --index\n"
-    )
-    with pytest.raises(SystemExit):
-        run(Minimal(), name="mine", parser=argparse.ArgumentParser())
-    assert capsys.readouterr().err == (
-        "mine: with parser, run needs a function that makes the plugin; pass lambda options: "
-        "Minimal(...)\n"
-    )
 
 
 @pytest.mark.parametrize(
@@ -357,11 +270,9 @@ def test_parser_with_a_clashing_option_or_without_a_function_is_one_line(
         ("", ["info: adjusts app"]),
         ("logging.basicConfig(level=logging.DEBUG, format='%(message)s')",
          ["adjusts app", "in detail"]),
-        # A handler of the plugin's own logger: nothing is printed twice.
-        ("logging.getLogger('mine').addHandler(logging.StreamHandler())", ["adjusts app"]),
     ],
 )  # fmt: skip
-async def test_launched_plugin_logs_from_level_info_on_and_nothing_twice(
+async def test_launched_plugin_logs_from_level_info_on(
     own_options: Path, setup: str, lines: list[str]
 ) -> None:
     own_options.write_text(OWN_OPTIONS.replace("#SETUP", setup))

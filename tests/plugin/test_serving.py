@@ -7,7 +7,7 @@ import asyncio
 import logging
 import re
 import socket
-import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,28 +17,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import ConnectionClosed, RpcError, UsageError
-from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, Event, events_in
-from nri_scope.plugin import (
-    Adjustment,
-    BasePlugin,
+from nri_scope._gen.nri.api_pb2 import (
     Container,
-    Eviction,
-    Identity,
+    ContainerAdjustment,
+    ContainerUpdate,
     LinuxResources,
     PodSandbox,
-    RuntimeHandle,
-    Update,
     ValidateContainerAdjustmentRequest,
-    inherited,
-    serve,
-    time_left,
 )
-from nri_scope.plugin.handlers import EVENT_HANDLERS, Handlers
-from nri_scope.plugin.serving import HandlerSession
+from nri_scope.errors import ConnectionClosed, RpcError, UsageError
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, Event, events_in
+from nri_scope.plugin import Identity, RuntimeHandle, inherited, serve
+from nri_scope.plugin.serving import EVENT_HANDLERS, HandlerSession
 from nri_scope.runtime import Answer, Profile
 from nri_scope.runtime import Plugin as RuntimePlugin
 from nri_scope.wire import RequestReceived
+from tests.plugin_builders import adjust, evict, update
 from tests.runtime_emulation.runtime import Runtime
 
 from .attached import NEW, OLD, SPLITTING, attached
@@ -62,7 +56,6 @@ class RecordingPlugin:
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, tuple[object, ...]]] = []
-        self.times_left: list[float | None] = []
 
     def configure(self, config: str, runtime: RuntimeHandle) -> None:
         self.runtime = runtime
@@ -125,7 +118,6 @@ class RecordingPlugin:
 
     def _note(self, name: str, *arguments: object) -> None:
         self.calls.append((name, arguments))
-        self.times_left.append(time_left())
 
 
 @pytest.mark.parametrize("profile", [OLD, SPLITTING, NEW], ids=lambda profile: str(profile.name))
@@ -171,15 +163,6 @@ async def test_update_handlers_receive_the_requested_resources() -> None:
             ("update_container", (POD, APP, shares)),
             ("update_pod_sandbox", (POD, one, shares)),
         ]
-
-
-async def test_time_left_is_set_inside_handlers_only() -> None:
-    plugin = RecordingPlugin()
-    async with Runtime(NEW) as runtime, attached(runtime, plugin):
-        await runtime.dispatch(Event.CreateContainer, request_of(Event.CreateContainer))
-    assert plugin.times_left[-1] is None
-    assert all(left is not None and 0 < left <= 60 for left in plugin.times_left[:-1])
-    assert time_left() is None
 
 
 class Returning:
@@ -232,10 +215,10 @@ async def answer_of(plugin: object, event: Event) -> Answer:
     return answer
 
 
-ENV = Adjustment().add_env("TZ", "UTC")
-UPDATE = Update("other").set_cpu(shares=2)
-NO_ADJUSTMENT = api.ContainerAdjustment()
-EVICTION = Eviction("other", "noisy")
+ENV = adjust(env={"TZ": "UTC"})
+UPDATE = update("other", cpu={"shares": 2})
+NO_ADJUSTMENT = ContainerAdjustment()
+EVICTION = evict("other", "noisy")
 
 
 @pytest.mark.parametrize("kind", [Returning, ReturningAsync])
@@ -244,13 +227,12 @@ EVICTION = Eviction("other", "noisy")
     [
         (None, api.CreateContainerResponse(adjust=NO_ADJUSTMENT)),
         ([], api.CreateContainerResponse(adjust=NO_ADJUSTMENT)),
-        (ENV, api.CreateContainerResponse(adjust=ENV.message)),
-        (UPDATE, api.CreateContainerResponse(adjust=NO_ADJUSTMENT, update=[UPDATE.message])),
+        (ENV, api.CreateContainerResponse(adjust=ENV)),
+        (UPDATE, api.CreateContainerResponse(adjust=NO_ADJUSTMENT, update=[UPDATE])),
+        ([UPDATE], api.CreateContainerResponse(adjust=NO_ADJUSTMENT, update=[UPDATE])),
         (
-            [EVICTION, UPDATE, ENV],
-            api.CreateContainerResponse(
-                adjust=ENV.message, update=[UPDATE.message], evict=[EVICTION.message]
-            ),
+            api.CreateContainerResponse(update=[UPDATE], evict=[EVICTION]),
+            api.CreateContainerResponse(adjust=NO_ADJUSTMENT, update=[UPDATE], evict=[EVICTION]),
         ),
     ],
 )
@@ -265,10 +247,11 @@ async def test_return_value_of_create_container_is_the_reply(
     [
         (
             Event.UpdateContainer,
-            (UPDATE, EVICTION),
-            api.UpdateContainerResponse(update=[UPDATE.message], evict=[EVICTION.message]),
+            api.UpdateContainerResponse(update=[UPDATE], evict=[EVICTION]),
+            api.UpdateContainerResponse(update=[UPDATE], evict=[EVICTION]),
         ),
-        (Event.StopContainer, UPDATE, api.StopContainerResponse(update=[UPDATE.message])),
+        (Event.StopContainer, UPDATE, api.StopContainerResponse(update=[UPDATE])),
+        (Event.StopContainer, (UPDATE, UPDATE), api.StopContainerResponse(update=[UPDATE] * 2)),
         (Event.StartContainer, None, api.StartContainerResponse()),
         (
             Event.ValidateContainerAdjustment,
@@ -291,24 +274,14 @@ async def test_return_values_of_other_handlers_are_the_replies(
 @pytest.mark.parametrize(
     ("event", "returned", "words"),
     [
-        (
-            Event.CreateContainer,
-            {"env": "x"},
-            "create_container returned dict ({'env': 'x'}); return an Adjustment, an Update, an "
-            "Eviction, a list of them, or None",
-        ),
-        (Event.CreateContainer, "yes", "create_container returned str ('yes'); return an Adj"),
-        (Event.CreateContainer, [ENV, "A=b"], "create_container returned str in a list ('A=b'); "),
-        (Event.CreateContainer, [ENV, ENV], "returned 2 Adjustments; return one at most"),
-        (
-            Event.UpdateContainer,
-            ENV,
-            'update_container returned Adjustment (Adjustment(env { key: "TZ" value: "UTC" })); '
-            "return an Update, an Eviction, a list of them, or None",
-        ),
-        (Event.StopContainer, EVICTION, "; return an Update, a list of Updates, or None"),
-        (Event.StartContainer, True, "start_container returned bool (True); return None"),
-        (Event.ValidateContainerAdjustment, False, "a reason to reject, as a str, or None"),
+        (Event.CreateContainer, 5, "TypeError: "),
+        (Event.CreateContainer, "yes", 'CreateContainerResponse has no "reject" field'),
+        (Event.CreateContainer, [ENV], "TypeError: "),
+        (Event.CreateContainer, [UPDATE, "A=b"], "TypeError: "),
+        (Event.UpdateContainer, ENV, 'UpdateContainerResponse has no "adjust" field'),
+        (Event.StopContainer, EVICTION, "TypeError: "),
+        (Event.StartContainer, True, 'StartContainerResponse has no "update" field'),
+        (Event.ValidateContainerAdjustment, False, 'Response has no "update" field'),
         (Event.CreateContainer, KeyError("FOO"), "KeyError: 'FOO'"),
         (Event.CreateContainer, UsageError("bad annotation", "mend it"), "annotation; mend it"),
         (Event.CreateContainer, RpcError(9, "not yet"), "code 9: not yet"),
@@ -339,10 +312,10 @@ async def test_synchronize_in_parts_is_one_call_with_its_updates_in_the_last_rep
     class Plugin:
         async def synchronize(
             self, pods: Sequence[PodSandbox], containers: Sequence[Container]
-        ) -> list[Update]:
+        ) -> list[ContainerUpdate]:
             await asyncio.sleep(0)
             calls.append((len(pods), len(containers)))
-            return [Update(container.id).set_cpu(shares=2) for container in containers[:1]]
+            return [update(container.id, cpu={"shares": 2}) for container in containers[:1]]
 
     parts = [
         api.SynchronizeRequest(pods=[POD], containers=[APP], more=True),
@@ -363,15 +336,17 @@ async def test_synchronize_in_parts_is_one_call_with_its_updates_in_the_last_rep
 
 
 async def test_mask_has_the_handled_events_and_is_never_empty() -> None:
-    class Synchronizing(BasePlugin):
+    class Synchronizing:
         def synchronize(
             self, pods: Sequence[PodSandbox], containers: Sequence[Container]
-        ) -> list[Update]:
+        ) -> list[ContainerUpdate]:
             return []
 
-    class Creating(BasePlugin):
-        async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-            return Adjustment()
+    class Creating:
+        async def create_container(
+            self, pod: PodSandbox, container: Container
+        ) -> ContainerAdjustment:
+            return ContainerAdjustment()
 
     for plugin, events in [
         (Synchronizing(), (Event.RemovePodSandbox,)),
@@ -422,20 +397,16 @@ class Updating:
     """Plugin that requests updates, even inside a handler."""
 
     runtime: RuntimeHandle
-    inside: str = ""
 
     async def configure(self, config: str, runtime: RuntimeHandle) -> None:
         await asyncio.sleep(0)
         self.runtime = runtime
 
     async def start_container(self, pod: PodSandbox, container: Container) -> None:
-        try:
-            await self.runtime.update_containers([UPDATE])
-        except UsageError as error:
-            self.inside = str(error)
+        self.runtime.update_containers([UPDATE])
 
     def remove_container(self, pod: PodSandbox, container: Container) -> None:
-        self.runtime.update_soon([UPDATE])
+        self.runtime.update_containers([UPDATE])
 
 
 class Updates:
@@ -454,43 +425,29 @@ class Updates:
         return api.UpdateContainersResponse(failed=request.update)
 
 
-UPDATE_REQUEST = api.UpdateContainersRequest(update=[UPDATE.message], evict=[EVICTION.message])
+UPDATE_REQUEST = api.UpdateContainersRequest(update=[UPDATE], evict=[EVICTION])
 
 
 async def test_unsolicited_updates_are_sent() -> None:
     updates, plugin = Updates(), Updating()
     async with Runtime(NEW, on_update=updates) as runtime, attached(runtime, plugin):
-        assert await plugin.runtime.update_containers([UPDATE], [EVICTION]) == ["other"]
+        reply = await plugin.runtime.update_containers([UPDATE], [EVICTION])
+        assert [one.container_id for one in reply.failed] == ["other"]
         assert await updates.requests.get() == UPDATE_REQUEST
         updates.refuse = True
         with pytest.raises(RpcError, match="not today"):
             await plugin.runtime.update_containers([UPDATE])
-    with pytest.raises(ConnectionClosed):
-        await plugin.runtime.update_containers([UPDATE])
 
 
-async def test_update_containers_inside_a_handler_is_an_error_and_not_a_deadlock() -> None:
-    updates, plugin = Updates(), Updating()
-    async with Runtime(NEW, on_update=updates) as runtime, attached(runtime, plugin):
-        (answer,) = await runtime.dispatch(Event.StartContainer, request_of(Event.StartContainer))
-        assert answer.error is None and updates.requests.empty()
-    assert plugin.inside == (
-        "update_containers called in start_container would deadlock; "
-        "return the updates, or use update_soon"
-    )
-
-
-async def test_update_soon_works_from_handlers_and_threads_and_logs_failures(
+async def test_updates_of_handlers_are_sent_after_their_replies_and_failures_are_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     updates, plugin = Updates(), Updating()
     async with Runtime(NEW, on_update=updates) as runtime, attached(runtime, plugin):
-        await runtime.dispatch(Event.RemoveContainer, request_of(Event.RemoveContainer))
-        assert (await updates.requests.get()).update == [UPDATE.message]
-        thread = threading.Thread(target=plugin.runtime.update_soon, args=([UPDATE], [EVICTION]))
-        thread.start()
-        assert await updates.requests.get() == UPDATE_REQUEST
-        thread.join()
+        for event in (Event.StartContainer, Event.RemoveContainer):
+            (answer,) = await runtime.dispatch(event, request_of(event))
+            assert answer.error is None
+            assert (await updates.requests.get()).update == [UPDATE]
     assert "update_containers: failed for container other" in caplog.text
 
 
@@ -524,8 +481,7 @@ async def test_running_handler_is_cancelled_when_the_connection_ends(
 async def test_late_answer_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     class Late:
         def create_container(self, pod: PodSandbox, container: Container) -> None:
-            while (time_left() or 0) > -0.001:
-                pass
+            time.sleep(0.501)
 
     async with Runtime(replace(NEW, request_timeout_ms=500)) as runtime:
         async with attached(runtime, Late()):
@@ -549,7 +505,7 @@ def test_any_request_is_answered_or_rejected(method: str, payload: bytes) -> Non
     if method == "Configure":
         # The session itself decodes these bytes.
         return
-    session = HandlerSession(Handlers.of(RecordingPlugin()), Identity("10", "written"))
+    session = HandlerSession(RecordingPlugin(), Identity("10", "written"))
     try:
         reply = session.answer(RequestReceived(1, PLUGIN_SERVICE, method, payload, 0, ()))
     except RpcError:
@@ -557,14 +513,12 @@ def test_any_request_is_answered_or_rejected(method: str, payload: bytes) -> Non
     METHODS[method].reply.FromString(reply)
 
 
-async def test_update_soon_after_the_session_is_logged_as_failed(
+async def test_update_after_the_session_is_logged_as_failed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     plugin = Updating()
     async with Runtime(NEW) as runtime, attached(runtime, plugin):
         pass
-    plugin.runtime.update_soon([UPDATE])
-    # Two iterations of the loop: the first starts the task, the second runs it.
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    with pytest.raises(ConnectionClosed):
+        await plugin.runtime.update_containers([UPDATE])
     assert "update_containers: not connected to a runtime" in caplog.text

@@ -23,7 +23,7 @@ RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
 PLUGIN = """
 import pytest
 
-from nri_scope.plugin import Adjustment
+from nri_scope.plugin import api
 
 
 class MyPlugin:
@@ -35,12 +35,12 @@ class MyPlugin:
 
     def create_container(self, pod, container):
         if container.name == "app":
-            return Adjustment().add_env("MINE", self.value)
+            return api.ContainerAdjustment(env=[api.KeyValue(key="MINE", value=self.value)])
 """
 COMMAND = f"""#!{sys.executable}
 import os, sys
 sys.path.insert(0, {str(ROOT)!r})
-from nri_scope.plugin import Adjustment, run
+from nri_scope.plugin import api, run
 
 arguments = sys.argv[1:]
 del sys.argv[1:]
@@ -48,7 +48,8 @@ del sys.argv[1:]
 class Plugin:
     def create_container(self, pod, container):
         print("created", container.name, *arguments, flush=True)
-        return Adjustment().add_env("THEIRS", os.environ.get("VALUE", "none"))
+        variable = api.KeyValue(key="THEIRS", value=os.environ.get("VALUE", "none"))
+        return api.ContainerAdjustment(env=[variable])
 
 run(Plugin(), name="theirs")
 """
@@ -157,41 +158,29 @@ def test(nri_replay, caplog):
     )
 
 
-def test_timers_follow_the_recording(suite: Suite) -> None:
+def test_updates_outside_of_events_change_containers(suite: Suite) -> None:
     assert passes(
         suite.run(
             """
-from nri_scope.plugin import Update
+from nri_scope.plugin import api
 
-class Cooling:
+class Warming:
     def configure(self, config, runtime):
         self.runtime = runtime
 
     def start_container(self, pod, container):
-        self.runtime.call_later(0.01, self.cool, container.id)
-
-    def cool(self, container_id):
-        self.runtime.update_soon([Update(container_id).set_cpu(shares=77)])
+        update = api.ContainerUpdate(container_id=container.id)
+        update.linux.resources.cpu.shares.value = 77
+        self.runtime.update_containers([update])
 
 def test(nri_replay):
-    result = nri_replay(Cooling())
+    result = nri_replay(Warming())
     result.assert_ok()
     job = result.container("jobs/batch/job")
     assert [(one.path, one.after) for one in job.changes] == [("/linux/resources/cpu/shares", 77)]
-    assert job.owner("/linux/resources/cpu/shares") == "10-cooling"
-
-def test_failing(nri_replay):
-    Cooling.cool = lambda self, container_id: 1 / 0
-    try:
-        nri_replay(Cooling()).assert_ok()
-    except AssertionError as error:
-        assert "call_later: 10-cooling: error: ZeroDivisionError" in str(error)
-        assert isinstance(error.__cause__, ZeroDivisionError)
-    else:
-        raise AssertionError
+    assert job.owner("/linux/resources/cpu/shares") == "10-warming"
 """
-        ),
-        2,
+        )
     )
 
 
@@ -309,7 +298,7 @@ class Curious(MyPlugin):
     async def create_container(self, pod, container):
         self.thread = threading.current_thread()
         await asyncio.sleep(0)
-        return Adjustment().add_env("MINE", "1")
+        return api.ContainerAdjustment(env=[api.KeyValue(key="MINE", value="1")])
 
 def test(nri_replay):
     async def main():
@@ -480,7 +469,7 @@ def test_assert_ok_shows_failures_and_the_handlers_traceback(suite: Suite) -> No
 
 def test_crash_of_a_plugin_is_reported(suite: Suite) -> None:
     program = suite.folder / "theirs"
-    program.write_text(COMMAND.replace("return Adj", "os._exit(3)\n        return Adj"))
+    program.write_text(COMMAND.replace("return api", "os._exit(3)\n        return api"))
     output = suite.run("\ndef test(nri_replay): nri_replay('./theirs').assert_ok()\n")
     assert "E     CreateContainer shop/web/app: 10-theirs: crash: " in output
     assert "10-theirs disconnected after event" in output

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, ContainerUpdate, PodSandbox
 from nri_scope.oci import VOIDED
-from nri_scope.plugin import Adjustment, Container, Eviction, PodSandbox, RuntimeHandle, Update
+from nri_scope.plugin import RuntimeHandle
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import ReplaySelection
 from nri_scope.specs.path_labels import value_at
+from tests.plugin_builders import adjust, evict, update
 
 from .plays import played
 from .recordings import POD, RECORDING, container, life, recording, run_pod
@@ -26,8 +28,8 @@ class Adding:
     def __init__(self, name: str, value: str = "1") -> None:
         self.name, self.value = name, value
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        return Adjustment().add_env(self.name, self.value).add_annotation(f"{self.name}/a", "b")
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        return adjust(env={self.name: self.value}, annotations={f"{self.name}/a": "b"})
 
 
 class Watching:
@@ -141,10 +143,10 @@ def test_updates_of_other_containers_appear_in_their_later_events(tmp_path: Path
     class Reducing:
         """Reduces the shares of an existing container when another one is created."""
 
-        def create_container(self, pod: PodSandbox, container: Container) -> list[Update]:
+        def create_container(self, pod: PodSandbox, container: Container) -> list[ContainerUpdate]:
             if container.name == "app":
                 return []
-            return [Update("app-id").set_cpu(shares=7), Update("nobody").set_cpu(shares=7)]
+            return [update(one, cpu={"shares": 7}) for one in ("app-id", "nobody")]
 
     class StopWatching:
         def __init__(self) -> None:
@@ -175,8 +177,8 @@ def test_updates_in_reply_to_synchronize_are_applied(tmp_path: Path) -> None:
     class Limiting:
         def synchronize(
             self, pods: Sequence[PodSandbox], containers: Sequence[Container]
-        ) -> list[Update]:
-            return [Update(one.id).set_cpu(shares=3) for one in containers]
+        ) -> list[ContainerUpdate]:
+            return [update(one.id, cpu={"shares": 3}) for one in containers]
 
     state = api.SynchronizeRequest(pods=[POD], containers=[container(env=["A=1"])])
     path = recording(tmp_path / "state.nriscope.db", life(container(env=["A=1"]))[4:], state=state)
@@ -202,8 +204,8 @@ def test_unsolicited_updates_are_applied_and_evictions_are_dropped(one_life: Pat
             self.runtime = runtime
 
         def post_create_container(self, pod: PodSandbox, container: Container) -> None:
-            self.runtime.update_soon(
-                [Update(container.id).set_cpu(shares=5)], [Eviction(container.id, "too big")]
+            self.runtime.update_containers(
+                [update(container.id, cpu={"shares": 5})], [evict(container.id, "too big")]
             )
 
     replayed = played(one_life, {"10-a": Asking()}, selection=ReplaySelection())
@@ -216,8 +218,8 @@ def test_a_plugin_can_change_an_update_of_the_kubelet(one_life: Path) -> None:
     class Doubling:
         def update_container(
             self, pod: PodSandbox, container: Container, resources: api.LinuxResources
-        ) -> list[Update]:
-            return [Update(container.id).set_cpu(shares=2 * resources.cpu.shares.value)]
+        ) -> list[ContainerUpdate]:
+            return [update(container.id, cpu={"shares": 2 * resources.cpu.shares.value})]
 
     received: list[int] = []
 
@@ -239,8 +241,8 @@ def test_an_update_without_resources_voids_the_request(one_life: Path, profile: 
     class Emptying:
         def update_container(
             self, pod: PodSandbox, container: Container, resources: api.LinuxResources
-        ) -> Update:
-            return Update(container.id)
+        ) -> ContainerUpdate:
+            return ContainerUpdate(container_id=container.id)
 
         def post_update_container(self, pod: PodSandbox, container: Container) -> None:
             received.append(("PostUpdateContainer", container.linux.resources.cpu.shares.value))
@@ -262,11 +264,8 @@ def test_an_empty_cpu_set_in_an_update_is_dropped_but_the_request_applied(one_li
     class Clearing:
         def update_container(
             self, pod: PodSandbox, container: Container, resources: api.LinuxResources
-        ) -> Update:
-            update = Update(container.id)
-            update.resources.cpu.cpus = ""
-            update.resources.cpu.SetInParent()
-            return update
+        ) -> ContainerUpdate:
+            return update(container.id, cpu={"cpus": ""})
 
     replayed = played(one_life, {"10-c": Clearing()})
     dropped = [one for event in replayed.events for one in event.dropped]

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.errors import UsageError
 from nri_scope.filter import parse
-from nri_scope.plugin import Container, PodSandbox
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.report import Report
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import RecordingPlace, ReplaySelection, Script
+from tests.plugin_builders import adjust
 from tests.recording.test_cri_answers import a_cri_session, an_answer
 from tests.recording.traffic import an_item, record
 
@@ -165,9 +166,8 @@ def test_rounds_start_afresh_and_are_compared(tmp_path: Path) -> None:
             self.rounds += 1
 
         def create_container(self, pod: PodSandbox, container: Container) -> object:
-            from nri_scope.plugin import Adjustment
 
-            return Adjustment().add_env("ROUND", str(self.rounds))
+            return adjust(env={"ROUND": str(self.rounds)})
 
     path = recording(tmp_path / "r.nriscope.db", [run_pod(), *life(container())])
     passive = Passive()

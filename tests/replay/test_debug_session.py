@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.errors import NriScopeError, UsageError
-from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.replay.debug_session import DebugListener, DebugSession
 from nri_scope.replay.playback import PendingEvent, StepDecision
 from nri_scope.replay.result import PlayedEvent
@@ -76,7 +76,7 @@ class Hanging(Recorder):
 
     on_call: Callable[[], None] | None = None
 
-    async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    async def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         if self.on_call is not None:
             on_call, self.on_call = self.on_call, None
             on_call()

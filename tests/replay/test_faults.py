@@ -13,10 +13,10 @@ import pytest
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.nri.api_pb2 import Container, ContainerUpdate, PodSandbox
 from nri_scope.errors import RpcError, UsageError
 from nri_scope.nri.events import PASSIVE_EVENTS, Event
-from nri_scope.plugin import Container, PodSandbox, Update
-from nri_scope.plugin.handlers import EVENT_HANDLERS
+from nri_scope.plugin.serving import EVENT_HANDLERS
 from nri_scope.replay.faults import (
     FORMS,
     INJECTED,
@@ -36,6 +36,7 @@ from nri_scope.runtime.profile import PROFILES
 from nri_scope.transport.link import Link
 from nri_scope.transport.loop import run
 from nri_scope.wire import Code, RequestReceived
+from tests.plugin_builders import update
 from tests.runtime_emulation.small_plugin import Reply, SmallPlugin
 
 from .plays import decode_events, job_of, played, played_to_peers
@@ -201,15 +202,15 @@ class Watching:
         state = [(one.name, one.state, one.linux.resources.cpu.shares.value) for one in containers]
         self.received.append(([one.name for one in pods], state))
 
-    def stop_container(self, pod: PodSandbox, container: Container) -> list[Update]:
+    def stop_container(self, pod: PodSandbox, container: Container) -> list[ContainerUpdate]:
         self.received.append("stop_container")
-        return [Update("other-id").set_cpu(shares=7)]
+        return [update("other-id", cpu={"shares": 7})]
 
 
 class Passive(Watching):
     """Stores its events and requests nothing."""
 
-    def stop_container(self, pod: PodSandbox, container: Container) -> list[Update]:
+    def stop_container(self, pod: PodSandbox, container: Container) -> list[ContainerUpdate]:
         self.received.append("stop_container")
         return []
 

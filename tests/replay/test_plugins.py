@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.errors import UsageError
 from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
-from nri_scope.plugin import Container, PodSandbox
 from nri_scope.replay.chain import Command
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import SEND, PendingEvent, PlaybackOptions, StepDecision

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.events import Role
-from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import to_json
 from nri_scope.replay.playback import ReplayListener
@@ -24,14 +24,15 @@ from nri_scope.replay.result import PlayedEvent, PluginResult, PrintedLine, Repl
 from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
 from tests.amount import amount
+from tests.plugin_builders import adjust
 
 from .plays import job_of, played
 from .recordings import RECORDING, container, life, recording, run_pod
 
 
 class Adding:
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        return Adjustment().add_env("A", "1").add_annotation("x/y", "z")
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        return adjust(env={"A": "1"}, annotations={"x/y": "z"})
 
 
 class Failing:

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.plugin import Adjustment, BasePlugin, Container, PodSandbox
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.replay.playback import (
     EDITED,
     SEND,
@@ -22,6 +22,7 @@ from nri_scope.replay.playback import (
 from nri_scope.replay.result import PlayedEvent, Replayed
 from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
+from tests.plugin_builders import adjust
 
 from .plays import job_of, played
 from .recordings import BUNDLED, container, life, recording, run_pod
@@ -29,19 +30,17 @@ from .recordings import BUNDLED, container, life, recording, run_pod
 AGAIN = StepDecision(again=True)
 
 
-class Recorder(BasePlugin):
+class Recorder:
     """Plugin that adds the number of its calls to containers."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
         self.created: list[Container] = []
 
-    async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    async def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         self.calls.append("CreateContainer")
         self.created.append(container)
-        adjustment = Adjustment()
-        adjustment.add_env("CALL", str(len(self.calls)))
-        return adjustment
+        return adjust(env={"CALL": str(len(self.calls))})
 
     async def stop_container(self, pod: PodSandbox, container: Container) -> None:
         self.calls.append("StopContainer")

@@ -16,14 +16,15 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.events import RUNTIME_SERVICE
 from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
-from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.recorder.writer import Recorder
 from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
 from nri_scope.wire import Code
+from tests.plugin_builders import adjust
 from tests.recording.recordings import a_start
 from tests.replay.plays import job_of, played, played_to_peers
 from tests.replay.recordings import (
@@ -51,14 +52,14 @@ class Setting:
     def __init__(self, value: str) -> None:
         self.value = value
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        return Adjustment().add_env("MODE", self.value)
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        return adjust(env={"MODE": self.value})
 
 
 class Everything:
     """Plugin that subscribes to all events of a container's life."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment | None:
         return None
 
     def post_create_container(self, pod: PodSandbox, container: Container) -> None:
@@ -80,19 +81,17 @@ class Everything:
 class Unifying(Everything):
     """Plugin that sets a value of cgroup v2 only."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        adjustment = Adjustment()
-        adjustment.message.linux.resources.unified["memory.high"] = "1000000"
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        adjustment = ContainerAdjustment()
+        adjustment.linux.resources.unified["memory.high"] = "1000000"
         return adjustment
 
 
 class Reserving:
     """Plugin that requests a value that all runtimes ignore."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        adjustment = Adjustment()
-        adjustment.message.linux.resources.memory.reservation.value = 1 << 20
-        return adjustment
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        return adjust(memory={"reservation": 1 << 20})
 
 
 class Failing:
@@ -418,11 +417,8 @@ def many_changes(folder: Path) -> Path:
     """Record more containers and changes than a report includes."""
 
     class Adding:
-        def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-            adjustment = Adjustment()
-            for number in range(40):
-                adjustment.add_env(f"VARIABLE_{number}", "value " * 10)
-            return adjustment
+        def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+            return adjust(env={f"VARIABLE_{number}": "value " * 10 for number in range(40)})
 
     events = [run_pod(), *(event for n in range(70) for event in life(container(f"c{n}"))[:1])]
     return _replayed(folder, {"10-adding": Adding()}, events)
@@ -432,8 +428,8 @@ def secret(folder: Path) -> Path:
     """Record a plugin that sets a secret variable."""
 
     class Telling:
-        def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-            return Adjustment().add_env("API_TOKEN", SECRET)
+        def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+            return adjust(env={"API_TOKEN": SECRET})
 
     return _replayed(folder, {"10-telling": Telling()})
 

@@ -47,11 +47,11 @@ PLUGIN = f"""\
         if container.name == "meddling":
             # The first update is refused by the OCI runtime: there are no such processors.
             return [
-                Update(self.running["one"]).set_cpu(cpus="77"),
-                Update(self.running["two"]).set_cpu(shares=333),
-                Update({NOWHERE!r}).set_cpu(shares=444),
+                update(self.running["one"], cpu={{"cpus": "77"}}),
+                update(self.running["two"], cpu={{"shares": 333}}),
+                update({NOWHERE!r}, cpu={{"shares": 444}}),
             ]
-        return Adjustment().add_annotation("example.com/asked", "yes")
+        return api.ContainerAdjustment(annotations={{"example.com/asked": "yes"}})
 
     def post_start_container(self, pod, container):
         self.running[container.name] = container.id
@@ -119,9 +119,8 @@ async def test_answers_are_what_took_effect(
 ) -> None:
     file, plain = tmp_path / "tap.nriscope.db", tmp_path / "record.nriscope.db"
     cri = str(containerd.layout.cri_socket)
-    program = plugin_file(tmp_path / "40-thing", PLUGIN)
-    program.write_text(
-        program.read_text().replace("import Adjustment", "import Update, Adjustment")
+    program = plugin_file(
+        tmp_path / "40-thing", PLUGIN, start="from tests.plugin_builders import update"
     )
     with_tap = ("--cri", cri) if command == "tap" else ()
     with_record = ("--cri", cri) if command == "record" else ()

@@ -44,7 +44,7 @@ def adjusting(variable: str) -> str:
         print("pid", os.getpid(), flush=True)
 
     def create_container(self, pod, container):
-        return Adjustment().add_env({variable!r}, "yes")
+        return api.ContainerAdjustment(env=[api.KeyValue(key={variable!r}, value="yes")])
 """
 
 

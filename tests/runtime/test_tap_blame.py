@@ -28,7 +28,7 @@ SOURCE = {
     REFUSED: """
 class Plugin:
     def create_container(self, pod, container):
-        return Adjustment().add_mount("/refused", "/proc", options=["rbind", "rshared"])
+        return adjust(mounts=[bind("/refused", "/proc", "rshared")])
 
     def stop_container(self, pod, container):
         pass
@@ -39,7 +39,7 @@ class Plugin:
     INJECTOR: """
 class Plugin:
     def create_container(self, pod, container):
-        return Adjustment().add_env("INJECTED", "yes").set_cpu(quota=50000)
+        return adjust(env={"INJECTED": "yes"}, cpu={"quota": 50000})
 """,
     # The pids limit exists since NRI 0.7. Running containers are updated in replies to creations,
     # and each container by an unsolicited update after its start.
@@ -52,12 +52,14 @@ class Plugin:
         self.runtime = runtime
 
     def create_container(self, pod, container):
-        adjustment = Adjustment().set_cpu(shares=512).set_pids_limit(64)
-        return [adjustment, *(Update(one).set_cpu(shares=256) for one in self.running)]
+        return api.CreateContainerResponse(
+            adjust=adjust(cpu={"shares": 512}, pids=64),
+            update=[update(one, cpu={"shares": 256}) for one in self.running],
+        )
 
     def post_start_container(self, pod, container):
         self.running.append(container.id)
-        self.runtime.update_soon([Update(container.id).set_memory(limit=1 << 26)])
+        self.runtime.update_containers([update(container.id, memory={"limit": 1 << 26})])
 """,
 }
 
@@ -68,7 +70,8 @@ async def plugin(name: str, folder: Path, socket: Path) -> AsyncIterator[None]:
     path = folder / name
     index, _, title = name.partition("-")
     path.write_text(
-        "from nri_scope.plugin import Adjustment, Update, run\n"
+        "from nri_scope.plugin import api, run\n"
+        "from tests.plugin_builders import adjust, bind, update\n"
         f"{SOURCE[name]}\nrun(Plugin(), name={title!r}, index={index!r})\n"
     )
     process = await asyncio.create_subprocess_exec(

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.recording_differ import histories
 from nri_scope.events import Event, Role
-from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.recording.bundle.unpack import unpack
 from nri_scope.recording.reader import Recording
 from scripts.make_samples import SIZE_MAX, samples
+from tests.plugin_builders import adjust
 from tests.replay.plays import played
 from tests.runtime.testbed.workload import SECRET
 
@@ -87,9 +88,9 @@ def test_no_bundle_contains_a_secret(bundle: Path, tmp_path: Path) -> None:
 @each
 def test_a_bundle_can_be_replayed(bundle: Path) -> None:
     class Plugin:
-        def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+        def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
             # iSulad would fail the creation if it were a variable.
-            return Adjustment().add_annotation("replayed", "yes")
+            return adjust(annotations={"replayed": "yes"})
 
     result = played(bundle, {"10-mine": Plugin()})
     assert list(result.failures()) == []

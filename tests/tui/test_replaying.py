@@ -16,11 +16,11 @@ from tests.tui.screen import copy_recording, showing
 from tests.tui.terminal import needs_tmux, terminal
 
 PLUGIN = """#!{python}
-from nri_scope.plugin import Adjustment, run
+from nri_scope.plugin import api, run
 
 class Plugin:
     def create_container(self, pod, container):
-        return Adjustment().add_env("MINE", "1")
+        return api.ContainerAdjustment(env=[api.KeyValue(key="MINE", value="1")])
 
 run(Plugin(), name="plugin")
 """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from nri_scope.errors import UsageError
-from nri_scope.plugin import Adjustment, Container, PodSandbox
+from nri_scope.plugin import api
 from nri_scope.pytest_plugin import NriReplay
 
 from hook_injector import HookInjector, read_hooks
@@ -35,8 +35,8 @@ def write(folder: Path, name: str, **changed: object) -> None:
 
 
 def adjustment(plugin: HookInjector, *, command: str = "sh", **annotations: str) -> object:
-    pod = PodSandbox(name="web", annotations=annotations)
-    return plugin.create_container(pod, Container(name="app", args=[command]))
+    pod = api.PodSandbox(name="web", annotations=annotations)
+    return plugin.create_container(pod, api.Container(name="app", args=[command]))
 
 
 def test_file_of_a_later_directory_replaces_one_of_the_same_name(tmp_path: Path) -> None:
@@ -44,11 +44,8 @@ def test_file_of_a_later_directory_replaces_one_of_the_same_name(tmp_path: Path)
     write(tmp_path / "usr", "20-b.json", hook={"path": "/usr/bin/env", "args": ["env", "b"]})
     write(tmp_path / "etc", "10-a.json", hook={"path": "/usr/bin/env", "args": ["env", "a"]})
     plugin = HookInjector([tmp_path / "usr", tmp_path / "etc", tmp_path / "missing"])
-    assert adjustment(plugin) == (
-        Adjustment()
-        .add_hook("poststop", "/usr/bin/env", args=["env", "a"])
-        .add_hook("poststop", "/usr/bin/env", args=["env", "b"])
-    )
+    hooks = [api.Hook(path="/usr/bin/env", args=["env", name]) for name in ("a", "b")]
+    assert adjustment(plugin) == api.ContainerAdjustment(hooks=api.Hooks(poststop=hooks))
 
 
 @pytest.mark.parametrize(
@@ -76,9 +73,9 @@ def test_all_conditions_must_hold(tmp_path: Path, when: object, matching: bool) 
     [
         ({"version": "0.1.0"}, "version is '0.1.0'"),
         ({"hook": {}}, "'path' is missing"),
-        ({"hook": {"path": "env"}}, "hook path 'env' is not an absolute path"),
+        ({"hook": {"path": "env"}}, "hook.path: not an absolute path: env"),
         ({"hook": {"path": "/no/such"}}, "hook.path: no such program: /no/such"),
-        ({"hook": {"path": "/usr/bin/env", "env": ["A"]}}, "'A' in a hook's env is not of"),
+        ({"hook": {"path": "/usr/bin/env", "env": [1]}}, "bad argument type"),
         ({"stages": ["prestop"]}, "stages: unknown are ['prestop']"),
         ({"when": {"anyways": True}}, "when: unknown are ['anyways']"),
         ({"when": {"commands": ["("]}}, "missing ): ("),

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.errors import UsageError
-from nri_scope.plugin import Adjustment, Container, PodSandbox
 from nri_scope.replay.run import Job
 from nri_scope.replay.testing import perform, plugin_set_of
+from tests.plugin_builders import adjust
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
 CALLER = ContextVar("CALLER", default="nobody")
@@ -28,8 +29,8 @@ def job(plugin: object) -> Job:
 class ContextReader:
     """Adds the value of a context variable, as its handler sees it."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        return Adjustment().add_env("CALLER", CALLER.get())
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        return adjust(env={"CALLER": CALLER.get()})
 
 
 class Raising:

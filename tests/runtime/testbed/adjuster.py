@@ -13,7 +13,19 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
-from nri_scope.plugin import Adjustment, Container, LinuxResources, PodSandbox, Update, run
+from nri_scope._gen.nri.api_pb2 import (
+    Container,
+    ContainerUpdate,
+    CreateContainerResponse,
+    LinuxDevice,
+    LinuxResources,
+    Mount,
+    OptionalFileMode,
+    PodSandbox,
+    POSIXRlimit,
+)
+from nri_scope.plugin import run
+from tests.plugin_builders import adjust, bind, update
 
 
 class Adjuster:
@@ -25,35 +37,31 @@ class Adjuster:
 
     def synchronize(
         self, pods: Sequence[PodSandbox], containers: Sequence[Container]
-    ) -> list[Update]:
+    ) -> list[ContainerUpdate]:
         """Update the CPU shares of all existing containers."""
         self._running = {one.name: one.id for one in containers}
-        updates = [Update(one.id).set_cpu(shares=300) for one in containers]
+        updates = [update(one.id, cpu={"shares": 300}) for one in containers]
         return self._note("Synchronize", [*pods, *containers], updates)
 
     def run_pod_sandbox(self, pod: PodSandbox) -> None:
         """Log the event."""
         self._note("RunPodSandbox", [pod], [])
 
-    def create_container(self, pod: PodSandbox, container: Container) -> list[Adjustment | Update]:
+    def create_container(self, pod: PodSandbox, container: Container) -> CreateContainerResponse:
         """Make most kinds of adjustments, and update the container named main."""
-        adjustment = (
-            Adjustment()
-            .add_env("PYTHON", container.name)
-            .remove_env("FOO")
-            .add_env("SHARED", "of-python")
-            .add_annotation("python.example.com/was", "here")
-            .add_mount("/etc/python", "/etc/hostname", options=["ro"])
-            .remove_mount("/dev/mqueue")
-            .add_rlimit("RLIMIT_NOFILE", soft=100, hard=200)
-            .add_device("/dev/null2", type="c", major=1, minor=3, file_mode=0o666)
-            .set_cpu(shares=700)
+        mode = OptionalFileMode(value=0o666)
+        adjustment = adjust(
+            env={"PYTHON": container.name, "-FOO": "", "SHARED": "of-python"},
+            annotations={"python.example.com/was": "here"},
+            mounts=[bind("/etc/python", "/etc/hostname", "ro"), Mount(destination="-/dev/mqueue")],
+            rlimits=[POSIXRlimit(type="RLIMIT_NOFILE", soft=100, hard=200)],
+            devices=[LinuxDevice(path="/dev/null2", type="c", major=1, minor=3, file_mode=mode)],
+            cpu={"shares": 700},
         )
-        updates: list[Adjustment | Update] = [adjustment]
-        if "main" in self._running:
-            updates.append(Update(self._running["main"]).set_cpu(quota=50_000, period=100_000))
-        self._note("CreateContainer", [pod, container], updates)
-        return updates
+        cpu = {"quota": 50_000, "period": 100_000}
+        updates = [update(self._running["main"], cpu=cpu)] if "main" in self._running else []
+        self._note("CreateContainer", [pod, container], [adjustment, *updates])
+        return CreateContainerResponse(adjust=adjustment, update=updates)
 
     def post_create_container(self, pod: PodSandbox, container: Container) -> None:
         """Log the event."""
@@ -70,19 +78,19 @@ class Adjuster:
 
     def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources
-    ) -> list[Update]:
+    ) -> list[ContainerUpdate]:
         """Set other CPU shares than requested."""
-        updates = [Update(container.id).set_cpu(shares=resources.cpu.shares.value + 100)]
+        updates = [update(container.id, cpu={"shares": resources.cpu.shares.value + 100})]
         return self._note("UpdateContainer", [pod, container, resources], updates)
 
     def post_update_container(self, pod: PodSandbox, container: Container) -> None:
         """Log the event."""
         self._note("PostUpdateContainer", [pod, container], [])
 
-    def stop_container(self, pod: PodSandbox, container: Container) -> list[Update]:
+    def stop_container(self, pod: PodSandbox, container: Container) -> list[ContainerUpdate]:
         """Update the CPU shares of the remaining containers."""
         self._running.pop(container.name, None)
-        updates = [Update(one).set_cpu(shares=900) for one in self._running.values()]
+        updates = [update(one, cpu={"shares": 900}) for one in self._running.values()]
         return self._note("StopContainer", [pod, container], updates)
 
     def remove_container(self, pod: PodSandbox, container: Container) -> None:
@@ -98,17 +106,17 @@ class Adjuster:
         self._note("RemovePodSandbox", [pod], [])
 
     def _note(
-        self, event: str, request: Sequence[Message], reply: Sequence[Adjustment | Update]
-    ) -> list[Update]:
+        self, event: str, request: Sequence[Message], reply: Sequence[Message]
+    ) -> list[ContainerUpdate]:
         note = {
             "event": event,
             # protobuf's text format sorts maps.
             "request": [str(one) for one in request],
-            "reply": [str(one.message) for one in reply],
+            "reply": [str(one) for one in reply],
         }
         # Flush: the launching runtime ends the plugin with SIGKILL.
         print(json.dumps(note), file=self._notes, flush=True)
-        return [one for one in reply if isinstance(one, Update)]
+        return [one for one in reply if isinstance(one, ContainerUpdate)]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,16 @@ from __future__ import annotations
 import asyncio
 import os
 
-from nri_scope.plugin import Adjustment, Container, PodSandbox, Update, run
+from nri_scope._gen.nri.api_pb2 import (
+    Container,
+    ContainerAdjustment,
+    CreateContainerResponse,
+    LinuxDevice,
+    Mount,
+    PodSandbox,
+)
+from nri_scope.plugin import run
+from tests.plugin_builders import adjust, update
 
 HALF_A_DEADLINE_S, MORE_THAN_A_DEADLINE_S = 1.2, 3.0
 """The runtimes' deadline is two seconds."""
@@ -40,38 +49,40 @@ class AuditLog:
 class DeviceInjector:
     """Add a device to each container named ``app``."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment | None:
         if container.name != "app":
             return None
-        return Adjustment().add_device("/dev/nri-null", type="c", major=1, minor=3)
+        return adjust(devices=[LinuxDevice(path="/dev/nri-null", type="c", major=1, minor=3)])
 
 
 class EnvInjector:
     """Replace the variable FOO, and add a variable, a mount and an annotation."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
-        adjustment = Adjustment().add_env("INJECTED", "yes")
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        env = {"INJECTED": "yes"}
         if any(one.startswith("FOO=") for one in container.env):
-            adjustment.remove_env("FOO").add_env("FOO", "overridden")
-        adjustment.add_mount("/mnt/tmp", "tmpfs", type="tmpfs", options=["size=1m", "nosuid"])
-        return adjustment.add_annotation("example.com/injected-by", "env-injector")
+            env |= {"-FOO": "", "FOO": "overridden"}
+        options = ["size=1m", "nosuid"]
+        mount = Mount(destination="/mnt/tmp", source="tmpfs", type="tmpfs", options=options)
+        annotations = {"example.com/injected-by": "env-injector"}
+        return adjust(env=env, mounts=[mount], annotations=annotations)
 
 
 class ImageCheck:
     """Reply slowly to containers named ``app``, for the pod ``api`` after the deadline."""
 
-    async def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    async def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         if container.name == "app":
             late = pod.name == "api"
             await asyncio.sleep(MORE_THAN_A_DEADLINE_S if late else HALF_A_DEADLINE_S)
-        return Adjustment().add_annotation("example.com/image", "checked")
+        return adjust(annotations={"example.com/image": "checked"})
 
 
 class BatchEnv:
     """Set FOO in the namespace ``jobs``: a conflict with `EnvInjector`."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
-        return Adjustment().add_env("FOO", "batch") if pod.namespace == "jobs" else None
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment | None:
+        return adjust(env={"FOO": "batch"}) if pod.namespace == "jobs" else None
 
 
 class CpuPolicy:
@@ -80,9 +91,11 @@ class CpuPolicy:
     def __init__(self) -> None:
         self._running: list[str] = []
 
-    def create_container(self, pod: PodSandbox, container: Container) -> list[Adjustment | Update]:
-        mine = Adjustment().set_cpu(shares=2048, cpus="0").set_pids_limit(64)
-        return [mine, *(Update(one).set_cpu(cpus="1") for one in self._running)]
+    def create_container(self, pod: PodSandbox, container: Container) -> CreateContainerResponse:
+        return CreateContainerResponse(
+            adjust=adjust(cpu={"shares": 2048, "cpus": "0"}, pids=64),
+            update=[update(one, cpu={"cpus": "1"}) for one in self._running],
+        )
 
     def post_start_container(self, pod: PodSandbox, container: Container) -> None:
         self._running.append(container.id)

@@ -14,17 +14,24 @@ import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
-from nri_scope.plugin import (
-    Adjustment,
+from google.protobuf.message import Message
+
+from nri_scope._gen.nri.api_pb2 import (
     Container,
+    ContainerAdjustment,
+    ContainerUpdate,
+    CreateContainerResponse,
+    Hook,
+    Hooks,
+    LinuxDevice,
     LinuxResources,
+    Mount,
     PodSandbox,
-    RuntimeHandle,
-    Update,
-    run,
+    POSIXRlimit,
 )
+from nri_scope.plugin import RuntimeHandle, run
+from tests.plugin_builders import Settings, adjust, bind, update
 
 OWN_LIMIT = {
     "20": "RLIMIT_LOCKS",
@@ -35,8 +42,6 @@ OWN_LIMIT = {
 """Limits by index: two plugins that set one limit are in conflict, as limits cannot be replaced.
 The same applies to resources, see `_resources`.
 """
-
-Asked = TypeVar("Asked", Adjustment, Update)
 
 
 class Meddler:
@@ -55,26 +60,25 @@ class Meddler:
 
     def synchronize(
         self, pods: Sequence[PodSandbox], containers: Sequence[Container]
-    ) -> list[Update]:
+    ) -> list[ContainerUpdate]:
         self._running = [one.id for one in containers]
         return self._noted("Synchronize", "", [self._update(one) for one in self._running])
 
-    def create_container(self, pod: PodSandbox, container: Container) -> list[Adjustment | Update]:
-        asked: list[Adjustment | Update] = [self._adjustment(container.name)]
-        if self._index == "60":
-            asked += [self._update(one) for one in self._running[:1]]
-        self._noted("CreateContainer", container.id, asked)
-        return asked
+    def create_container(self, pod: PodSandbox, container: Container) -> CreateContainerResponse:
+        adjustment = self._adjustment(container.name)
+        updates = [self._update(one) for one in self._running[:1]] if self._index == "60" else []
+        self._noted("CreateContainer", container.id, updates, adjustment)
+        return CreateContainerResponse(adjust=adjustment, update=updates)
 
     def post_start_container(self, pod: PodSandbox, container: Container) -> None:
         self._running.append(container.id)
 
     def update_container(
         self, pod: PodSandbox, container: Container, resources: LinuxResources
-    ) -> list[Update]:
+    ) -> list[ContainerUpdate]:
         return self._noted("UpdateContainer", container.id, [self._update(container.id)])
 
-    def stop_container(self, pod: PodSandbox, container: Container) -> list[Update]:
+    def stop_container(self, pod: PodSandbox, container: Container) -> list[ContainerUpdate]:
         if container.id in self._running:
             self._running.remove(container.id)
         return self._noted(
@@ -89,54 +93,64 @@ class Meddler:
         """
         if self._runtime is not None:
             updates = [self._update(one) for one in self._running]
-            self._runtime.update_soon(self._noted("UpdateContainers", "", updates))
+            self._runtime.update_containers(self._noted("UpdateContainers", "", updates))
 
-    def _adjustment(self, name: str) -> Adjustment:
+    def _adjustment(self, name: str) -> ContainerAdjustment:
         index, number = self._index, self._next()
         mine = f"{index}-{name}-{number}"
-        adjustment = (
-            Adjustment()
-            .add_env(f"PLUGIN_{index}", mine)
-            .add_annotation(f"{index}.example.com/plugin", mine)
-            # Replaces a value of the pod or another plugin, if there is one.
-            .remove_env("SHARED")
-            .add_env("SHARED", mine)
-            .add_rlimit(OWN_LIMIT[index], soft=number, hard=number)
-        )
+        # Removals replace values of the pod or another plugin, if there are any.
+        env = {f"PLUGIN_{index}": mine, "-SHARED": "", "SHARED": mine}
+        annotations = {f"{index}.example.com/plugin": mine}
+        mounts: list[Mount] = []
+        hooks = Hooks()
+        devices: list[LinuxDevice] = []
         if number % 2:
-            adjustment.add_mount(f"/etc/plugin-{index}", "/etc/hostname", options=["ro"])
-            adjustment.remove_mount("/etc/shared")
-            adjustment.add_mount("/etc/shared", f"/usr/{'lib' if index == '40' else 'bin'}")
-            adjustment.add_hook("create_runtime", "/bin/true", args=["true", mine])
+            mounts = [
+                bind(f"/etc/plugin-{index}", "/etc/hostname", "ro"),
+                Mount(destination="-/etc/shared"),
+                bind("/etc/shared", f"/usr/{'lib' if index == '40' else 'bin'}"),
+            ]
+            hooks.create_runtime.append(Hook(path="/bin/true", args=["true", mine]))
         if number % 3 == 0:
             # Runtimes add and remove in the random order of Go's maps: the result may lack it.
-            adjustment.remove_annotation("shared.example.com/by")
-            adjustment.add_annotation("shared.example.com/by", mine)
-            adjustment.add_device(f"/dev/plugin-{index}", type="c", major=1, minor=3)
+            annotations |= {"-shared.example.com/by": "", "shared.example.com/by": mine}
+            devices.append(LinuxDevice(path=f"/dev/plugin-{index}", type="c", major=1, minor=3))
         if number % 5 == 0:
-            adjustment.remove_mount("/dev/mqueue").remove_env("POD_ONLY")
-        if index == "60":
-            adjustment.set_pids_limit(number)
-        elif index == "40":
-            adjustment.set_oom_score_adj(500 + number % 500)
-        return _resources(index, adjustment, number)
+            mounts.append(Mount(destination="-/dev/mqueue"))
+            env["-POD_ONLY"] = ""
+        adjustment = adjust(
+            env=env,
+            annotations=annotations,
+            mounts=mounts,
+            hooks=hooks if number % 2 else None,
+            devices=devices,
+            rlimits=[POSIXRlimit(type=OWN_LIMIT[index], soft=number, hard=number)],
+            pids=number if index == "60" else None,
+            **_resources(index, number),
+        )
+        if index == "40":
+            adjustment.linux.oom_score_adj.value = 500 + number % 500
+        return adjustment
 
-    def _update(self, container: str) -> Update:
+    def _update(self, container: str) -> ContainerUpdate:
         # Without effect if the container was removed in the meantime.
-        return _resources(self._index, Update(container, ignore_failure=True), self._next())
+        return update(container, ignore_failure=True, **_resources(self._index, self._next()))
 
     def _next(self) -> int:
         self._number += 1
         return int(self._index) * 1000 + self._number
 
     def _noted(
-        self, event: str, container: str, asked: Sequence[Adjustment | Update]
-    ) -> list[Update]:
-        updates = [one for one in asked if isinstance(one, Update)]
+        self,
+        event: str,
+        container: str,
+        updates: list[ContainerUpdate],
+        adjustment: ContainerAdjustment | None = None,
+    ) -> list[ContainerUpdate]:
         note = {
             "event": event,
             "container": container,
-            "adjust": [_text(one) for one in asked if isinstance(one, Adjustment)],
+            "adjust": [] if adjustment is None else [_text(adjustment)],
             "updates": [_text(one) for one in updates],
         }
         # Flush: the plugin may be killed at any time.
@@ -144,20 +158,20 @@ class Meddler:
         return updates
 
 
-def _resources(index: str, asked: Asked, number: int) -> Asked:
+def _resources(index: str, number: int) -> dict[str, Settings]:
     match index:
         case "20":
-            return asked.set_cpu(cpus="0")
+            return {"cpu": {"cpus": "0"}}
         case "40":
-            return asked.set_cpu(quota=number, period=100_000)
+            return {"cpu": {"quota": number, "period": 100_000}}
         case "50":
-            return asked.set_memory(limit=number << 12)
+            return {"memory": {"limit": number << 12}}
         case _:
-            return asked.set_cpu(shares=number)
+            return {"cpu": {"shares": number}}
 
 
-def _text(one: Adjustment | Update) -> str:
-    return base64.b64encode(one.message.SerializeToString(deterministic=True)).decode()
+def _text(message: Message) -> str:
+    return base64.b64encode(message.SerializeToString(deterministic=True)).decode()
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import OutcomeKind, RoundDiff
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Event, Gap, Role
 from nri_scope.filter import parse
-from nri_scope.plugin import Adjustment, BasePlugin, Container, PodSandbox
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import lookup
 from nri_scope.recording.cri_answers import status_request
@@ -28,6 +28,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.replay.result import Replayed
 from nri_scope.share.extract import Selection, extract
 from tests.in_memory import MEMORY
+from tests.plugin_builders import adjust
 from tests.recording.traffic import (
     NOW,
     a_container,
@@ -190,16 +191,13 @@ def test_rounds_of_a_time_window_equal_those_of_the_whole(
 # -- replay ---------------------------------------------------------------------------------
 
 
-class Limits(BasePlugin):
+class Limits:
     """Marks every container with how many it has seen of its pod, and refuses some."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment | None:
+    def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment | None:
         if container.name == "broken":
             raise ValueError("not this one")
-        adjustment = Adjustment()
-        adjustment.add_env("POD_UID", pod.uid)
-        adjustment.add_env("SEEN_AS", container.name)
-        return adjustment
+        return adjust(env={"POD_UID": pod.uid, "SEEN_AS": container.name})
 
 
 def device_injector() -> object:
