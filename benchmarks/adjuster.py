@@ -3,16 +3,25 @@
 
 from __future__ import annotations
 
-from nri_scope.plugin import Adjustment, Container, PodSandbox, run
+from nri_scope.plugin import api, run
 
 
 class Adjuster:
     """Plugin that makes three small adjustments to every container."""
 
-    def create_container(self, pod: PodSandbox, container: Container) -> Adjustment:
+    def create_container(
+        self, pod: api.PodSandbox, container: api.Container
+    ) -> api.ContainerAdjustment:
         """Add a variable and a mount, and set the CPU shares."""
-        adjustment = Adjustment().add_env("POD", pod.name).set_cpu(shares=512)
-        return adjustment.add_mount("/etc/adjusted", "/etc/hostname", options=["ro"])
+        adjustment = api.ContainerAdjustment(env=[api.KeyValue(key="POD", value=pod.name)])
+        adjustment.linux.resources.cpu.shares.value = 512
+        adjustment.mounts.add(
+            destination="/etc/adjusted",
+            source="/etc/hostname",
+            type="bind",
+            options=["rbind", "ro"],
+        )
+        return adjustment
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from benchmarks.findings import Finding, number
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging import Creation
-from nri_scope.plugin import Adjustment, Update
+from tests.plugin_builders import adjust, bind, update
 from tests.recording.traffic import a_container, a_pod
 
 _PLUGINS = 5
@@ -39,26 +39,31 @@ def measure(runs: int) -> Finding:
 
 def _reply(n: int) -> api.CreateContainerResponse:
     """Return a reply that combines the kinds of adjustments that real plugins request."""
-    adjustment = (
-        Adjustment()
-        .add_env(f"PLUGIN_{n}", f"value-{n}")
-        .remove_env(f"VARIABLE_{n:02d}")
+    variables = {
+        f"PLUGIN_{n}": f"value-{n}",
+        f"-VARIABLE_{n:02d}": "",
         # Every plugin replaces the value of the plugin before it.
-        .remove_env("VARIABLE_50")
-        .add_env("VARIABLE_50", f"value-{n}")
-        .add_annotation(f"plugin-{n}.example.com/done", "true")
-        .add_mount(f"/plugin/{n}", f"/var/lib/plugin-{n}", options=["ro"])
-        .remove_mount(f"/mnt/{n:02d}")
-        .add_device(f"/dev/plugin{n}", type="c", major=10, minor=n)
-        .add_hook("create_runtime", f"/opt/plugin-{n}", args=[f"plugin-{n}", "hook"])
-        .add_rlimit(_RLIMITS[n - 1], soft=n, hard=n)
+        "-VARIABLE_50": "",
+        "VARIABLE_50": f"value-{n}",
+    }
+    hook = api.Hook(path=f"/opt/plugin-{n}", args=[f"plugin-{n}", "hook"])
+    adjustment = adjust(
+        env=variables,
+        annotations={f"plugin-{n}.example.com/done": "true"},
+        mounts=[
+            bind(f"/plugin/{n}", f"/var/lib/plugin-{n}", "ro"),
+            api.Mount(destination=f"-/mnt/{n:02d}"),
+        ],
+        devices=[api.LinuxDevice(path=f"/dev/plugin{n}", type="c", major=10, minor=n)],
+        hooks=api.Hooks(create_runtime=[hook]),
+        rlimits=[api.POSIXRlimit(type=_RLIMITS[n - 1], soft=n, hard=n)],
+        cpu={"shares": 512, "cpus": "0-3"} if n == 1 else None,
+        memory={"limit": 1 << 30} if n == 2 else None,
     )
-    if n == 1:
-        adjustment.set_cpu(shares=512, cpus="0-3")
     if n == 2:
-        adjustment.set_memory(limit=1 << 30).set_oom_score_adj(100)
-    update = Update(f"another-container-{n}").set_cpu(shares=256)
-    return api.CreateContainerResponse(adjust=adjustment.message, update=[update.message])
+        adjustment.linux.oom_score_adj.value = 100
+    other = update(f"another-container-{n}", cpu={"shares": 256})
+    return api.CreateContainerResponse(adjust=adjustment, update=[other])
 
 
 def _work(

@@ -119,10 +119,10 @@ class NriReplay:
     ) -> Result:
         """Replay the recording to ``plugin``, and return the result.
 
-        ``plugin`` is an object with handlers (see `nri_scope.plugin`), which runs in this process
-        over a real connection; or a command to launch, as a list, a path, or a text in shell
-        quoting; or a mapping from indices ("10" or "10-name") to several of these. A program with a
-        ``/`` in its name is looked up in the same folders as the recording.
+        ``plugin`` is an object with handlers, which runs in this process over a real connection; or
+        a command to launch, as a list, a path, or a text in shell quoting; or a mapping from
+        indices ("10" or "10-name") to several of these. A program with a ``/`` in its name is
+        looked up in the same folders as the recording.
 
         ``index``: "10" by default, or as in the command's file name ``NN-name``. ``name``: by
         default from the file, or from the object's class: "my-name" for "MyName". ``config``:

@@ -149,12 +149,11 @@ def run(
     runtime has restarted. Parses the command line (or ``arguments``), logs to stderr, and exits
     with status 0 after a signal, or 2 with one line about an error.
 
-    The plugin's attribute ``failure_policy`` tells a runtime with NRI 0.12.4 or later what to do
-    when this plugin does not answer a request: ``"fail_request"`` fails the request,
-    ``"keep_connected"`` does not disconnect the plugin for a missed deadline,
-    ``"fail_request,keep_connected"`` does both. It is an error if the runtime does not know the
-    policy; a launched plugin continues without it, as up to NRI 0.6 the runtime could not start
-    otherwise.
+    The plugin's attribute "failure_policy", if any, tells a runtime with NRI 0.12.4 or later what
+    to do when this plugin does not answer a request: "fail_request" fails the request,
+    "keep_connected" does not disconnect the plugin for a missed deadline, and
+    "fail_request,keep_connected" does both. It is an error if the runtime does not know the policy;
+    a launched plugin continues without it, as up to NRI 0.6 the runtime could not start otherwise.
     """
     try:
         _run(plugin, _parse(plugin, name, index, arguments))

@@ -209,9 +209,9 @@ def test_unsolicited_updates_are_applied_and_evictions_are_dropped(one_life: Pat
             )
 
     replayed = played(one_life, {"10-a": Asking()}, selection=ReplaySelection())
-    (update,) = [event for event in replayed.events if event.event == "UpdateContainers"]
-    assert [(one.plugin, one.change.after) for one in update.changes] == [("10-a", 5)]
-    assert [one.path for one in update.dropped] == ["/evict"]
+    (played_update,) = [one for one in replayed.events if one.event == "UpdateContainers"]
+    assert [(one.plugin, one.change.after) for one in played_update.changes] == [("10-a", 5)]
+    assert [one.path for one in played_update.dropped] == ["/evict"]
 
 
 def test_a_plugin_can_change_an_update_of_the_kubelet(one_life: Path) -> None:
