@@ -12,6 +12,7 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,12 +22,13 @@ from typing import NamedTuple
 import yaml
 
 from benchmarks.samples import Sampler
-from nri_scope.share.redaction.credential_formats import PUBLIC_RULES_FILE
 from tests.interop.build import CACHE
 
 FOLDER = CACHE / "corpora"
 _DETECT_SECRETS = "detect-secrets==1.5.0"
 _CREDSWEEPER = "credsweeper==1.19.5"
+_GITLEAKS = "github.com/zricethezav/gitleaks/v8@v8.30.1"
+_ANY_VALUE = frozenset({"generic-api-key", "curl-auth-header", "curl-auth-user", "private-key"})
 _DOWNLOAD_TIMEOUT_S = 120
 
 # Rules that a format alone does not satisfy: identifiers, host names, and any word of some length,
@@ -101,16 +103,23 @@ def detect_secrets(samples: int) -> Iterator[Sample]:
 
 
 def gitleaks(samples: int) -> Iterator[Sample]:
-    """Yield credentials that match gitleaks' rules.
-
-    nri-scope uses the same rules: this measures whether they find credentials in NRI messages.
-    """
-    for rule in json.loads(PUBLIC_RULES_FILE.read_text("utf-8"))["rules"]:
-        for text, groups in _made(rule["regex"], samples):
-            longest = max(groups.values(), key=len, default=text)
-            if not any(keyword in text.lower() for keyword in rule["keywords"]):
-                text = f"{rule['keywords'][0]} {text}"
-            yield Sample(rule["id"], text, longest)
+    """Yield credentials that match gitleaks' rules."""
+    try:
+        command = ["go", "mod", "download", "-json", _GITLEAKS]
+        done = subprocess.run(command, capture_output=True, check=True, timeout=_DOWNLOAD_TIMEOUT_S)
+        text = Path(json.loads(done.stdout)["Dir"], "config", "gitleaks.toml").read_text()
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
+        raise Missing(_GITLEAKS) from error
+    for rule in tomllib.loads(text)["rules"]:
+        # Rules without a format of their own match any value after a key.
+        if "regex" not in rule or rule["id"] in _ANY_VALUE:
+            continue
+        for made, groups in _made(rule["regex"], samples):
+            longest = max(groups.values(), key=len, default=made)
+            keywords = rule.get("keywords", [])
+            if keywords and not any(keyword in made.lower() for keyword in keywords):
+                made = f"{keywords[0]} {made}"
+            yield Sample(rule["id"], made, longest)
 
 
 def _made(expression: str, samples: int) -> Iterator[tuple[str, dict[str | int, str]]]:
@@ -122,27 +131,3 @@ def _made(expression: str, samples: int) -> Iterator[tuple[str, dict[str | int, 
     for _ in range(samples):
         text, groups = sampler.sample()
         yield text.strip("\"'` ;"), groups
-
-
-_LIST = re.compile(r"\bfps\s*:?=\s*\[\]string\{")
-_LITERAL = re.compile(r'\s*(?://[^\n]*\n\s*)*(?:`([^`]*)`|"((?:[^"\\\n]|\\.)*)")\s*,')
-
-
-def gitleaks_false_positives() -> Iterator[tuple[str, str]]:
-    """Yield the texts that gitleaks' own tests list as false positives, with the rule's file."""
-    document = json.loads(PUBLIC_RULES_FILE.read_text("utf-8"))
-    module = f"{document['module']}@{document['version']}"
-    try:
-        command = ["go", "mod", "download", "-json", module]
-        done = subprocess.run(command, capture_output=True, check=True, timeout=_DOWNLOAD_TIMEOUT_S)
-        folder = Path(json.loads(done.stdout)["Dir"])
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError) as error:
-        raise Missing(module) from error
-    for path in sorted(folder.glob("cmd/generate/config/rules/*.go")):
-        source = path.read_text()
-        for start in _LIST.finditer(source):
-            at = start.end()
-            while literal := _LITERAL.match(source, at):
-                at = literal.end()
-                raw, quoted = literal[1], literal[2]
-                yield path.stem, raw if raw is not None else json.loads(f'"{quoted}"')

@@ -27,25 +27,15 @@ from benchmarks.labelled import Case
 from benchmarks.traffic import CAPTURES, captured, is_repeated, repeated
 from nri_scope.events import CapturedCall
 from nri_scope.nri.events import METHODS
-from nri_scope.share.redacted_entries import RECORDER_LIMITS, SourceRedaction
+from nri_scope.share.redacted_entries import SourceRedaction
 from nri_scope.share.redaction import Redactor, Rules
 
 _KEY = bytes(range(32))
-_CREDENTIALS = (
-    "credential-keys",
-    "credential-formats",
-    "url-passwords",
-    "auth-headers",
-    "random-looking",
-)
-"""Rules that detect credentials; the other rules hide values that may be personal."""
 _REAL_CREDENTIAL_PLACE = "container.env.DB_PASSWORD"
 """The only place in the captures that contains a credential."""
 _WINDOW = 10
 _WORST = 12
 _RUN = re.compile(r"[A-Za-z0-9+/_-]{16,}={0,2}")
-# Placeholders such as "xxxxxxxx": replacing them is no error.
-_PLACEHOLDER = re.compile(r"(?i)x{6}|0{8}|a{8}|\*{6}|\.{6}|example|your[_-]|abcdefgh|12345678")
 
 
 @dataclass
@@ -81,14 +71,10 @@ def measure(*, samples: int, in_places: int, megabytes: float, containers: int) 
             score.right += 1
         else:
             score.wrong[case.name] += 1
-    stayed["stays: gitleaks' false positives"] = _foreign(missing)
     stayed["stays: real traffic"] = _real()
-    if not stayed["stays: gitleaks' false positives"].total:
-        del stayed["stays: gitleaks' false positives"]
-    counted = {name: score for name, score in found.items() if _USED not in name}
-    places = [score for name, score in counted.items() if name.startswith(labelled.OWN)]
-    forms = [score for name, score in counted.items() if not name.startswith(labelled.OWN)]
-    right = sum(score.right for score in counted.values())
+    places = [score for name, score in found.items() if name.startswith(labelled.OWN)]
+    forms = [score for name, score in found.items() if not name.startswith(labelled.OWN)]
+    right = sum(score.right for score in found.values())
     alarms = sum(score.wrong.total() for score in stayed.values())
     lines = [f"skipped, could not be downloaded: {', '.join(missing)}"] if missing else []
     lines += ["", _scores(found, "found"), "", _scores(stayed, "left alone")]
@@ -121,11 +107,10 @@ def _cases(samples: int, places: int, missing: list[str]) -> Iterator[Case]:
             missing.append(str(error))
 
 
-_USED = "gitleaks (used, not counted above)"
 _CORPORA: dict[str, Callable[[int], Iterator[corpora.Sample]]] = {
     "CredSweeper": corpora.credsweeper,
     "detect-secrets": corpora.detect_secrets,
-    _USED: corpora.gitleaks,
+    "gitleaks": corpora.gitleaks,
 }
 
 
@@ -183,23 +168,6 @@ def _unpacked(text: str) -> Iterator[str]:
             continue
 
 
-def _foreign(missing: list[str]) -> Score:
-    """Score the rule for credential formats with gitleaks' list of false positives."""
-    score = Score()
-    rules = Rules(enabled=frozenset({"credential-formats"}))
-    try:
-        for name, text in corpora.gitleaks_false_positives():
-            if _PLACEHOLDER.search(text):
-                continue
-            if Redactor(rules, _KEY).text(text) == text:
-                score.right += 1
-            else:
-                score.wrong[name] += 1
-    except corpora.Missing as error:
-        missing.append(str(error))
-    return score
-
-
 def _real() -> Score:
     """Score the texts of real events, all but one without credentials."""
     score = Score()
@@ -210,7 +178,7 @@ def _real() -> Score:
         seen.update(_texts(event))
         source.redact_call(event)
     for count in redactor.tally:
-        if count.rule in _CREDENTIALS and count.place != _REAL_CREDENTIAL_PLACE:
+        if count.place != _REAL_CREDENTIAL_PLACE:
             score.wrong[f"{count.rule} at {count.place}"] += 1
     score.right = len(seen) - score.wrong.total()
     return score
@@ -256,7 +224,7 @@ def _by_megabyte(megabytes: float) -> float:
         size += len(line)
         if size >= megabytes * 1e6:
             break
-    redactor = Redactor(Rules.DEFAULT, _KEY, memory=RECORDER_LIMITS)
+    redactor = Redactor(Rules.DEFAULT, _KEY)
     begin = time.process_time()
     for line in lines:
         redactor.text(line)
@@ -266,7 +234,7 @@ def _by_megabyte(megabytes: float) -> float:
 def _by_container(containers: int) -> float:
     """Return the median processor time to redact the CreateContainer of a new container, in s."""
     stream = captured(CAPTURES / "containerd-2.1.9.jsonl.gz", "00-probe-a")
-    source = SourceRedaction(Redactor(Rules.DEFAULT, _KEY, memory=RECORDER_LIMITS))
+    source = SourceRedaction(Redactor(Rules.DEFAULT, _KEY))
     times = []
     events = [event for event in stream if event.method == "CreateContainer"]
     for event in repeated(events, containers):

@@ -2,9 +2,8 @@
 """Read events of all recordings of a node, for one call of GetEvents.
 
 What was recorded before the call is copied to a temporary part first: its context is found, and it
-is redacted in two passes, the first of which finds all secrets. Events that are recorded later are
-redacted as `record --redact` does. A resumed call copies what its cursor does not name, and all
-recordings if it needs context.
+is redacted. A resumed call copies what its cursor does not name, and all recordings if it needs
+context.
 
 If only the newest events are wanted, choosing them takes 48 bytes of memory for each.
 """
@@ -13,9 +12,8 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
 from itertools import islice, repeat
 from time import time_ns
 from typing import NamedTuple
@@ -28,6 +26,7 @@ from nri_scope.recording.log_rows import Log
 from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection
+from nri_scope.share.redaction import Redactor
 
 from .call_limits import Copies
 from .cursor import (
@@ -40,7 +39,6 @@ from .cursor import (
 )
 from .node_recordings import NodeRecording, NodeRecordings
 from .overruns import with_overruns
-from .redactors import NodeRedactors
 from .responses import BATCH_BYTES, ResponseMaker, TimedResponse
 from .selected_parts import EventQuery, SelectedParts, of_one_file, without_ring
 
@@ -134,15 +132,15 @@ class EventReader:
         self,
         recordings: NodeRecordings,
         query: EventQuery,
-        redactors: NodeRedactors | None,
+        new_redactor: Callable[[], Redactor] | None,
         copies: Copies | None = None,
     ) -> None:
-        """Without ``redactors``, events are sent as recorded. ``copies``: limit of temporary parts,
-        for all calls.
+        """Without ``new_redactor``, events are sent as recorded.
+
+        ``copies``: limit of temporary parts, for all calls.
         """
         self._recordings = recordings
         self._query = query
-        self._redactors = redactors
         self._positions = dict(query.after.positions)
         self._resumed: dict[str, Position] = {}
         """Positions of the cursor that are valid, after an event."""
@@ -154,7 +152,7 @@ class EventReader:
         self._stopped = False
         self._make = ResponseMaker(self._go_on)
         limit = copies or Copies(1, recordings)
-        self._parts = SelectedParts(query, redactors, limit, self._make, self._go_on)
+        self._parts = SelectedParts(query, new_redactor, limit, self._make, self._go_on)
         self._responses = self._all()
 
     def close(self) -> None:
@@ -200,8 +198,6 @@ class EventReader:
     def _all(self) -> Generator[TimedResponse | None]:
         """Yield the responses; None where there are no more for now."""
         files = self._recordings.all()
-        if self._redactors is not None:
-            self._redactors.keep(files)
         for name in self._positions.keys() - {one.name for one in files}:
             yield self._removed(name)
         for one in files:
@@ -212,7 +208,7 @@ class EventReader:
         new = [one for one in files if one.name not in self._resumed]
         for one in files:
             if one not in new and not self._query.context:
-                yield from self._open(one, learns=True)
+                yield from self._open(one)
         earlier = self._earlier(files if self._query.context else new)
         yield from heapq.merge(self._later(), earlier)
         if not self._query.follow:
@@ -238,7 +234,6 @@ class EventReader:
         opened: list[_Opened] = []
         cursor = self._query.after.positions
         parts: list[Iterator[TimedResponse]] = []
-        learned: set[str] = set()
         with ExitStack() as stack:
             if files:
                 stack.enter_context(self._parts.copying())
@@ -265,8 +260,6 @@ class EventReader:
                 except RecordingError as error:
                     parts.append(iter([self._unread(file, error.problem)]))
                     continue
-                if part.recording is not recording:
-                    learned.add(name)
                 responses = part.responses
                 if after is None and part.recording is recording and name in cursor:
                     # Nothing is selected, perhaps as the ring removed it since.
@@ -287,7 +280,7 @@ class EventReader:
         if self._query.follow:
             for file in files:
                 if file.name not in self._unreadable:
-                    yield from self._open(file, learns=file.name not in learned)
+                    yield from self._open(file)
 
     def _newest(
         self, opened: Sequence[_Opened], parts: list[Iterator[TimedResponse]]
@@ -317,18 +310,13 @@ class EventReader:
 
     # -- what is recorded later -----------------------------------------------------------------
 
-    def _open(self, file: NodeRecording, *, learns: bool) -> Iterator[TimedResponse]:
-        """Follow a recording from its position on; yield a gap if it cannot be read.
-
-        ``learns``: whether to learn the secrets of earlier events first, which were not copied.
-        """
+    def _open(self, file: NodeRecording) -> Iterator[TimedResponse]:
+        """Follow a recording from its position on; yield a gap if it cannot be read."""
         with ExitStack() as stack:
             try:
                 recording = stack.enter_context(Recording.open(file.path))
                 position = self._placed(file.name, recording)
                 selection = self._parts.selection(position.span)
-                if learns:
-                    self._parts.learn(file, recording)
                 log = Log(
                     recording,
                     where=selection.where,
@@ -358,13 +346,12 @@ class EventReader:
             del self._unreadable[name]
             self._positions.pop(name, None)
         for name in files.keys() - self._followed.keys():
-            is_refused = (name, files[name].inode) in self._parts.refused
-            if files[name] != self._unreadable.get(name) and not is_refused:
+            if files[name] != self._unreadable.get(name):
                 self._unreadable.pop(name, None)
                 key = name, files[name].inode
                 if key in self._aside and not is_replaced(files[name].path, self._aside[key]):
                     self._positions[name] = self._aside.pop(key)
-                yield from self._open(files[name], learns=False)
+                yield from self._open(files[name])
 
     def _rest(self, name: str, one: _Followed) -> Iterator[TimedResponse]:
         """Yield what was written to a file before it was removed, or left out."""
@@ -405,9 +392,9 @@ class EventReader:
         """Yield what is new in a recording, with gaps for what its ring removed meanwhile."""
         file, recording, log, is_filtered = self._followed[name]
         position = self._positions[name]
-        redaction = partial(self._parts.redaction, file, recording)
+        redactor = self._parts.redactor(file, recording)
         items = without_ring(log.read())
-        responses = self._make.responses(name, recording, items, position.began_ns, redaction)
+        responses = self._make.responses(name, recording, items, position.began_ns, redactor)
         responses = of_one_file(file, recording, responses)
         yield from with_overruns(
             self._make, name, recording, responses, position, until, is_filtered=is_filtered

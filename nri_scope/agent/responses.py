@@ -7,7 +7,6 @@ What was recorded since a call began is redacted before, as `record --redact` do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from itertools import count
 from typing import NamedTuple
@@ -23,20 +22,11 @@ from nri_scope.share.redacted_entries import redacted
 from nri_scope.share.redaction import Redactor
 
 from .cursor import is_of_ring
-from .redactors import SharedRedactor
 
 BATCH_BYTES = 1 << 20
 """Bytes of requests and replies that are read and sent together."""
 _TOGETHER = 64
 """Number of events whose messages are read together."""
-
-
-Redaction = Callable[[], AbstractContextManager[SharedRedactor | None]]
-"""Returns a context manager that holds the redactor; None if there is none."""
-
-
-def _no_redaction() -> AbstractContextManager[SharedRedactor | None]:
-    return nullcontext()
 
 
 class TimedResponse(NamedTuple):
@@ -70,9 +60,9 @@ class ResponseMaker:
         recording: Recording,
         items: Iterable[Item],
         began_ns: int,
-        redaction: Redaction = _no_redaction,
+        redactor: Redactor | None = None,
     ) -> Iterator[TimedResponse]:
-        """Yield the responses for items; ``redaction``: for those that are not redacted yet.
+        """Yield the responses for items; ``redactor``: for those that are not redacted yet.
         ``began_ns``: that of the recording that was made on the node.
 
         Events whose messages were removed meanwhile are left out. Raises RecordingError.
@@ -86,9 +76,9 @@ class ResponseMaker:
                 events += 1
                 size += item.size
             if events >= _TOGETHER or size >= BATCH_BYTES:
-                yield from self._together(name, recording, waiting, began_ns, redaction)
+                yield from self._together(name, recording, waiting, began_ns, redactor)
                 waiting, events, size = [], 0, 0
-        yield from self._together(name, recording, waiting, began_ns, redaction)
+        yield from self._together(name, recording, waiting, began_ns, redactor)
 
     def _together(
         self,
@@ -96,7 +86,7 @@ class ResponseMaker:
         recording: Recording,
         items: Sequence[Item],
         began_ns: int,
-        redaction: Redaction,
+        redactor: Redactor | None,
     ) -> Iterator[TimedResponse]:
         numbers = [item.id for item in items if isinstance(item, Event)]
         part = IncludedRows(until=max(numbers, default=0), kept=numbers)
@@ -110,10 +100,7 @@ class ResponseMaker:
             for page in pages
             for one in page
         }
-        with redaction() as known:
-            redactor = None if known is None else known.redactor
-            # Not yielded here: the redactor is for one thread at a time.
-            responses = [self._response(name, item, began_ns, found, redactor) for item in items]
+        responses = (self._response(name, item, began_ns, found, redactor) for item in items)
         yield from filter(None, responses)
 
     def _response(

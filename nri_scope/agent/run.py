@@ -27,7 +27,7 @@ from grpclib.reflection.service import ServerReflection
 from grpclib.server import Server
 
 from nri_scope._gen.agent.google_proto_descriptor_pool import default_google_proto_descriptor_pool
-from nri_scope.errors import NriScopeError, RecordingError, UsageError
+from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.process.signals import stop_signals
 from nri_scope.recording.file_errors import error_words
 from nri_scope.share.redaction import Redactor, Rules, derive, local_key
@@ -38,9 +38,8 @@ from .http_server import CONNECTIONS_MAX as HTTP_CONNECTIONS_MAX
 from .http_server import AgentState, HttpConnection
 from .listener import Listener
 from .metrics import NodeMetrics
-from .node_recordings import FolderError, NodeRecording, NodeRecordings
+from .node_recordings import FolderError, NodeRecordings
 from .recorder_status import RecorderStatus
-from .redactors import LIMITS, NodeRedactors, UnredactableError
 from .service import AgentService
 
 Address = tuple[str, int]
@@ -112,20 +111,16 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
         None if new_redactor is None else new_redactor(),
         by_namespace=options.by_namespace,
     )
-    redactors = None if new_redactor is None else NodeRedactors(new_redactor)
-    service = AgentService(recordings, redactors, status)
+    service = AgentService(recordings, new_redactor, status)
     with ExitStack() as threads:
         read = partial(_read, metrics, state, options.recorder)
         threads.enter_context(_Repeating("metrics", lambda go_on: read()))
-        if redactors is not None:
-            learn = _learner(recordings, redactors, say)
-            threads.enter_context(_Repeating("learning", learn))
         run(_serve(options, service, partial(HttpConnection, metrics.registry, state), say))
 
 
 def _redactors(folder: Path, rules: Rules) -> Callable[[], Redactor]:
     key = derive(local_key(folder / _STATE), b"agent")
-    return lambda: Redactor(rules, key, memory=LIMITS)
+    return lambda: Redactor(rules, key)
 
 
 async def _serve(
@@ -323,30 +318,3 @@ def _read(metrics: NodeMetrics, state: AgentState, recorder: str) -> None:
     named = [one for one in status.recordings if not recorder or one.recording == recorder]
     ready = any(one.synchronized for one in named)
     state.update("", "" if ready else "no recorder is synchronised")
-
-
-def _learner(
-    recordings: NodeRecordings, redactors: NodeRedactors, say: Callable[[str], None]
-) -> Callable[[Callable[[], None]], None]:
-    """Return work that lets redactors learn from new events, so that calls need not wait for it.
-
-    ``say`` is called once for each recording that cannot be redacted.
-    """
-    said: set[str] = set()
-
-    def on_error(error: RecordingError) -> None:
-        if isinstance(error, UnredactableError) and error.path not in said:
-            said.add(error.path)
-            say(f"{error}; it is not sent")
-
-    learned: list[NodeRecording] = []
-
-    def learn(go_on: Callable[[], None]) -> None:
-        nonlocal learned
-        with suppress(FolderError):
-            found = recordings.all()
-            if found != learned or not all(one.is_settled for one in learned):
-                redactors.learn(found, go_on, on_error)
-                learned = found
-
-    return learn

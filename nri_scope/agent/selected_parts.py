@@ -21,11 +21,12 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.row_pages import is_among
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 from nri_scope.share.extract import NothingSelectedError, Selection, extract
+from nri_scope.share.redacted_entries import note_names
+from nri_scope.share.redaction import Redactor
 
 from .call_limits import Copies
 from .cursor import Cursor, Position, is_of_ring
 from .node_recordings import NodeRecording
-from .redactors import NodeRedactors, SharedRedactor, UnredactableError
 from .responses import ResponseMaker, TimedResponse
 
 
@@ -64,23 +65,25 @@ class SelectedParts:
     def __init__(
         self,
         query: EventQuery,
-        redactors: NodeRedactors | None,
+        new_redactor: Callable[[], Redactor] | None,
         copies: Copies,
         make: ResponseMaker,
         go_on: Callable[[float], None],
     ) -> None:
         """Limit temporary parts of all calls by ``copies``.
 
+        ``new_redactor``: None to send events as recorded.
+
         ``go_on`` is called regularly; its exceptions end the work, as those of ``copies`` do.
         """
         self._query = query
-        self._redactors = redactors
+        self._new_redactor = new_redactor
+        self._redactors: dict[tuple[str, int], Redactor] = {}
+        """By name and inode of the recording."""
         self._copies = copies
         self._make = make
         self._is_copying = False
         self._go_on = partial(self._checked, go_on)
-        self.refused: set[tuple[str, int]] = set()
-        """Names and inodes of recordings that cannot be redacted."""
         self.now_ns = query.after.now_ns or (time_ns() if query.has_times else 0)
         """Time that counts as now in times of the query; 0 if it has none."""
 
@@ -132,18 +135,15 @@ class SelectedParts:
         folder = stack.enter_context(temporary_folder())
         path = folder / f"{file.name}.db"
         try:
-            with writing_to(folder), self.redaction(file, recording) as known:
+            with writing_to(folder):
                 extracted = extract(
                     recording,
                     path,
                     selection,
-                    redactor=None if known is None else known.redactor,
+                    redactor=self.redactor(file, recording),
                     marks=(),
-                    learned=0 if known is None else known.learned,
-                    on_progress=self._go_on if known is None else known.give_way,
+                    on_progress=self._go_on,
                 )
-                if known is not None:
-                    known.check()
         except NothingSelectedError:
             return SelectedPart(recording)
         except UsageError as error:
@@ -158,25 +158,18 @@ class SelectedParts:
         responses = self._make.responses(file.name, part, items, began_ns)
         return SelectedPart(part, responses, extracted.damage)
 
-    def learn(self, file: NodeRecording, recording: Recording) -> None:
-        """Learn the secrets of a recording without copying it."""
-        with self.redaction(file, recording):
-            pass
+    def redactor(self, file: NodeRecording, recording: Recording) -> Redactor | None:
+        """Return the redactor of a recording; None if events are sent as recorded.
 
-    @contextmanager
-    def redaction(
-        self, file: NodeRecording, recording: Recording
-    ) -> Iterator[SharedRedactor | None]:
-        """Hold the redactor of a recording in the block; None if events are sent as recorded."""
-        if self._redactors is None:
-            yield None
-            return
-        try:
-            with self._redactors.of(file, recording, partial(self._go_on, 0)) as known:
-                yield known
-        except UnredactableError:
-            self.refused.add((file.name, file.inode))
-            raise
+        Raises RecordingError.
+        """
+        if self._new_redactor is None:
+            return None
+        redactor = self._redactors.get((file.name, file.inode))
+        if redactor is None:
+            redactor = self._redactors[file.name, file.inode] = self._new_redactor()
+            note_names(redactor, recording)
+        return redactor
 
 
 def without_ring(items: Iterable[Item]) -> Iterator[Item]:

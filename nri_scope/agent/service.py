@@ -17,7 +17,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.errors import NriScopeError, RecordingError, RedactionLeak, UsageError
+from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.filter import Filter, parse
 from nri_scope.filter.moments import interval
 from nri_scope.recording.bundle.unpack import MAX_BUNDLE
@@ -26,13 +26,13 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.share.bundle import export
 from nri_scope.share.extract import NothingSelectedError, Selection
+from nri_scope.share.redaction import Redactor
 
 from .call_limits import CALLS_MAX, Copies, Slots
 from .cursor import parse_cursor
 from .event_reader import EventReader
 from .node_recordings import FolderError, NodeRecording, NodeRecordings
 from .recorder_status import RecorderStatus
-from .redactors import NodeRedactors
 from .selected_parts import EventQuery
 
 COPIES_MAX = 8
@@ -54,12 +54,12 @@ class AgentService(v1.AgentBase):
     def __init__(
         self,
         recordings: NodeRecordings,
-        redactors: NodeRedactors | None,
+        new_redactor: Callable[[], Redactor] | None,
         status: RecorderStatus,
     ) -> None:
-        """``redactors``: None to send events as recorded."""
+        """``new_redactor``: None to send events as recorded."""
         self._recordings = recordings
-        self._redactors = redactors
+        self._new_redactor = new_redactor
         self._status = status
         self._streams = Slots(CALLS_MAX, "streams of events")
         self._exports = Slots(EXPORTS_MAX, "exports")
@@ -75,7 +75,7 @@ class AgentService(v1.AgentBase):
         """Yield events, with heartbeats while there are none."""
         with _grpc_errors():
             query = _query(message)
-        reader = EventReader(self._recordings, query, self._redactors, self._copies)
+        reader = EventReader(self._recordings, query, self._new_redactor, self._copies)
         self._streams.take()
         thread = ThreadPoolExecutor(1, "events")
 
@@ -182,18 +182,8 @@ class AgentService(v1.AgentBase):
             selection = Selection(within(recording, where), since_ns, until_ns)
             make = partial(export, recording, output, selection, max_bytes=MAX_BUNDLE, marks=())
             try:
-                if self._redactors is None:
-                    make(on_progress=go_on)
-                    return True
-                with self._redactors.of(file, recording, go_on) as known:
-                    make = partial(make, redactor=known.redactor, learned=known.learned)
-                    try:
-                        make(on_progress=known.give_way)
-                    except RedactionLeak:
-                        # Another call may have found values that this one has already copied.
-                        make(on_progress=go_on)
-                    finally:
-                        known.check()
+                redactor = None if self._new_redactor is None else self._new_redactor()
+                make(redactor=redactor, on_progress=go_on)
             except NothingSelectedError:
                 return False
         return True

@@ -169,7 +169,7 @@ def _scan_for_leaks(redactor: Redactor, draft: Path, output: Path) -> None:
     from nri_scope.report.own_words import own_words
     from nri_scope.share.bundle.leak_scan import Scan
 
-    scan = Scan(redactor.originals(), output, words=own_words)
+    scan = Scan(redactor.replaced_words, output, own_words)
     scan.file(draft, "the report")
     scan.text(unescape(draft.read_text("utf-8")).encode(), "the report")
     scan.name(output.name)

@@ -11,14 +11,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nri_scope.events import Mark
-from nri_scope.recording.entries import IncludedRows
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.row_pages import newest_event
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 
 from .bundle.leak_scan import Scan
 from .extract import Extracted, Selection, extract
-from .extract.first_pass import learn
 from .extract.selected_events import choose
 from .formats import Analysed, Format
 from .output_files import Outputs
@@ -56,7 +53,7 @@ def copy_recording(
             on_progress=on_progress,
         )
         if redactor is not None:
-            scan = Scan(redactor.originals(), output)
+            scan = Scan(redactor.replaced_words, output)
             scan.recording(draft)
             scan.name(output.name)
         outputs.place([draft])
@@ -71,12 +68,8 @@ def redact_for_comparison(
 ) -> list[Extracted]:
     """Redact several recordings with common tokens; write them to new files in ``folder``.
 
-    Evidence in one recording that a value is secret applies to all recordings. Raises as
-    `copy_recording`.
+    Raises as `copy_recording`.
     """
-    for source in sources[1:]:
-        # The first recording is learned from when `copy_recording` writes it, before the others.
-        learn(source, IncludedRows(until=newest_event(source)), redactor, _ignore_progress)
     drafts: list[Extracted] = []
     for number, source in enumerate(sources):
         output = folder / f"{number}.nriscope.db"
@@ -127,7 +120,7 @@ def convert(
     with Recording.open(redacted) as recording, _create_private(draft) as stream:
         # Equal values of two events have different tokens.
         count = form.write(recording, numbers, stream, None if redactor.is_unlinked else analysed)
-    scan = Scan(redactor.originals(), target, words=form.own_words)
+    scan = Scan(redactor.replaced_words, target, form.own_words)
     scan.recording(redacted)
     scan.file(draft, "the written file")
     scan.name(target.name)

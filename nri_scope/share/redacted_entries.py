@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Redact entries of a recording, when it is copied and when it is made.
 
-For a copy, a redactor learns from all entries first.
-
-The evidence that a value is a secret may be in one entry, while the value itself occurs in another.
 Names of methods, events and services that a peer chose are redacted like texts.
 """
 
@@ -24,7 +21,6 @@ from nri_scope.entries import (
 from nri_scope.events import (
     CONTAINER_STATUS,
     CRI_SERVICE,
-    EVENT_TEXTS,
     KILLED,
     LEFT_OUT,
     REDACTED,
@@ -43,10 +39,9 @@ from nri_scope.nri import v01
 from nri_scope.nri.events import METHODS, Event
 from nri_scope.recorder.inbox import Begin, ControlEntry, End, Resume, ShownLine
 from nri_scope.recorder.transactions import DELETED
+from nri_scope.recording.reader import Recording
 
 from .redaction import NameKind, Redactor
-from .redaction.limits import Memory
-from .redaction.name_kinds import SESSION_NAMES
 from .redaction.rules import Rules
 from .redaction.user_key import derive, local_key
 
@@ -70,36 +65,19 @@ _KNOWN = NRI_NAMES | {
 }
 
 
-def learn(redactor: Redactor, entry: Entry) -> None:
-    """Let a redactor learn from an entry."""
-    match entry:
-        case Pod():
-            redactor.learn_name(NameKind.NAMESPACE, entry.namespace)
-            redactor.learn_name(NameKind.POD, entry.name)
-        case Container():
-            redactor.learn_name(NameKind.CONTAINER, entry.name)
-        case Began(session):
-            for name, kind in SESSION_NAMES.items():
-                redactor.learn_name(kind, getattr(session, name))
-            redactor.learn_text(session.end_reason)
-        case Ended() | CallsByMetrics():
-            pass
-        case EarlierState():
-            redactor.learn("Synchronize", entry.request, b"")
-        case Exchange(event):
-            redactor.learn(event.method, entry.request, entry.reply, service=entry.service)
-            for name in {event.method, event.event, entry.service} - _KNOWN:
-                redactor.learn_text(name)
-            for text in filter(None, (getattr(event, name) for name in EVENT_TEXTS)):
-                redactor.learn_text(text)
-            for key, value in () if entry.tapped is None else entry.tapped.metadata:
-                redactor.learn_keyed(key, value)
-        case Gap():
-            redactor.learn_text(entry.reason)
-        case Note() | Printed():
-            redactor.learn_text(entry.text)
-        case Mark():
-            redactor.learn_text(entry.comment)
+def note_names(redactor: Redactor, recording: Recording) -> None:
+    """Let texts show the names and ids of a recording's pods, containers and plugins."""
+    for pod in recording.pods():
+        redactor.note_names(
+            [(NameKind.NAMESPACE, "", pod.namespace), (NameKind.POD, pod.id, pod.name)]
+        )
+        redactor.note_ids((pod.id, pod.uid))
+    for container in recording.containers():
+        pod_id = "" if container.pod is None else container.pod.id
+        redactor.note_names([(NameKind.CONTAINER, pod_id, container.name)])
+        redactor.note_ids([container.id])
+    for session in recording.sessions():
+        redactor.session_names(session)
 
 
 def redacted(redactor: Redactor, entry: Entry) -> Entry:
@@ -131,7 +109,7 @@ def redacted(redactor: Redactor, entry: Entry) -> Entry:
         case Mark():
             return replace(entry, comment=_text(redactor, entry.comment, "mark.comment"))
         case Printed():
-            return replace(entry, text=_text(redactor, entry.text, "output.text"))
+            return replace(entry, text=redactor.line(str(entry.session), entry.text))
         case CallsByMetrics():
             calls = ((redactor.name(NameKind.PLUGIN, one[0]), *one[1:]) for one in entry.calls)
             return replace(entry, calls=tuple(calls))
@@ -187,13 +165,6 @@ def _text(redactor: Redactor, text: str, place: str) -> str:
     return text if text in _FIXED_TEXTS else redactor.text(text, place)
 
 
-RECORDER_LIMITS = Memory(
-    values=20_000, shown=128 << 10, cached=4 << 20, part=512 << 10, message=4 << 20
-)
-"""Limits for a recorder, which runs for weeks. Pauses of Python's garbage collector grow with the
-memory in use, and while one message is redacted, all others wait in the queue."""
-
-
 class SourceRedaction:
     """Redacts the data written by one recorder. Used only in the recorder's writer thread."""
 
@@ -207,7 +178,7 @@ class SourceRedaction:
         Raises UsageError.
         """
         key = derive(local_key(), b"record\0" + bytes(path.absolute()))
-        return cls(Redactor(rules, key, memory=RECORDER_LIMITS))
+        return cls(Redactor(rules, key))
 
     def redact_call(self, call: CapturedCall) -> CapturedCall:
         """Return an event, redacted for writing."""
@@ -240,6 +211,6 @@ class SourceRedaction:
                 return replace(entry, reason=redactor.text(entry.reason, "session.end_reason"))
             case ShownLine():
                 plugin = redactor.name(NameKind.PLUGIN, entry.plugin)
-                return replace(entry, plugin=plugin, text=redactor.text(entry.text, "output.text"))
+                return replace(entry, plugin=plugin, text=redactor.line(entry.plugin, entry.text))
             case _:
                 return cast("ControlEntry", redacted(redactor, entry))

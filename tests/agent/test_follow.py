@@ -396,7 +396,7 @@ async def test_a_folder_that_disappears(node: Node) -> None:
 
 @pytest.mark.exhaustive
 async def test_a_resumed_call_knows_the_secrets_of_earlier_events(node: Node) -> None:
-    secret = "correct-horse-7-battery"
+    secret = "correct-hoqrse-7-battery"
     async with agent(node.folder) as one, node.recorder("a"):
         await node.create(env=f"DB_PASSWORD={secret}")
         found = await until_caught_up(one, v1.GetEventsRequest(follow=True), events=2)

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.agent import event_reader, node_recordings
+from nri_scope.agent.call_limits import Copies
 from nri_scope.agent.cursor import Cursor, Position, format_cursor, parse_cursor
 from nri_scope.agent.event_reader import LEFT_OUT, REMOVED, EventReader
 from nri_scope.agent.node_recordings import NodeRecordings
 from nri_scope.agent.overruns import OVERRUN
-from nri_scope.agent.redactors import NodeRedactors
 from nri_scope.agent.selected_parts import EventQuery
 from nri_scope.cluster.local_copy import LocalCopy
 from nri_scope.errors import UsageError
@@ -31,7 +31,6 @@ from nri_scope.filter import TimeSpan, parse
 from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
-from nri_scope.share.redaction import Redactor, Rules
 from tests.amount import amount
 from tests.recording.traffic import a_start, an_item
 
@@ -94,8 +93,8 @@ class Node:
         self.never_seen |= {at_ns for at_ns in self.unseen if self.written[at_ns][0] == name}
         self.path(name).unlink(missing_ok=True)
 
-    def reader(self, query: EventQuery, redactors: NodeRedactors | None = None) -> EventReader:
-        return EventReader(self.recordings, query, redactors)
+    def reader(self, query: EventQuery, copies: Copies | None = None) -> EventReader:
+        return EventReader(self.recordings, query, None, copies)
 
     def all(self, query: EventQuery) -> tuple[list[v1.GetEventsResponse], str]:
         """Return all responses of a call, and the cursor after them."""
@@ -293,9 +292,10 @@ def while_waiting(
     node: Node, query: EventQuery, change: Callable[[], None]
 ) -> list[v1.GetEventsResponse]:
     """Return the responses of a call during which something changes before its first one: it waits
-    for the redactor, which another call holds.
+    for another call that makes a temporary part.
     """
-    redactors = NodeRedactors(lambda: Redactor(Rules(), b"k" * 32))
+    copies = Copies(1, node.recordings)
+    assert copies.acquire(timeout=0)
     found: list[v1.GetEventsResponse] = []
     waiting = threading.Event()
     waits = EventReader._go_on
@@ -305,17 +305,16 @@ def while_waiting(
         waits(reader, fraction)
 
     def work() -> None:
-        with closing(node.reader(query, redactors)) as reader:
+        with closing(node.reader(query, copies)) as reader:
             found.extend([*drained(reader), *drained(reader)])
 
-    (file,) = node.recordings.all()
     thread = threading.Thread(target=work)
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setattr(EventReader, "_go_on", go_on)
-        with Recording.open(file.path) as recording, redactors.of(file, recording, lambda: None):
-            thread.start()
-            assert waiting.wait(60)
-            change()
+        thread.start()
+        assert waiting.wait(60)
+        change()
+        copies.release()
         thread.join()
     return found
 

@@ -56,7 +56,7 @@ def test_writes_a_recording_without_secrets(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["export", str(SAMPLE), "--redact", "-o", "y.nriscope.db"]) == 0
-    assert capsys.readouterr().err.startswith("y.nriscope.db: 32 events; 62 values replaced (")
+    assert capsys.readouterr().err.startswith("y.nriscope.db: 32 events; 261 values replaced (")
     with Recording.open("y.nriscope.db") as recording, Recording.open(SAMPLE) as original:
         assert [one.id for one in recording.events()] == [one.id for one in original.events()]
         assert not any(b"hunter2" in request for _, request, _ in recording.exchanges())

@@ -52,7 +52,7 @@ TESTS = "-m pytest -q -p no:cacheprovider -p no:randomly -x -m '' "
 CHANGES = {
     "command": Change(
         (
-            Edit("cli/main.py", '"redact", "agent"),', '"hello",'),
+            Edit("cli/main.py", '"import", "agent"),', '"hello",'),
             Edit(
                 "cli/hello.py",
                 "",
@@ -168,20 +168,13 @@ CHANGES = {
         (
             Edit("share/redaction/builtin.py", '"emails"', 'BuiltIn("tickets", "tickets"),'),
             Edit(
-                "share/redaction/free_text.py",
-                "_TRAILING_TOKEN =",
+                "share/redaction/texts.py",
+                "cut: private keys, logins in URLs, addresses.",
                 """
-                _TICKET = Pattern(r"TICKET-[0-9]+")
-
-                def redact_tickets(engine, text, place, depth):
-                    if not engine.is_on("tickets"):
-                        return text
-                    add = lambda found: engine.replace("tickets", found, Strength.SECRET, place)
-                    return substitute(_TICKET, text, 0, add)
+                if engine.is_on("tickets"):
+                    found = re.compile(r"TICKET-[0-9]+")
+                    text = found.sub(lambda one: engine.replace("tickets", one[0], place), text)
                 """,
-            ),
-            Edit(
-                "share/redaction/redactor.py", "_text.redact_mails,\n", "free_text.redact_tickets,"
             ),
         ),
         (DOCS, TESTS + "tests/docs/test_tickets.py tests/share/redaction/test_page.py"),
@@ -330,18 +323,18 @@ CHANGES = {
     "option": Change(
         (
             Edit(
-                "cli/redact.py",
-                '"--preview", is_flag=True',
-                '@click.option("--brief", is_flag=True, help="With --preview: totals only.")',
+                "cli/report.py",
+                '"--diagnose", is_flag=True',
+                '@click.option("--brief", is_flag=True, help="With --diagnose: totals only.")',
             ),
             Edit(
-                "cli/redact.py",
+                "cli/report.py",
                 'Need(("--format",)',
-                'Need(("--brief",), ("--preview",)),',
+                'Need(("--brief",), ("--diagnose",)),',
                 is_noticed=False,
             ),
-            Edit("cli/redact.py", "    preview: bool,", "brief: bool,"),
+            Edit("cli/report.py", "    diagnose: bool,", "brief: bool,"),
         ),
-        (TESTS + "tests/cli/test_options.py tests/cli/test_redact.py -k 'rules or preview'", DOCS),
+        (TESTS + "tests/cli/test_options.py tests/cli/test_report.py -k 'rules or diagnose'", DOCS),
     ),
 }

@@ -10,14 +10,13 @@ import shutil
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Mark
-from nri_scope.recording import work_budget
 from nri_scope.recording.bundle.manifest import (
     MANIFEST,
     README,
@@ -35,7 +34,6 @@ from ..extract import Extracted, Selection, extract
 from ..extract.selected_events import choose
 from ..output_files import Outputs
 from ..redaction import Redactor, Rules, derive, local_key
-from ..redaction.limits import Memory
 from ..redaction.user_key import KEY_BYTES
 from .leak_scan import Scan
 from .manifest_content import ManifestBuilder, fixed_text
@@ -59,7 +57,7 @@ def redactor_for(
     key = secrets.token_bytes(KEY_BYTES)
     if stable:
         key = derive(local_key(key_folder), identity(recording))
-    return Redactor(rules, key, memory=_memory([recording]), unlinked=unlinked)
+    return Redactor(rules, key, unlinked=unlinked)
 
 
 def redactor_for_comparison(recordings: Sequence[Recording], rules: Rules) -> Redactor:
@@ -75,12 +73,7 @@ def redactor_for_comparison(recordings: Sequence[Recording], rules: Rules) -> Re
             pod_name = "" if container.pod is None else linked.get(container.pod.id, "")
             linked[container.id] = "\0".join((pod_name, container.name))
     key = secrets.token_bytes(KEY_BYTES)
-    return Redactor(rules, key, memory=_memory(recordings), linked=linked)
-
-
-def _memory(recordings: Iterable[Recording]) -> Memory:
-    size = sum(recording.file_size() for recording in recordings)
-    return Memory(work=work_budget.REDACTION.units(size))
+    return Redactor(rules, key, linked=linked)
 
 
 def identity(recording: Recording) -> bytes:
@@ -156,7 +149,6 @@ def export(
     split: bool = False,
     force: bool = False,
     marks: Sequence[Mark] | None = None,
-    learned: int = 0,
     on_progress: Callable[[float], None] | None = None,
 ) -> Exported:
     """Pack the selected events of ``source`` into the bundle ``output``.
@@ -164,7 +156,7 @@ def export(
     The recording in the bundle is written from scratch, row by row; with ``redactor`` it is
     redacted, and all written data is then searched for the replaced values. If the bundle would be
     larger than ``max_bytes``, the export fails, or with ``split`` writes several bundles,
-    ``NAME-1.nriscope.zip`` and so on. ``marks`` and ``learned`` are as for `extract`. ``force``:
+    ``NAME-1.nriscope.zip`` and so on. ``marks`` are as for `extract`. ``force``:
     replace existing files. The same input gives the same bytes.
 
     The output is complete, or is not written. Raises UsageError if no event is selected, or if the
@@ -173,9 +165,7 @@ def export(
     if len(note) > MAX_NOTE:
         raise UsageError(f"the note is longer than {MAX_NOTE:,} characters", "shorten it")
     with Outputs(output, source.path, force=force) as outputs:
-        packer = _Packer(source, outputs, selection, redactor, note, marks, learned, on_progress)
-        if redactor is not None and note:
-            redactor.learn_text(note)
+        packer = _Packer(source, outputs, selection, redactor, note, marks, on_progress)
         first = packer.draft(selection)
         drafts = [first]
         if first.size > max_bytes:
@@ -228,7 +218,6 @@ class _Packer:
         redactor: Redactor | None,
         note: str,
         marks: Sequence[Mark] | None,
-        learned: int,
         on_progress: Callable[[float], None] | None,
     ) -> None:
         self._source = source
@@ -238,7 +227,6 @@ class _Packer:
         self._manifests = ManifestBuilder(source, selection, redactor, note)
         self._marks = marks
         self._on_progress = on_progress
-        self._learned = learned
 
     def draft(self, selection: Selection) -> _Draft:
         """Extract and pack a part."""
@@ -250,10 +238,8 @@ class _Packer:
             selection,
             redactor=self._redactor,
             marks=self._marks,
-            learned=self._learned,
             on_progress=self._on_progress,
         )
-        self._learned = rebuilt.learned
         size = path.stat().st_size
         if size > MAX_RECORDING:
             raise UsageError(
@@ -302,7 +288,7 @@ class _Packer:
             path.unlink()
             size = self._pack(path, draft.rebuilt, manifest)
         if self._redactor is not None:
-            self._scan(self._redactor, draft.rebuilt.path, path, manifest)
+            self._scan(self._redactor, draft.rebuilt.path, manifest)
         return Bundle(path, size, manifest, draft.other_pods)
 
     def _pack(self, path: Path, rebuilt: Extracted, manifest: Manifest) -> int:
@@ -316,15 +302,14 @@ class _Packer:
             ) from error
         return size
 
-    def _scan(self, redactor: Redactor, recording: Path, packed: Path, manifest: Manifest) -> None:
+    def _scan(self, redactor: Redactor, recording: Path, manifest: Manifest) -> None:
         go_on = None if self._on_progress is None else partial(self._on_progress, 1.0)
-        scan = Scan(redactor.originals(), self._outputs.output, fixed_text(), go_on=go_on)
+        scan = Scan(redactor.replaced_words, self._outputs.output, fixed_text, go_on)
         scan.recording(recording)
         full, readme = _with_files(manifest, recording)
         scan.text(to_bytes(full), "the manifest")
         scan.text(readme, "README.md")
         scan.name(self._outputs.output.name)
-        scan.file(packed, "the packed file")
 
 
 def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:

@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search all written data for values that should have been replaced.
+"""Search all written data for words that should have been replaced.
 
-The replaced values are known exactly, so the search needs no assumption about where they may occur:
-it covers the text of every table, every decompressed message, and every byte of the files,
-including unused pages.
+Redaction replaces what is not known to be harmless, so an unknown word that was replaced in one
+place must not stand in another, unless as a name or key. The search covers the text of every table,
+every decompressed message, and every byte of the files, including unused pages: it finds columns
+and fields that redaction forgot.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
-import re2
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from nri_scope.errors import RedactionLeak
 from nri_scope.events import KILLED, LEFT_OUT, REDACTED, RING_REMOVED, Role
@@ -24,145 +26,15 @@ from nri_scope.recording.schema import TABLES, statements
 from nri_scope.recording.sqlite_errors import recording_errors
 
 from ..redacted_entries import NRI_NAMES
-from ..redaction import Original
-from ..redaction.value_encodings import forms
 
-_PATTERN_VALUES = 256
-"""Maximum number of values per pattern. Larger patterns take longer per byte; smaller ones require
-more passes."""
-_LONG_BYTES = 300
-"""Minimum length in bytes of a value that is searched for individually, to keep patterns small."""
-MANY, MANY_LONG = 8_192, 256
-"""With at least this many forms, or long forms, all are searched for by their first bytes. That
-takes 0.1 s per MiB for any number of forms. Patterns are faster for a few forms, and take 10 kB of
-memory per form."""
-_PREFIX_BYTES = 6
-"""Number of first bytes in the index; no searchable original is shorter."""
+_MAX_NESTING = 12
+_RUN = re.compile(rb"[0-9A-Za-z\x80-\xff]{6,}")
+"""Letters and digits. In messages and files, a byte beside a text may look like one of them."""
 
 
-class Found(NamedTuple):
-    """A value that was found."""
-
-    original: Original
-    start: int
-    form: bytes
-    """The encoding of the value that was found."""
-
-
-class Needles:
-    """Originals to search for: verbatim, encoded for JSON or URLs, in hexadecimal and base64."""
-
-    def __init__(self, originals: Iterable[Original]) -> None:
-        self._originals: dict[bytes, Original] = {}
-        for original in originals:
-            if original.is_searchable:
-                for form in forms(original.value):
-                    self._originals.setdefault(form, original)
-        self._patterns: list[re2._Regexp[bytes]] | None = None
-        self._are_many: bool | None = None
-        self._by_prefix: dict[bytes, list[bytes]] = {}
-        self._longest: dict[bytes, int] = {}
-        self._prefix_size = 0
-
-    def __len__(self) -> int:
-        return len(self._originals)
-
-    @property
-    def longest(self) -> int:
-        """Length of the longest form in bytes; 0 if there are no forms."""
-        return max(map(len, self._originals), default=0)
-
-    def without(self, text: bytes) -> Needles:
-        """Return the forms that do not occur in ``text``."""
-        fewer = Needles(())
-        fewer._originals = {
-            form: original for form, original in self._originals.items() if form not in text
-        }
-        return fewer
-
-    def find(self, data: bytes) -> Found | None:
-        """Return a value that occurs in ``data``, or None."""
-        if self._are_many is None:
-            long = sum(len(form) >= _LONG_BYTES for form in self._originals)
-            self._are_many = len(self._originals) >= MANY or long >= MANY_LONG
-        if self._are_many:
-            return self._find_by_prefix(data)
-        for search in self._searches():
-            found = search(data)
-            if found is not None:
-                return found
-        return None
-
-    def _find_by_prefix(self, data: bytes) -> Found | None:
-        index = self._by_prefix
-        if not index:
-            self._prefix_size = min(_PREFIX_BYTES, min(map(len, self._originals), default=0))
-            for form in sorted(self._originals):
-                same_prefix = index.setdefault(form[: self._prefix_size], [])
-                # A match of a shorter form makes forms that begin with it redundant.
-                if not same_prefix or not form.startswith(same_prefix[-1]):
-                    same_prefix.append(form)
-            self._longest = {prefix: max(map(len, group)) for prefix, group in index.items()}
-        size = self._prefix_size
-        starts = (at for at in range(len(data) - size + 1) if data[at : at + size] in index)
-        for at in starts:
-            prefix = data[at : at + size]
-            # No form is a prefix of another one, so only the last form that sorts before the text
-            # or equals it can be a prefix of the text.
-            text = data[at : at + self._longest[prefix]]
-            place = bisect_right(index[prefix], text)
-            if place and text.startswith(form := index[prefix][place - 1]):
-                return Found(self._originals[form], at, form)
-        return None
-
-    def _searches(self) -> Iterator[Callable[[bytes], Found | None]]:
-        if self._patterns is None:
-            # Sorted: forms with a common prefix share a pattern, which keeps patterns small.
-            short = sorted(form for form in self._originals if len(form) < _LONG_BYTES)
-            self._patterns = [
-                _compile(short[start : start + _PATTERN_VALUES])
-                for start in range(0, len(short), _PATTERN_VALUES)
-            ]
-        for pattern in self._patterns:
-            yield lambda data, pattern=pattern: self._match(pattern, data)  # type: ignore[misc]
-        for form in self._originals:
-            if len(form) >= _LONG_BYTES:
-                yield lambda data, form=form: self._find_verbatim(form, data)  # type: ignore[misc]
-
-    def _match(self, pattern: re2._Regexp[bytes], data: bytes) -> Found | None:
-        match = pattern.search(data)
-        if match is None:
-            return None
-        form = match[0] or b""
-        return Found(self._originals[form], match.start(), form)
-
-    def _find_verbatim(self, form: bytes, data: bytes) -> Found | None:
-        at = data.find(form)
-        return None if at < 0 else Found(self._originals[form], at, form)
-
-
-def _compile(values: list[bytes]) -> re2._Regexp[bytes]:
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = 64 << 20
-    # Compare bytes, not UTF-8.
-    options.encoding = re2.Options.Encoding.LATIN1
-    return re2.compile(b"|".join(map(_escape, values)), options)
-
-
-def _escape(value: bytes) -> bytes:
-    return b"".join(
-        bytes([byte]) if bytes([byte]).isalnum() else b"\\x%02x" % byte for byte in value
-    )
-
-
-_BATCH_BYTES = 1 << 20
-_READ_BYTES = 8 << 20
+_READ_BYTES, _OVERLAP = 8 << 20, 1 << 10
 _PAGE_ROWS = 1_000
 _OBJECT_PREFIX = "object "
-# Invalid UTF-8, so that no value matches across two places.
-_SEPARATOR = b"\xff\xfe\xff\xfe"
-
 _REASONS = frozenset((LEFT_OUT, RING_REMOVED, DELETED, KILLED))
 _FIXED_TEXTS: dict[str, Collection[str]] = {
     "name.text": NRI_NAMES,
@@ -175,60 +47,53 @@ _FIXED_TEXTS: dict[str, Collection[str]] = {
 
 
 class Scan:
-    """Scan of an output for originals. Raises RedactionLeak, RecordingError and OSError.
+    """Scan of an output for words. Raises RedactionLeak, RecordingError and OSError.
 
-    ``target`` is the path named in a RedactionLeak. ``fixed_text`` is text that every output
-    contains, whatever the recording: a value that is a part of it, such as ``CREATE TABLE``, is
-    only searched for in tables and messages. The same applies to the text that a format itself
-    writes, which ``words`` returns; it is called only if a value is found. ``go_on`` is called
-    regularly.
+    ``words``: what must not be found, with the rule that replaced it. ``target`` is the path named
+    in a RedactionLeak. ``own_text``: returns text that the output contains whatever the recording;
+    its words are only searched for in tables and messages. ``go_on`` is called regularly.
     """
 
     def __init__(
         self,
-        originals: Iterable[Original],
+        words: Mapping[str, str],
         target: Path,
-        fixed_text: bytes = b"",
-        words: Callable[[], bytes] = bytes,
+        own_text: Callable[[], bytes] = bytes,
         go_on: Callable[[], None] | None = None,
     ) -> None:
-        self._needles = Needles(originals)
-        fixed = [*statements(), "SQLite format 3", *NRI_NAMES, *Role, *_REASONS, REDACTED]
-        self._outside_fixed_text = self._needles.without(
-            fixed_text + _SEPARATOR + "\n".join(fixed).encode()
-        )
+        self._rules = {word.encode("utf-8", "surrogatepass"): rule for word, rule in words.items()}
         self._target = target
-        self._words = words
+        self._own_text = own_text
+        self._own: frozenset[bytes] | None = None
         self._go_on = go_on
 
     def recording(self, path: Path) -> None:
         """Search every table, every message and every byte of a recording."""
         with Recording.open(path) as recording, recording_errors(recording):
-            self._pieces(self._needles, _texts(recording))
-            try:
-                self._pieces(self._needles, _contents(recording))
-            except RedactionLeak as leak:
-                place = _with_event(recording, leak.place)
-                raise RedactionLeak(leak.path, leak.rule, place) from None
+            for place, content in _texts(recording):
+                self._check(place, self._find(content))
+            for place, content in _contents(recording):
+                for text in _strings(content):
+                    if (word := self._find(text)) is not None:
+                        self._check(_with_event(recording, place), word)
         self.file(path, "the recording's file, outside of its tables")
 
     def file(self, path: Path, place: str) -> None:
         """Search every byte of a file."""
-        keep = max(self._outside_fixed_text.longest - 1, 0)
         with path.open("rb") as file:
-            data = b""
+            rest = b""
             while piece := file.read(_READ_BYTES):
-                data = data[max(len(data) - keep, 0) :] + piece
-                self.text(data, place)
+                self.text(rest + piece, place)
+                rest = piece[-_OVERLAP:]
 
     def text(self, content: bytes, place: str) -> None:
         """Search a text."""
-        if self._go_on is not None:
-            self._go_on()
-        while (found := self._outside_fixed_text.find(content)) is not None:
-            if found.form not in self._words():
-                raise RedactionLeak(self._target, found.original.rule, place)
-            self._outside_fixed_text = self._outside_fixed_text.without(found.form)
+        found = self._find(content)
+        if found is not None and self._own is None:
+            statement = "\n".join((*statements(), "SQLite format 3", *NRI_NAMES, *_REASONS))
+            self._own = frozenset(_RUN.findall(self._own_text() + b"\n" + statement.encode()))
+            found = self._find(content)
+        self._check(place, found)
 
     def name(self, name: str) -> None:
         """Search the name of the output file."""
@@ -237,31 +102,20 @@ class Scan:
         except RedactionLeak as leak:
             raise RedactionLeak(leak.path, leak.rule, leak.place, "choose another name") from None
 
-    def _pieces(self, needles: Needles, pieces: Iterator[tuple[str, bytes]]) -> None:
-        """Search many small pieces in groups."""
-        if not len(needles):
-            return
-        batch: list[tuple[str, bytes]] = []
-        size = 0
-        for place, content in pieces:
-            batch.append((place, content))
-            size += len(content)
-            if size >= _BATCH_BYTES:
-                self._batch(needles, batch)
-                batch, size = [], 0
-        self._batch(needles, batch)
-
-    def _batch(self, needles: Needles, pieces: list[tuple[str, bytes]]) -> None:
+    def _find(self, content: bytes) -> bytes | None:
         if self._go_on is not None:
             self._go_on()
-        found: Found | None = needles.find(_SEPARATOR.join(content for _, content in pieces))
-        if found is None:
-            return
-        starts = [0]
-        for _, content in pieces:
-            starts.append(starts[-1] + len(content) + len(_SEPARATOR))
-        place, _ = pieces[bisect_right(starts, found.start) - 1]
-        raise RedactionLeak(self._target, found.original.rule, place)
+        rules, own = self._rules, self._own or ()
+        runs: list[bytes] = _RUN.findall(content) if rules else []
+        for run in runs:
+            for word in (run, run[1:], run[:-1], run[1:-1]):
+                if word in rules and word not in own:
+                    return word
+        return None
+
+    def _check(self, place: str, word: bytes | None) -> None:
+        if word is not None:
+            raise RedactionLeak(self._target, self._rules[word], place)
 
 
 def _texts(recording: Recording) -> Iterator[tuple[str, bytes]]:
@@ -282,6 +136,22 @@ def _contents(recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Yield the content of every object."""
     for (number,) in _rows(recording, "SELECT id FROM object", "id"):
         yield f"{_OBJECT_PREFIX}{number}", recording.object_content(number_of((number,)))
+
+
+def _strings(content: bytes, level: int = 0) -> Iterator[bytes]:
+    """Yield the bytes of all fields of a message and of the messages in it, or other content."""
+    try:
+        fields = UnknownFieldSet(Empty.FromString(content))
+    except DecodeError:
+        if not level:
+            yield content
+        return
+    for number in range(len(fields)):
+        data = fields[number].data
+        if isinstance(data, bytes) and len(data) > 5:
+            yield data
+            if level < _MAX_NESTING:
+                yield from _strings(data, level + 1)
 
 
 def _with_event(recording: Recording, place: str) -> str:

@@ -33,10 +33,9 @@ from nri_scope.recording.rows import optional_numbers_of
 from nri_scope.recording.sqlite_errors import recording_errors
 from nri_scope.recording.sqlite_text import int64
 
-from ..redacted_entries import redacted
+from ..redacted_entries import note_names, redacted
 from ..redaction import Redactor
 from .context_events import with_context
-from .first_pass import learn
 from .selected_events import Selection, choose
 
 MAX_LISTED = 256
@@ -161,8 +160,6 @@ class Extracted:
     last_ns: int | None
     damage: str = ""
     """Description of the original's damage, after which no events are copied; "" if undamaged."""
-    learned: int = 0
-    """Number of the last event from which the redactor has learned; 0 without one."""
     events: Sequence[int] | None = None
     """Numbers of the chosen events, ascending; None: all."""
 
@@ -175,7 +172,6 @@ def extract(
     redactor: Redactor | None = None,
     marks: Sequence[Mark] | None = None,
     note: str = "",
-    learned: int = 0,
     on_progress: Callable[[float], None] | None = None,
 ) -> Extracted:
     """Write the events of ``source`` chosen by ``selection``, with context, to a new ``output``.
@@ -185,8 +181,7 @@ def extract(
     `Extracted.damage` describes it. A recording still being written is read in its current state.
 
     ``marks`` are the marks of the original; None: use the marks stored in it and beside it. Marks
-    of written events are also written. ``note`` is added to the notes. ``learned``:
-    `Extracted.learned` of an earlier part that was written with the same ``redactor``.
+    of written events are also written. ``note`` is added to the notes.
 
     ``on_progress`` is called regularly in the calling thread with the completed fraction, 0 to 1;
     an exception from this callback, or KeyboardInterrupt, stops the work and leaves no file behind.
@@ -200,9 +195,7 @@ def extract(
         part = _part(source, selection, progress)
         marks = marks_of(source) if marks is None else marks
         if redactor is not None:
-            redactor.learn_text(note)
-            learn(source, part, redactor, progress.step(0.3), marks, learned)
-            learned = part.until
+            note_names(redactor, source)
         entries = _PartOfRecording(
             source,
             part,
@@ -222,7 +215,6 @@ def extract(
         entries.first_ns,
         entries.last_ns,
         "" if part.damage is None else part.damage.problem,
-        learned,
         part.chosen,
     )
 

@@ -19,49 +19,19 @@ class BuiltIn(NamedTuple):
 BUILT_IN = (
     BuiltIn(
         "credential-keys",
-        "values whose key names a credential (`DB_PASSWORD`, `--api-key=…`, `--token …`, "
-        "`password: …`) or a group of credentials (`credentials`, `secrets`, `tokens`, "
-        "`passwords`), and the data of a `kind: Secret`: in variables, arguments, annotations, "
-        "labels, mount options, metadata, JSON, YAML, TOML, INI, XML, query strings and text; "
-        "password arguments of well-known programs (`curl -u`, `mysql -p…`, `docker login -p` …), "
-        "also in scripts; text that a script writes to a file of credentials or to a program that "
-        "reads a credential (`echo … > /run/secrets/db`, `kinit <<EOF`, `read PASSWORD <<< …`)",
+        "what follows a key that names a credential, in 40 languages (`DB_PASSWORD=…`, "
+        "`--api-key …`, `password: …`, `Kennwort`, `密码`), whatever it is made of, in any syntax: "
+        "variables, arguments, annotations, labels, options, JSON, YAML, XML, scripts and text; "
+        "private keys (PEM)",
     ),
     BuiltIn(
-        "credential-formats",
-        "text in the form of a credential: private keys (PEM), JSON Web Tokens, keys and tokens "
-        "of some 120 services by the rules of gitleaks, password hashes",
+        "unknown-words",
+        "everything else that is not known to be harmless (see below)",
     ),
     BuiltIn(
         "url-passwords",
-        "user and password in a URL (`postgres://user:password@host/`), and the password in a "
-        "connection string (`user:password@tcp(host)/db`, `user/password@//host:1521/service`), in "
-        "lines of `.pgpass` and `.netrc`, and before the host of an image",
-    ),
-    BuiltIn(
-        "auth-headers",
-        "any text after `Authorization:` and its scheme; the credentials after `Bearer`, `Basic` "
-        "and similar schemes; the value of `Cookie:`",
-    ),
-    BuiltIn(
-        "random-looking",
-        "runs of 20 or more characters that mix capitals, small letters and digits as random text "
-        "does",
-    ),
-    BuiltIn(
-        "env-values",
-        "values of environment variables of containers and hooks, except plain values and known "
-        "harmless ones (see below)",
-    ),
-    BuiltIn(
-        "secret-annotations",
-        "values of annotations that copy whole manifests, Secrets included "
-        "(`kubectl.kubernetes.io/last-applied-configuration`)",
-    ),
-    BuiltIn(
-        "personal-keys",
-        "values of annotations, labels and JSON whose key names a person (`owner`, `contact`, "
-        "`email`, `user`, `created-by` …)",
+        "user and password in a URL (`postgres://user:password@host/`), in a connection string "
+        "(`user:password@tcp(host)/db`), and before the host of an image",
     ),
     BuiltIn("emails", "mail addresses"),
     BuiltIn(
@@ -93,10 +63,7 @@ BUILT_IN = (
     ),
     BuiltIn(
         "long-texts",
-        "texts of more than 65,536 characters: one token each, as searching them may take long; "
-        "while recording, also everything after the first half MiB of one container in one "
-        "message, or after the first 4 MiB of the message (each text counts 32 characters extra, "
-        "each replacement 128): the rest of each list becomes one token",
+        "texts of more than 65,536 characters: one token each",
     ),
     BuiltIn(
         "namespaces",

@@ -1,128 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state of redaction (rules, known values, counts), and its passes over each text."""
+"""The state of redaction: rules, names, tokens, counts, and the results for repeated texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar, cast
+import re
+from collections.abc import Callable, Iterator, Mapping
 
 from nri_scope.recording.cache import RecentlyUsed
 
-from .harmless import HOSTS, REGISTRIES
-from .known_values import KnownValues, Strength
-from .limits import (
-    MESSAGE,
-    PART_LOOKUP,
-    TEXT,
-    TEXT_LOOKUP,
-    UNBOUNDED,
-    CachedResult,
-    Memory,
-    RedactionBudget,
-    ResultCache,
-)
-from .re2_patterns import compiled, glob
+from .harmless import HOSTS
+from .names import Names
+from .re2_patterns import any_of
 from .rules import Action, Rule, Rules
 from .scope import NAMES_SCOPE, Scope, Scopes
 from .tally import Tally
 from .tokens import Tokens, is_token
-from .value_owners import ALL_PODS
+from .vocabulary import is_word
 
-MAX_DEPTH = 4
-"""Maximum nesting of texts, such as JSON in base64 in JSON."""
-_MAX_ROUNDS = 6
-_MAX_NESTED = 3
-"""Maximum nesting of values inside values that are replaced as a whole."""
 MAX_TEXT = 65_536
-"""Maximum number of characters of a searched text; a longer one may take seconds."""
-
-_TEXT_COST, _REPLACEMENT_COST = 32, 128
-"""Work counted for each text, in addition to its characters, and for each replacement."""
-
-_CacheKey = tuple[str, bool, tuple[Rule, ...], str | None]
-"""Text, whether it is a key, the user's rules that apply, and the scope, or None if the result
-is valid in all scopes because nothing was replaced."""
-_Redacted = TypeVar("_Redacted")
-_PartCache = ResultCache[tuple[bytes, str], object, tuple[str, str]]
-Finder = Callable[["Engine", str, str, int], str]
-"""A function of engine, text, place and depth that returns the text with tokens."""
+"""Maximum number of characters of a text that is cut; a longer one is replaced as a whole."""
+_CACHED = 4 << 20
+"""Characters of texts whose results are kept, and bytes of parts of messages."""
+MAX_WORDS = 500_000
+"""Maximum number of words that are remembered for the search of the output."""
+MIN_WORD = 6
+"""Minimum length of these words."""
+_RUN = re.compile(r"[^\W_]+")
 
 
 class Engine:
-    """Applies the rules, and remembers the values found.
-
-    ``finders`` are called in order for each text, until it no longer changes. For keys, which
-    programs must still recognize, only ``key_finders`` are called.
-    """
+    """Applies the rules to texts, one after the other. Not thread-safe."""
 
     def __init__(
         self,
         rules: Rules,
         key: bytes,
-        finders: tuple[Finder, ...],
-        key_finders: tuple[Finder, ...],
-        memory: Memory,
-        linked: Mapping[str, str] | None = None,
+        cut: Callable[[Engine, str, str], str],
+        linked: Mapping[str, str] | None,
+        *,
+        is_unlinked: bool,
     ) -> None:
+        """``cut``: redacts a text at a place."""
         self.rules = rules
-        self._tokens = Tokens(key, memory.values)
-        self.work = RedactionBudget(memory.work)
-        self.known = KnownValues(self._tokens, memory, self.work)
+        self._redact_pieces = cut
         self.scopes = Scopes(linked)
-        self._event = 0
+        self.names = Names()
+        self.tally = Tally()
         self.scope = NAMES_SCOPE
         """The scope of the text being redacted."""
-        self.tally = Tally()
-        self.is_counting = True
-        self._finders = finders
-        self._key_finders = key_finders
-        self._hosts = [
-            compiled(glob(host.lower())) for host in (*HOSTS, *REGISTRIES, *rules.kept_hosts)
-        ]
+        self.replaced: dict[str, str] = {}
+        """Unknown words that were replaced, with the rule that replaced them, up to a limit."""
+        self.kept: set[str] = set()
+        """Unknown words that were kept, as names and keys are, up to the same limit."""
+        self.is_unlinked = is_unlinked
+        self._event = 0
+        self._tokens = Tokens(key)
+        self._hosts = any_of((*HOSTS, *rules.kept_hosts))
         self._values = frozenset(rules.kept_values)
-        # Rules of the replacements in the text being redacted, to be cached with its result.
-        self._rules_found: list[str] | None = None
-        self._nesting = 0
-        self._decoded: list[str] = []
-        self._text_cache: ResultCache[_CacheKey, str, str] = ResultCache(memory.cached)
-        # Values in which no other values were found.
-        self._plain_values: RecentlyUsed[tuple[str, tuple[Rule, ...]], bool] = RecentlyUsed(
-            memory.cached // 16
-        )
-        # Single fields, and messages of several fields. Few fields differ between the events of a
-        # container.
-        self._field_cache: _PartCache = ResultCache(memory.cached // 2)
-        self._part_cache: _PartCache = ResultCache(memory.cached // 2)
-        self._limits = memory
-        self._remaining = memory.message
-        # Rules and places of the replacements in a message part, to be cached with its result.
+        # Text, scope of tokens, pod, and the user's rules that apply; result, and rules applied.
+        self._texts: RecentlyUsed[
+            tuple[str, str, str, tuple[Rule, ...]], tuple[str, tuple[str, ...]]
+        ] = RecentlyUsed(_CACHED)
+        self._parts: RecentlyUsed[
+            tuple[bytes, str, str], tuple[bytes, tuple[tuple[str, str], ...]]
+        ] = RecentlyUsed(_CACHED)
+        # Texts that stay whatever the scope.
+        self._harmless: RecentlyUsed[str, bool] = RecentlyUsed(_CACHED)
+        self._asked_for_names = False
+        # What was replaced in the text, and in the part of a message, that is being redacted.
+        self._text_log: list[str] | None = None
         self._part_log: list[tuple[str, str]] | None = None
 
-    def unlink(self) -> None:
-        """Begin another event, whose tokens must differ from those of earlier events."""
-        self._event += 1
-
-    def begin_message(self, *, is_part: bool = False) -> None:
-        """Begin another message; ``is_part``: apply the work limit of a part."""
-        self.work.spend(MESSAGE)
-        self._remaining = self._limits.part if is_part else self._limits.message
-
-    def is_exhausted(self) -> bool:
-        """Return whether this message's work limit is used up, so its rest is not searched."""
-        return (
-            self._remaining < 0
-            and self._rules_found is None
-            and self.scope is not NAMES_SCOPE
-            and self.is_on("long-texts")
-        )
-
-    def replace_rest(self, texts: Iterable[str], place: str) -> str:
-        """Return one token for the rest of a list, and count it."""
-        return self._replace_unsearched("\0".join(texts), place)
-
-    def _replace_unsearched(self, value: str, place: str) -> str:
-        self.count("long-texts", place)
-        return self._tokens.token_for(value)
+    def begin_event(self) -> None:
+        """Begin another event, whose tokens differ from those of others if they are unlinked."""
+        self._event += self.is_unlinked
 
     def within(self, scope: Scope) -> _ScopeContext:
         """Return a context in which texts belong to this scope."""
@@ -131,250 +82,79 @@ class Engine:
     def enter(self, scope: Scope) -> None:
         """Set the scope of the following texts."""
         self.scope = scope
-        if scope is NAMES_SCOPE:
-            self.known.owners.enter(None)
-        else:
-            self.known.owners.enter(scope.pod if scope.pod.startswith("pod ") else ALL_PODS)
-        is_unlinked = self._event and scope is not NAMES_SCOPE
-        self._tokens.scope = f"{scope.name} in {self._event}" if is_unlinked else scope.name
+        is_apart = self._event and scope is not NAMES_SCOPE
+        self._tokens.scope = f"{scope.name} in {self._event}" if is_apart else scope.name
 
     def is_on(self, rule: str) -> bool:
         """Return whether a rule of `builtin` is on."""
         return rule in self.rules.enabled
 
+    def is_shown(self, text: str) -> bool:
+        """Return whether a text is a name or a value that stays in texts of the current scope."""
+        self._asked_for_names = True
+        return text in self._values or self.names.is_shown(text, self._pod)
+
+    @property
+    def _pod(self) -> str:
+        pod = self.scope.pod
+        return pod if pod.startswith("pod ") else ""
+
+    def show(self, name: str, *, everywhere: bool = False) -> None:
+        """Note a name of the current pod, or one of the node, which all texts may show."""
+        self.names.show(name, "" if everywhere else self._pod)
+
     def count(self, rule: str, place: str) -> None:
         """Count one replacement by ``rule``."""
-        if self._rules_found is not None:
-            self._rules_found.append(rule)
+        if self._text_log is not None:
+            self._text_log.append(rule)
             return
-        self._remaining -= _REPLACEMENT_COST
         if self._part_log is not None:
             self._part_log.append((rule, place))
-        if self.is_counting:
-            self.tally.add(rule, place)
+        self.tally.add(rule, place)
 
-    def replace(self, rule: str, value: str, strength: Strength, place: str) -> str:
-        """Return the token for ``value`` and count it, unless ``value`` is already a token."""
+    def replace(self, rule: str, value: str, place: str, scope: str | None = None) -> str:
+        """Return the token for ``value`` and count it, unless it is a token or kept."""
         bare = value.strip()
         if not bare or is_token(bare) or value in self._values:
             return value
-        if self.is_exhausted() and strength is not Strength.NAME:
-            return self._replace_unsearched(value, place)
         self.count(rule, place)
-        if len(value) > MAX_TEXT and self.is_on("long-texts"):
-            # Not remembered: a text that contains it is itself too long to be searched.
-            self.work.spend(len(value))
-            return self._tokens.token_for(value, None)
-        token = self.known.add(value, rule, strength)
-        if bare != value:
-            self.known.add(bare, rule, strength)
-        return token
+        if len(self.replaced) < MAX_WORDS:
+            for word in _unknown_words(value[:MAX_TEXT]):
+                self.replaced.setdefault(word, rule)
+        return self._tokens.token_for(value, scope)
 
-    def replace_whole(self, rule: str, value: str, strength: Strength, place: str) -> str:
-        """Replace a value as `replace` does, after learning the values inside it."""
-        if is_token(value.strip()):
-            return value
-        if self._rules_found is None:
-            self._remaining -= len(value) + _TEXT_COST
-        is_new = len(value) <= MAX_TEXT and not self.known.is_known(value, strength)
-        if is_new and self._nesting < _MAX_NESTED and not self.is_exhausted():
-            cache_key = value, self.user_rules_for(place, "")
-            if cache_key not in self._plain_values:
-                outer_rules, self._rules_found = self._rules_found, []
-                self._nesting += 1
-                try:
-                    self.redact_text(value, place)
-                    if not self._rules_found:
-                        self._plain_values.put(cache_key, True, len(value) + _TEXT_COST)
-                finally:
-                    self._nesting -= 1
-                    self._rules_found = outer_rules
-        return self.replace(rule, value, strength, place)
+    def keep(self, text: str) -> str:
+        """Return a text that stays for its place: a name, an id, a key."""
+        if text not in self.kept and len(self.kept) < MAX_WORDS:
+            self.kept.update(_unknown_words(text))
+        return text
 
     def is_allowed_host(self, host: str) -> bool:
-        """Return whether a host name stays visible."""
-        host = host.lower().rstrip(".")
-        return any(pattern.fullmatch(host) is not None for pattern in self._hosts)
+        """Return whether a host name stays."""
+        return self._hosts.fullmatch(host.lower().rstrip(".")) is not None
 
     # -- the user's rules -------------------------------------------------------------------
-
-    def user_rules_for(self, place: str, key: str) -> tuple[Rule, ...]:
-        """Return the user's rules that apply to a value at ``place`` with ``key``."""
-        rules = self.rules.user_rules
-        return tuple(rule for rule in rules if rule.applies_to(place, key)) if rules else ()
 
     def apply_user_rules(self, value: str, place: str, key: str = "") -> str | None:
         """Return the value as a user's rule keeps or replaces it, or None if none applies."""
         if value in self._values:
-            self.known.mark_visible(value)
             return value
-        for rule in self.user_rules_for(place, key):
+        for rule in self._user_rules(place, key):
             pattern = rule.value_pattern
             if rule.action is Action.KEEP:
                 if pattern is None or pattern.search(value) is not None:
-                    self.known.mark_visible(value, self.scope.pod)
                     return value
-            elif pattern is None and (rule.key or rule.path):
-                return self.replace_whole(rule.name, value, Strength.SECRET, place)
+            elif pattern is None:
+                return self.replace(rule.name, value, place)
+            elif (text := self._replace_matches(rule, value, place)) != value:
+                return self._cut(text, place)
         return None
 
-    # -- texts ------------------------------------------------------------------------------
+    def _user_rules(self, place: str, key: str) -> tuple[Rule, ...]:
+        rules = self.rules.user_rules
+        return tuple(rule for rule in rules if rule.applies_to(place, key)) if rules else ()
 
-    def redact_text(self, text: str, place: str, depth: int = 0) -> str:
-        """Return ``text`` with tokens in place of the values found."""
-        return self._redact_cached(text, place, depth, is_key=False)
-
-    def redact_key(self, key: str, place: str) -> str:
-        """Redact a key or name with the few finders for keys."""
-        return self._redact_cached(key, place, 0, is_key=True)
-
-    def leaves_unchanged(self, name: str) -> bool:
-        """Return whether `redact_key` currently leaves a name unchanged. Counts nothing."""
-        outer_rules, self._rules_found = self._rules_found, []
-        try:
-            return self.redact_key(name, "") == name
-        finally:
-            self._rules_found = outer_rules
-
-    def _redact_cached(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
-        if not text or is_token(text):
-            return text
-        if len(text) > MAX_TEXT and self.is_on("long-texts"):
-            return self.replace("long-texts", text, Strength.PRIVATE, place)
-        if depth > MAX_DEPTH:
-            # Encoded too deeply: replaced without a search.
-            return self.replace("unreadable", text, Strength.PRIVATE, place)
-        if self._rules_found is None:
-            # Also for a cached result: replacements must not depend on the state of the cache.
-            self._remaining -= len(text) + _TEXT_COST
-            if self.is_exhausted():
-                return self._replace_unsearched(text, place)
-        if depth:
-            self._decoded.append(text)
-        self.work.spend(TEXT_LOOKUP)
-        known = self.known
-        user_rules = self.user_rules_for(place, "")
-        for scope in None, self._tokens.scope:
-            cached = self._text_cache.get((text, is_key, user_rules, scope))
-            if cached is not None and self._is_valid(cached):
-                for rule in cached.replacements:
-                    self.count(rule, place)
-                return cached.text
-        skipped = known.owners.skipped
-        outer_rules, self._rules_found = self._rules_found, []
-        outer_decoded, self._decoded = self._decoded, []
-        try:
-            redacted = self._redact_passes(text, place, depth, is_key=is_key)
-            rules = tuple(self._rules_found)
-            is_unchanged = redacted == text
-            searched = "\n".join((text, *(() if is_unchanged else (redacted,)), *self._decoded))
-            applies_to_all_pods = is_unchanged and known.owners.skipped == skipped
-            self._text_cache.keep(
-                (text, is_key, user_rules, None if applies_to_all_pods else self._tokens.scope),
-                CachedResult(
-                    redacted,
-                    rules,
-                    searched,
-                    known.count,
-                    known.epoch,
-                    None if applies_to_all_pods else known.owners.late,
-                ),
-            )
-            outer_decoded += self._decoded
-        finally:
-            self._rules_found, self._decoded = outer_rules, outer_decoded
-        for rule in rules:
-            self.count(rule, place)
-        return redacted
-
-    def _is_valid(
-        self, cached: CachedResult[str, str] | CachedResult[object, tuple[str, str]]
-    ) -> bool:
-        known = self.known
-        if cached.epoch != known.epoch or cached.late not in {None, known.owners.late}:
-            return False
-        if known.has_new(cached.searched, cached.known):
-            return False
-        cached.known = known.count
-        return True
-
-    @property
-    def is_unbounded(self) -> bool:
-        """Whether messages have no work limit, so that their parts do not affect each other."""
-        return self._limits.part == self._limits.message == UNBOUNDED
-
-    def redact_part(
-        self, content: bytes, redact: Callable[[], _Redacted], *, is_field: bool = False
-    ) -> _Redacted:
-        """Return the result of ``redact`` for a part of a message, from the cache if possible.
-
-        Many events repeat the same parts. ``content`` identifies the part.
-        """
-        self.work.spend(PART_LOOKUP + len(content) // 32)
-        cache_key = content, self._tokens.scope
-        parts = self._field_cache if is_field else self._part_cache
-        cached = parts.get(cache_key)
-        if cached is None or not self._is_valid(cached):
-            before = self.known.count, self.known.epoch, self.known.owners.late
-            left = self._remaining
-            self._remaining = min(left, self._limits.part)
-            start = self._remaining
-            outer_log, self._part_log = self._part_log, []
-            outer_decoded, self._decoded = self._decoded, []
-            try:
-                result = redact()
-                decoded = content.decode("utf-8", "replace")
-                cached = CachedResult[object, tuple[str, str]](
-                    result,
-                    tuple(self._part_log),
-                    "\n".join((decoded, *self._decoded)),
-                    *before,
-                )
-            finally:
-                self._remaining = left - (start - self._remaining)
-                if outer_log is not None:
-                    outer_log += self._part_log
-                self._part_log = outer_log
-                outer_decoded += self._decoded
-                self._decoded = outer_decoded
-            parts.keep(cache_key, cached)
-        else:
-            if self.is_counting:
-                self.tally.repeat(cached.replacements)
-            if self._part_log is not None:
-                # This part is inside another part that is being redacted.
-                self._part_log += cached.replacements
-                self._decoded.append(cached.searched)
-        return cast("_Redacted", cached.text)
-
-    def _redact_passes(self, text: str, place: str, depth: int, *, is_key: bool) -> str:
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            # A lone surrogate, which can only originate from an escape in JSON.
-            return self.replace("unreadable", text, Strength.PRIVATE, place)
-        finders = self._key_finders if is_key else self._finders
-        # A token may complete another match, and learning one value may reveal another.
-        for _ in range(_MAX_ROUNDS):
-            before = text, self.known.progress
-            self.work.spend(TEXT + len(text))
-            if not is_key and (self.rules.user_rules or self._values):
-                replaced = self.apply_user_rules(text, place)
-                if replaced is not None:
-                    return replaced
-                for rule in self.user_rules_for(place, ""):
-                    if rule.value_pattern is not None and rule.action is Action.REPLACE:
-                        text = self.replace_matches(rule, text, place)
-            for find in finders:
-                text = find(self, text, place, depth)
-            text, rules = self.known.replace(text)
-            for name in rules:
-                self.count(name, place)
-            if (text, self.known.progress) == before:
-                break
-        return text
-
-    def replace_matches(self, rule: Rule, text: str, place: str) -> str:
+    def _replace_matches(self, rule: Rule, text: str, place: str) -> str:
         """Return ``text`` with tokens in place of the matches of a user's rule."""
         pattern = rule.value_pattern
         assert pattern is not None
@@ -383,14 +163,86 @@ class Engine:
         for match in pattern.finditer(text):
             group = 1 if pattern.groups and match[1] is not None else 0
             start, end = match.start(group), match.end(group)
-            if start < position or start == end:
-                continue
-            pieces += (
-                text[position:start],
-                self.replace(rule.name, text[start:end], Strength.SECRET, place),
-            )
-            position = end
+            if position <= start < end:
+                pieces += text[position:start], self.replace(rule.name, text[start:end], place)
+                position = end
         return "".join((*pieces, text[position:]))
+
+    # -- texts and parts of messages --------------------------------------------------------
+
+    def redact_text(self, text: str, place: str) -> str:
+        """Return ``text`` with tokens in place of what is not known to be harmless."""
+        if not text or is_token(text):
+            return text
+        if len(text) > MAX_TEXT and self.is_on("long-texts"):
+            return self.replace("long-texts", text, place)
+        if text in self._harmless:
+            return text
+        cache_key = text, self._tokens.scope, self.scope.pod, self._user_rules(place, "")
+        known = self._texts.get(cache_key)
+        if known is None:
+            outer, self._text_log = self._text_log, []
+            outer_asked, self._asked_for_names = self._asked_for_names, False
+            try:
+                redacted = self.apply_user_rules(text, place)
+                if redacted is None:
+                    redacted = self._cut(text, place)
+                known = redacted, tuple(self._text_log)
+                if redacted == text and not (
+                    self._asked_for_names or self.rules.user_rules or self.names.has_hidden
+                ):
+                    self._harmless.put(text, True, len(text) + 64)
+            finally:
+                self._text_log = outer
+                self._asked_for_names |= outer_asked
+            self._texts.put(cache_key, known, len(text) + 64)
+        for rule in known[1]:
+            self.count(rule, place)
+        return known[0]
+
+    def _cut(self, text: str, place: str) -> str:
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            # A lone surrogate, which can only originate from an escape in JSON.
+            return self.replace("unreadable", text, place)
+        text = self.redact_hidden_names(text, place)
+        return self._redact_pieces(self, text, place)
+
+    def redact_hidden_names(self, text: str, place: str) -> str:
+        """Return a text without the names that are replaced wherever they stand."""
+        if not self.names.has_hidden:
+            return text
+        pieces: list[str] = []
+        done = 0
+        for start, end, rule in self.names.hidden_in(text):
+            token = self.replace(rule, text[start:end], place, NAMES_SCOPE.name)
+            pieces += text[done:start], token
+            done = end
+        return "".join((*pieces, text[done:])) if pieces else text
+
+    def redact_part(self, place: str, content: bytes, redact: Callable[[], bytes]) -> bytes:
+        """Return the result of ``redact`` for a part of a message: few differ between events."""
+        cache_key = f"{place} ".encode() + content, self._tokens.scope, self.scope.pod
+        known = self._parts.get(cache_key)
+        if known is None:
+            outer, self._part_log = self._part_log, []
+            try:
+                known = redact(), tuple(self._part_log)
+            finally:
+                if outer is not None:
+                    outer += self._part_log
+                self._part_log = outer
+            self._parts.put(cache_key, known, len(content) + 128)
+        else:
+            self.tally.repeat(known[1])
+            if self._part_log is not None:
+                self._part_log += known[1]
+        return known[0]
+
+
+def _unknown_words(text: str) -> Iterator[str]:
+    return (word for word in _RUN.findall(text) if len(word) >= MIN_WORD and not is_word(word))
 
 
 class _ScopeContext:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classify keys: whether their values are credentials, persons or nodes."""
+"""Decide by a key whether its value is a credential, in 40 languages, or a node's name."""
 
 from __future__ import annotations
 
@@ -8,27 +8,47 @@ from enum import IntEnum
 from functools import lru_cache
 from itertools import pairwise
 
-from .word_lists import words
+from .harmless import is_plain, words
+from .re2_patterns import compiled
+from .tokens import is_token
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_SEPARATORS = re.compile(r"[^A-Za-z0-9]+")
+_SEPARATORS = re.compile(r"[\W_]+")
 
 _SURE = words(
     "pass passwd password passwords passphrase passphrases passcode passcodes pwd pwds pw secret "
-    "secrets psk requirepass masterauth"
+    "secrets psk requirepass masterauth "
+    # Other languages, also without their accents: password, and what else is kept secret.
+    "passwort kennwort losungswort geheimnis zugangscode passe motdepasse mdp contraseña "
+    "contrasena clave contrasenya contrasinal pasahitza senha segredo segreto secreto parola "
+    "parolachiave wachtwoord toegangscode geheim lösenord losenord hemlighet adgangskode kodeord "
+    "hemmelighed passord hemmelighet salasana salaisuus tunnussana lykilorð lykilord aðgangsorð "
+    "hasło haslo sekret heslo tajemství tajemstvi tajomstvo jelszó jelszo titok parolă parole "
+    "parool salasõna slaptažodis slaptazodis lozinka šifra sifra zaporka geslo skrivnost "
+    "fjalëkalim fjalekalim fjalëkalimi şifre sifre şifrə gizli pasvorto nenosiri neno sandi "
+    "katasandi rahasia matkhau khẩu cyfrinair pasfhocal "
+    "пароль пароля секрет парола лозинка шифра тајна таємниця құпиясөз κωδικός κωδικος συνθηματικό "
+    "μυστικό סיסמה סיסמא סוד المرور السر سر رمز گذرواژه पासवर्ड कूटशब्द गुप्त পাসওয়ার্ড গোপন "
+    "கடவுச்சொல் პაროლი գաղտնաբառ"
 )
+_SURE_INSIDE = (
+    *("password", "passwd", "passphrase", "secret", "passwort", "kennwort", "wachtwoord"),
+    *("salasana", "lösenord", "пароль", "パスワード", "暗証番号", "合言葉", "密码", "密碼", "口令"),
+    *("密钥", "密鑰", "비밀번호", "암호", "รหัสผ่าน", "нууц"),
+)
+"""Found anywhere in a part: PGPASSWORD, mysecretkey."""
+_SURE_ENDINGS = ("pass", "pwd")
+"""Found at the end of a part: dbpass, rootpwd; not in words with the same ending."""
+_NOT_SURE_WORDS = words("bypass compass encompass surpass trespass overpass underpass outpass")
 _LIKELY = words(
     "token tokens credential credentials creds cred auth authorization authkey apikey cookie "
     "cookies jwt bearer signature sig dsn htpasswd dockercfg dockerconfigjson kubeconfig keytab "
-    "webhook connectionstring connstr sessionid pat salt hmac pin otp totp"
+    "webhook connectionstring connstr sessionid pat salt hmac pin otp totp pincode "
+    "jeton schlüssel schluessel sleutel nyckel nøgle nøkkel avain klucz klíč klic kľúč kulcs cheie "
+    "ključ kljuc anahtar chiave chave ключ κλειδί токен מפתח مفتاح کلید 令牌 토큰 トークン"
 )
-# Matched anywhere in a part: PGPASSWORD, mysecretkey.
-_SURE_INSIDE = ("password", "passwd", "passphrase", "secret")
-_LIKELY_INSIDE = ("apikey", "accesskey", "privatekey", "accountkey", "credential")
-# Matched at the end of a part: dbpass, rootpwd, authtoken; except in words with the same ending.
-_SURE_ENDINGS = ("pass", "pwd")
+_LIKELY_INSIDE = ("apikey", "accesskey", "privatekey", "accountkey", "credential", "api密钥")
 _LIKELY_ENDINGS = ("token", "tokens")
-_NOT_SURE_WORDS = words("bypass compass encompass surpass trespass overpass underpass outpass")
 _SHORT = re.compile(
     r"(?:admin|auth|bind|db|ftp|http|key|ldap|login|mail|my|mysql|new|old|pg|proxy|root|smb|smtp|"
     r"sql|ssh|svn|user|vnc|vpn){1,3}pw"
@@ -49,37 +69,47 @@ _ATTRIBUTES = words(
     "scheme header headers rotation interval lifetime duration limit limits budget usage strategy "
     "driver backend level selector role roles status state encoding charset stdin fd"
 )
-# The first part of keys whose value is an amount.
 _AMOUNT_WORDS = words("max min num total limit count maximum minimum")
+"""The first part of keys whose value is an amount."""
 _NO_CREDENTIALS = frozenset(
-    {
-        # Identifies a cluster, and protects nothing.
-        ("initial", "cluster", "token"),
-        ("etcd", "initial", "cluster", "token"),
-    }
+    {("initial", "cluster", "token"), ("etcd", "initial", "cluster", "token")}
 )
-_GROUPS = words("credentials creds secrets tokens cookies")
-_SURE_GROUPS = words("passwords passwds passphrases pwds passcodes")
+"""These identify a cluster, and protect nothing."""
+_GROUPS = words("credentials creds secrets tokens cookies passwords passwds passphrases pwds")
 _PIN_WORDS = words("pin otp totp")
-_HINTS = (
-    *("pass", "secret", "token", "key", "auth", "cred", "pwd", "cookie", "bearer", "signature"),
-    *("dockerc", "kubeconfig", "webhook", "conn", "session"),
-    *("salt", "hmac", "totp"),
-)
-"""Every key that names a credential contains one of these, or one of the short words."""
-_SHORT_HINT = re.compile(
-    r"(?:(?:^|[^A-Za-z])(?:pin|otp|psk|pat|jwt|sig|dsn)|Pin|Otp|Psk|Pat|Jwt|Sig|Dsn"
-    r"|PIN|OTP|PSK|PAT|JWT|SIG|DSN|pw|Pw|PW)(?:[^a-z]|$)"
-)
-_PERSON_WORDS = words(
-    "owner owners contact contacts email emails mail phone author authors maintainer maintainers "
-    "user username customer requester oncall assignee approver creator"
-)
-_PERSON_PAIRS = frozenset(
-    {("created", "by"), ("updated", "by"), ("deployed", "by"), ("requested", "by"), ("on", "call")}
-)
 _NODE_KEYS = frozenset(
     {("node", "name"), ("nodename",), ("hostname", "override"), ("host", "name", "override")}
+)
+_EMPTY_WORDS = words("true false yes no on off null none nil")
+_REFERENCE = re.compile(
+    # A variable in Kubernetes and in a shell, a placeholder, a mask.
+    r"\$\([A-Za-z_.-][A-Za-z0-9_.-]*\)|\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*\}|[0-9@*?])"
+    r"|\*+|<[a-z-]{1,20}>|%[sdvq]"
+)
+_PATH = re.compile(r"/[A-Za-z0-9._@+~-]{1,40}(?:/[A-Za-z0-9._@+~-]{1,40}){1,24}/?")
+
+
+# Every key of a credential has one of these in it; RE2 tells in a microsecond that most have none.
+_HINTS = compiled(
+    "|".join(
+        map(
+            re.escape,
+            sorted(
+                {
+                    *_SURE,
+                    *_SURE_INSIDE,
+                    *_LIKELY,
+                    *_LIKELY_INSIDE,
+                    "pass",
+                    "pwd",
+                    "pw",
+                    "key",
+                    "conn",
+                    "session",
+                }
+            ),
+        )
+    )
 )
 
 
@@ -92,37 +122,28 @@ class Certainty(IntEnum):
     ``--max-tokens=4096``."""
     SURE = 2
     """Certain for any value: ``password: 4096``."""
-    FORCED = 3
-    """Certain for any value of any key: in the data of a Kubernetes Secret."""
 
 
 @lru_cache(maxsize=4096)
 def _parts(key: str) -> tuple[str, ...]:
-    return tuple(
-        part.lower()
+    """Return the words of a key in small letters, without digits at their ends ("PASS1")."""
+    found = (
+        part.rstrip("0123456789").lower()
         for word in _SEPARATORS.split(key[-200:])
         for part in _CAMEL.split(word)
-        if part
     )
+    return tuple(part for part in found if part)
 
 
-@lru_cache(maxsize=4096)
-def _bare_parts(key: str) -> tuple[str, ...]:
-    """Return the parts of a key without trailing digits, as in PASS1 and token_2."""
-    bare = (part.rstrip("0123456789") for part in _parts(key))
-    return tuple(part for part in bare if part)
-
-
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 15)
 def certainty_of(key: str) -> Certainty:
-    """Return the certainty of a key's own value."""
-    parts = _bare_parts(key)
-    if (
-        key in {"PWD", "OLDPWD"}
-        or parts in _NO_CREDENTIALS
-        or not parts
-        or parts[-1] in _ATTRIBUTES
-    ):
+    """Return how certain it is that the value of a key is a credential."""
+    if _HINTS.search(key.lower()) is None:
+        return Certainty.NONE
+    parts = _parts(key)
+    if key in {"PWD", "OLDPWD"} or parts in _NO_CREDENTIALS or not parts:
+        return Certainty.NONE
+    if parts[-1] in _ATTRIBUTES:
         return Certainty.NONE
     certainty = max(map(_certainty_of_part, parts))
     if certainty is Certainty.NONE and any(
@@ -151,85 +172,56 @@ def _certainty_of_part(part: str) -> Certainty:
     return Certainty.NONE
 
 
-def names_credential(key: str) -> bool:
-    """Return whether the value of such a key is, or may be, a credential."""
-    return certainty_of(key) is not Certainty.NONE
-
-
 @lru_cache(maxsize=4096)
-def certainty_within(key: str, above: Certainty) -> Certainty:
-    """Return the certainty of a key in a value with certainty ``above``; see `certainty_below`."""
-    if above is Certainty.FORCED:
-        return above
-    own = certainty_of(key)
-    if own is not Certainty.NONE or above is Certainty.NONE:
-        return own
-    parts = _bare_parts(key)
-    return Certainty.NONE if parts and parts[-1] in _ATTRIBUTES else above
+def names_attribute(key: str) -> bool:
+    """Return whether the value of such a key describes something: a name, a path, a time."""
+    parts = _parts(key)
+    return bool(parts) and parts[-1] in _ATTRIBUTES
 
 
-@lru_cache(maxsize=4096)
-def certainty_below(key: str, above: Certainty) -> Certainty:
-    """Return the certainty for the contents of the map or list that is a key's value."""
-    parts = _bare_parts(key)
-    if not parts or above is Certainty.FORCED:
-        return above
-    if parts[-1] in _ATTRIBUTES:
-        return Certainty.NONE
-    if parts[-1] in _SURE_GROUPS:
-        return Certainty.SURE
-    return max(above, Certainty.LIKELY) if parts[-1] in _GROUPS else above
+def must_replace(key: str, value: str, certainty: Certainty) -> bool:
+    """Return whether to replace the value of a key whose certainty is given."""
+    bare = value.strip()
+    if (
+        certainty is Certainty.NONE
+        or not bare
+        or bare.lower() in _EMPTY_WORDS
+        or is_token(bare)
+        or _REFERENCE.fullmatch(bare) is not None
+    ):
+        return False
+    if certainty is Certainty.SURE:
+        return True
+    if all(map(is_plain, bare.split(","))):
+        # --auth=ldap,token, --max-tokens=4096, pin: 1234
+        few = 3 if not _PIN_WORDS.isdisjoint(_parts(key)) else 5
+        return sum(c.isdigit() for c in bare) > few and not _names_amount(key)
+    return _PATH.fullmatch(bare) is None
 
 
-@lru_cache(maxsize=4096)
-def certainty_at(key: str, above: Certainty = Certainty.NONE) -> Certainty:
-    """Return `certainty_within` for a key that may itself be a path: ``secrets.db.main``."""
-    if "." in key and "/" not in key:
-        above = certainty_inside(key.rpartition(".")[0], above)
-    return certainty_within(key, above)
-
-
-def certainty_inside(key: str, above: Certainty = Certainty.NONE) -> Certainty:
-    """Return `certainty_below` for a key that may itself be a path."""
-    for part in key.split(".")[-20:] if "/" not in key else (key,):
-        above = certainty_below(part, above)
-    return above
-
-
-def certainty_in_list(key: str, above: Certainty = Certainty.NONE) -> Certainty:
-    """Return the certainty for maps in the list that is a key's value, such as "passwords"."""
-    return max(above, Certainty.SURE) if certainty_at(key, above) is Certainty.SURE else above
-
-
-@lru_cache(maxsize=64)
-def may_name_credential(text: str) -> bool:
-    """Return whether ``text`` may contain a key that names a credential (quick check)."""
-    lower = text.lower()
-    return any(hint in lower for hint in _HINTS) or _SHORT_HINT.search(text) is not None
-
-
-@lru_cache(maxsize=4096)
-def names_short_number(key: str) -> bool:
-    """Return whether a credential with that key is a number with few digits."""
-    return not _PIN_WORDS.isdisjoint(_bare_parts(key))
-
-
-@lru_cache(maxsize=4096)
-def names_amount(key: str) -> bool:
-    """Return whether numbers with such a key are amounts or limits, such as "max_tokens"."""
-    parts = _bare_parts(key)
+def _names_amount(key: str) -> bool:
+    parts = _parts(key)
     return bool(parts) and (parts[-1] in _GROUPS or parts[0] in _AMOUNT_WORDS)
 
 
 @lru_cache(maxsize=4096)
-def names_person(key: str) -> bool:
-    """Return whether the value of such a key identifies a person."""
+def certainty_below(key: str, above: Certainty = Certainty.NONE) -> Certainty:
+    """Return the certainty of everything in a map or list that is the value of a key."""
     parts = _parts(key)
-    return bool(parts) and (parts[-1] in _PERSON_WORDS or parts[-2:] in _PERSON_PAIRS)
+    if parts and parts[-1] in _ATTRIBUTES:
+        return Certainty.NONE
+    return max(above, certainty_of(key) if not parts or parts[-1] in _GROUPS else Certainty.NONE)
+
+
+@lru_cache(maxsize=4096)
+def names_group(key: str) -> bool:
+    """Return whether the value of such a key has several credentials, each with any key."""
+    parts = _parts(key)
+    return not _GROUPS.isdisjoint(parts) and parts[-1] not in _ATTRIBUTES
 
 
 @lru_cache(maxsize=4096)
 def names_node(key: str) -> bool:
     """Return whether the value of such a key is a node's name."""
     parts = _parts(key)
-    return parts[-2:] in _NODE_KEYS or parts[-1:] in _NODE_KEYS or parts[-3:] in _NODE_KEYS
+    return any(parts[-length:] in _NODE_KEYS for length in (1, 2, 3))

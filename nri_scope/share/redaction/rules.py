@@ -70,11 +70,9 @@ class Rules:
     kept_keys: tuple[str, ...] = ()
     """Keys of annotations and labels whose values are kept; ``*`` matches any text."""
     kept_hosts: tuple[str, ...] = ()
-    """Host names that are kept, in addition to `harmless.HOSTS`; ``*`` matches any text."""
-    kept_registries: tuple[str, ...] = ()
-    """Registries that are kept, in addition to `harmless.REGISTRIES`; ``*`` matches any text."""
+    """Host names and registries kept in addition to `harmless.HOSTS`; ``*`` matches any text."""
     kept_values: tuple[str, ...] = ()
-    """Values kept wherever they occur as a whole value."""
+    """Values and words kept wherever they stand between spaces, quotes and separators."""
     node_names: tuple[str, ...] = ()
     """Names of nodes for the built-in rule ``nodes``."""
     source: str = ""

@@ -25,7 +25,7 @@ class Count:
 
 
 class Tally:
-    """Counts replacements. Calls of `Redactor.learn` are not counted."""
+    """Counts replacements."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()

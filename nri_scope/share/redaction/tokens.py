@@ -78,6 +78,14 @@ def address_of(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | Non
         return None
 
 
+def is_local(text: str) -> bool:
+    """Return whether ``text`` is an address that means the same on each machine."""
+    address = address_of(text)
+    return address is not None and (
+        address.is_loopback or address.is_unspecified or text.startswith("255.")
+    )
+
+
 class Tokens:
     """Generator of tokens: one per original and scope, different for different originals."""
 

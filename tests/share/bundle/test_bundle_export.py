@@ -297,16 +297,6 @@ class TestSplit:
             with Recording.open(bundle.path) as recording:
                 assert not {event.id for event in recording.events()} - set(wanted)
 
-    def test_every_event_is_learned_once_before_a_part_is_written(self, tmp_path: Path) -> None:
-        redactor = _RecordingRedactor(Rules.DEFAULT, KEY)
-        with Recording.open(SAMPLE) as recording:
-            wanted = sorted(event.method for event in recording.events())
-            path = tmp_path / "x.nriscope.zip"
-            exported = export(recording, path, redactor=redactor, max_bytes=11_000, split=True)
-        assert len(exported.bundles) > 2
-        # The state of a session, from Synchronize, is learned again for each part.
-        assert sorted(redactor.learned) == [one for one in wanted if one != "Synchronize"]
-
     def test_a_small_bundle_is_not_split(self, tmp_path: Path) -> None:
         exported = pack(tmp_path / "x.nriscope.zip", split=True)
         assert [one.path.name for one in exported.bundles] == ["x.nriscope.zip"]
@@ -430,19 +420,6 @@ def test_secrets_in_names_of_methods_and_services_are_redacted(tmp_path: Path, k
     assert "redacted-" in str(services[0][0]) and services[1] == ("some.future.Service",)
 
 
-class _RecordingRedactor(Redactor):
-    """Stores the methods of learned events except Synchronize."""
-
-    def __init__(self, rules: Rules, key: bytes) -> None:
-        super().__init__(rules, key)
-        self.learned: list[str] = []
-
-    def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
-        if method != "Synchronize":
-            self.learned.append(method)
-        super().learn(method, request, reply, service=service)
-
-
 class _LeakingRedactor(Redactor):
     """Returns requests without replacing anything."""
 
@@ -461,7 +438,7 @@ class TestLeaks:
 
     def test_in_a_message_stops_the_export(self, tmp_path: Path) -> None:
         place = self._leak(tmp_path / "x.zip", _LeakingRedactor(Rules.DEFAULT, KEY))
-        assert re.fullmatch(r"object \d+ \(event \d+\)", place)
+        assert re.fullmatch(r"object \d+( \(event \d+\))?", place)
 
     @pytest.mark.parametrize("table", ["session.end_reason", "note.text", "name.text"])
     def test_in_a_table_stops_the_export(
@@ -527,7 +504,8 @@ class TestLeaks:
         redactor = Redactor(Rules.DEFAULT, KEY)
         with Recording.open(tmp_path / "r.db") as recording:
             (bundle,) = export(recording, tmp_path / "x.zip", redactor=redactor).bundles
-        assert bundle.manifest.redaction is not None and bundle.manifest.redaction.total == 5
+        assert bundle.manifest.redaction is not None
+        assert bundle.manifest.redaction.by_rule()["credential-keys"] == 5
 
 
 def _after_rebuild(monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]) -> None:

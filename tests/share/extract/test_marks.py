@@ -94,13 +94,14 @@ def test_a_secret_left_in_a_comment_is_a_leak(
     monkeypatch.setattr(
         Redactor,
         "text",
+        # Only the second comment, so that its secret is known to be one.
         lambda self, words, place="text", **more: (
-            words if place == "mark.comment" else text(self, words, place, **more)
+            words if words.endswith(" again") else text(self, words, place, **more)
         ),
     )
     with (
         Recording.open(path) as recording,
-        pytest.raises(RedactionLeak, match=r"mark.comment, row 5"),
+        pytest.raises(RedactionLeak, match=r"mark.comment, row \d"),
     ):
         copy_recording(recording, tmp_path / "made.nriscope.db", _redactor())
 

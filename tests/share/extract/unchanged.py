@@ -3,26 +3,15 @@
 
 from __future__ import annotations
 
-from nri_scope.share.redaction import NameKind, Redactor
+from nri_scope.share.redaction import NameKind, Redactor, Rules
 
 
 class Unchanged(Redactor):
-    """Redactor that learns nothing and returns its arguments unchanged."""
+    """Redactor that returns its arguments unchanged."""
 
     def __init__(self) -> None:
-        """Set up nothing."""
-
-    def learn(self, method: str, request: bytes, reply: bytes, *, service: str = "") -> None:
-        """Ignore the event."""
-
-    def learn_text(self, text: str) -> None:
-        """Ignore the text."""
-
-    def learn_name(self, kind: NameKind, text: str) -> None:
-        """Ignore the name."""
-
-    def learn_keyed(self, key: str, value: str) -> None:
-        """Ignore the pair."""
+        """Set up the default rules."""
+        super().__init__(Rules.DEFAULT, bytes(32))
 
     def request(self, method: str, message: bytes, *, service: str = "") -> bytes:
         """Return ``message``."""

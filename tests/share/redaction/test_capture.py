@@ -11,7 +11,7 @@ import pytest
 from nri_scope.events import EVENT_TEXTS, CapturedCall, Gap, Note, Printed, SessionStart
 from nri_scope.recorder.inbox import ControlEntry, End
 from nri_scope.share.redacted_entries import SourceRedaction
-from nri_scope.share.redaction.name_kinds import SESSION_NAMES
+from nri_scope.share.redaction.names import SESSION_NAMES
 from nri_scope.share.redaction.redactor import Redactor
 from nri_scope.share.redaction.rules import Rules
 

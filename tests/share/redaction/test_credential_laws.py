@@ -24,10 +24,9 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
-from nri_scope.share.bundle.leak_scan import Needles
 from nri_scope.share.redaction import Redactor, Rules
-from nri_scope.share.redaction.key_names import Certainty, certainty_at, may_name_credential
-from nri_scope.share.redaction.word_lists import words
+from nri_scope.share.redaction.harmless import words
+from nri_scope.share.redaction.key_names import Certainty, certainty_of
 from tests.amount import amount
 
 KEY = bytes(range(32))
@@ -359,7 +358,6 @@ def test_a_credential_is_replaced_completely_in_keyed_places(key: str, value: st
         )
     )
     assert left_of(value, *spellings("\n".join(shown))) == []
-    assert Needles(redactor.originals()).find("\n".join(shown).encode()) is None
 
 
 _HARMLESS = words(
@@ -399,10 +397,9 @@ def test_a_comma_does_not_end_the_value_of_a_script_option(
     assert left_of(value, *spellings(in_message(place, text))) == []
 
 
-@pytest.mark.parametrize("hint", [*sorted(KEYS), "DSN", "dbPin", "OTP", "vncpw", "SIG", "user_jwt"])
-def test_the_quick_check_accepts_every_credential_key(hint: str) -> None:
-    assert certainty_at(hint) is not Certainty.NONE
-    assert may_name_credential(f'a {{"{hint}": 1}}') and may_name_credential(f"{hint}=1")
+@pytest.mark.parametrize("key", [*sorted(KEYS), "DSN", "dbPin", "OTP", "vncpw", "SIG", "user_jwt"])
+def test_every_key_of_a_credential_is_known(key: str) -> None:
+    assert certainty_of(key) is not Certainty.NONE
 
 
 def test_continuation_lines_of_a_yaml_value_are_replaced_with_it() -> None:

@@ -31,7 +31,7 @@ from tests.share.redaction.test_redaction_laws import BARE, TELLING, Plant
 
 KEY = bytes(range(32))
 ADDRESSES = re.compile(r"198\.1[89]\.\d+\.\d+|2001:db8:[0-9a-f:]+")
-SECRETS = ["hunter2", "correct-Horse7-battery", "10.31.7.4", "fd00::31", "db.acme.com", "/o/p7/x"]
+SECRETS = ["hunter2", "correct-Horse7-battery", "10.31.7.4", "fd00::31", "db.acme.com", "o9p7x"]
 SECRETS += ["jane@acme.com", "AKIA1234567890ABCDEF", "Zx81Yq"]
 ATTACKER, VICTIM = "a" * 32, "b" * 32
 
@@ -96,13 +96,6 @@ def exchanges(request: api.CreateContainerRequest, value: str) -> list[CapturedC
     ]
 
 
-def _redactor(learned: Iterable[CapturedCall]) -> Redactor:
-    redactor = Redactor(Rules.DEFAULT, KEY)
-    for item in learned:
-        redactor.learn(item.method, item.request, item.reply, service=item.service)
-    return redactor
-
-
 def _in_every_event(redactor: Redactor, items: list[CapturedCall]) -> set[str]:
     found: set[str] = set()
     for item in items:
@@ -110,7 +103,6 @@ def _in_every_event(redactor: Redactor, items: list[CapturedCall]) -> set[str]:
             redactor.request(item.method, item.request, service=item.service),
             redactor.reply(item.method, item.reply, service=item.service),
             redactor.text("wrong password=hunter2", of_event=True).encode(),
-            redactor.path("/annotations/hunter2").encode(),
         )
     return found
 
@@ -122,7 +114,6 @@ def _in_every_event(redactor: Redactor, items: list[CapturedCall]) -> set[str]:
     in_victim=st.lists(st.sampled_from(TELLING), min_size=1, max_size=3),
     in_attacker=st.lists(st.sampled_from([*TELLING, *BARE]), min_size=1, max_size=5),
     is_attacker_first=st.booleans(),
-    learns=st.booleans(),
 )
 def test_containers_share_no_token(
     secret: str,
@@ -130,12 +121,11 @@ def test_containers_share_no_token(
     in_victim: list[Plant],
     in_attacker: list[Plant],
     is_attacker_first: bool,
-    learns: bool,
 ) -> None:
     victim = exchanges(a_request(VICTIM, [(plant, secret) for plant in in_victim]), secret)
     planted = [(plant, guess) for plant in in_attacker for guess in guesses]
     attacker = exchanges(a_request(ATTACKER, planted), guesses[0])
-    redactor = _redactor((*victim, *attacker) if learns else ())
+    redactor = Redactor(Rules.DEFAULT, KEY)
     if is_attacker_first:
         theirs = _in_every_event(redactor, attacker)
         ours = _in_every_event(redactor, victim)
@@ -179,26 +169,23 @@ def _planted_as_names(request: api.CreateContainerRequest, value: str) -> None:
         st.sampled_from([*TELLING, *BARE, *BARE, _planted_as_names]), min_size=1, max_size=5
     ),
     is_attacker_first=st.booleans(),
-    learns=st.booleans(),
 )
 # The simplest attack, which is rare among random examples.
-@example("hunter2", ["hunter2"], [TELLING[0]], [BARE[1]], False, True)
-@example("hunter2", ["hunter2"], [TELLING[0]], [BARE[1]], True, True)
-@example("hunter2", ["hunter2"], [TELLING[0]], [BARE[1]], False, False)
+@example("hunter2", ["hunter2"], [TELLING[0]], [BARE[1]], False)
+@example("hunter2", ["hunter2"], [TELLING[0]], [BARE[1]], True)
 def test_the_output_of_a_pod_is_independent_of_the_secrets_of_another(
     secret: str,
     guesses: list[str],
     in_victim: list[Plant],
     in_attacker: list[Plant],
     is_attacker_first: bool,
-    learns: bool,
 ) -> None:
     planted = [(plant, guess) for plant in in_attacker for guess in guesses]
     attacker = exchanges(a_request(ATTACKER, planted), "own-Secret1")
     seen: set[str] = set()
     for value in secret, "other-Secret2":
         victim = exchanges(a_request(VICTIM, [(plant, value) for plant in in_victim]), value)
-        redactor = _redactor((*victim, *attacker) if learns else ())
+        redactor = Redactor(Rules.DEFAULT, KEY)
         if not is_attacker_first:
             _shape(redactor, victim)
         seen.add(_shape(redactor, attacker))
@@ -208,9 +195,8 @@ def test_the_output_of_a_pod_is_independent_of_the_secrets_of_another(
 
 def test_unguessable_secrets_are_replaced_in_other_containers() -> None:
     secret = "9fXk2Lq8ZtWv3RbYp7Hn"
-    victim = exchanges(a_request(VICTIM, [(TELLING[0], secret)]), secret)
     other = a_request(ATTACKER, [(plant, secret) for plant in BARE])
-    redactor = _redactor(victim)
+    redactor = Redactor(Rules.DEFAULT, KEY)
 
     shown = redactor.request("CreateContainer", other.SerializeToString())
 
@@ -224,7 +210,6 @@ def test_a_secret_of_two_pods_is_replaced_in_texts_of_both() -> None:
         for request in requests:
             shown = redactor.request("CreateContainer", request.SerializeToString())
             assert b"hunter2" not in shown
-    assert [one.is_searchable for one in redactor.originals() if one.value == "hunter2"] == [True]
 
 
 def test_a_value_has_one_token_in_all_events_of_a_container() -> None:
@@ -237,8 +222,6 @@ def test_a_value_has_one_token_in_all_events_of_a_container() -> None:
 def test_unlinked_tokens_are_equal_only_within_one_event() -> None:
     items = exchanges(a_request(VICTIM, [(TELLING[0], "hunter2")]), "hunter2")
     redactor = Redactor(Rules.DEFAULT, KEY, unlinked=True)
-    for item in items:
-        redactor.learn(item.method, item.request, item.reply, service=item.service)
     seen = [_in_every_event(redactor, [item]) for item in items]
 
     # One token per event, which no other event shares.
@@ -301,8 +284,6 @@ def test_a_planted_name_does_not_reveal_the_token_of_a_secret() -> None:
     request.pod.name = request.container.name = "hunter2"
     request.pod.namespace = "hunter2"
     attacker = exchanges(request, "nothing")
-    for item in [*victim, *attacker]:
-        redactor.learn(item.method, item.request, item.reply, service=item.service)
     shown = api.CreateContainerRequest.FromString(
         redactor.request("CreateContainer", victim[0].request)
     )

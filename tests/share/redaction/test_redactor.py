@@ -3,24 +3,17 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import re
-from urllib.parse import quote
 
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import UsageError
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
 from nri_scope.nri.changes import changes_of
 from nri_scope.nri.events import METHODS
 from nri_scope.recording.cri_answers import status_request
 from nri_scope.share.redaction import NameKind, Redactor, Rules
 from nri_scope.share.redaction.engine import MAX_TEXT
-from nri_scope.share.redaction.known_values import KnownValues
-from nri_scope.share.redaction.limits import CachedResult, Memory, ResultCache
-from nri_scope.share.redaction.tokens import Tokens
 
 KEY = bytes(range(32))
 POD = api.PodSandbox(id="8f14e45f", name="checkout-0", uid="u-1", namespace="shop")
@@ -92,15 +85,15 @@ def test_plain_variables_are_unchanged(redactor: Redactor, entry: str) -> None:
         "daemon off;",
         "- path: /dev/nri-null\n  type: c\n  major: 1\n  minor: 3\n",
         "nvidia.com/gpu=0",
-        "/var/lib/containerd/io.containerd.runtime.v2.task/k8s.io/8f14e45f/rootfs",
-        "kubepods-burstable-pod3f1c2b7e.slice:cri-containerd:8f14e45fceea167a5a36dedd4bea2543",
+        "/var/lib/containerd/io.containerd.runtime.v2.task/k8s.io/rootfs",
+        "kubepods-burstable-pod3f1c2b7e.slice:cri-containerd",
         "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
         "user@1000.service",
         "2025-11-20T21:18:00.123456789Z",
         "rpc error: code = NotFound desc = container not found",
         "basic authentication failed",
         "127.0.0.1:8080 and [::1]:53",
-        "Grüße aus der Küche – 你好 ☕",
+        "– ☕ … →",
     ],
 )
 def test_ordinary_texts_are_unchanged(redactor: Redactor, text: str) -> None:
@@ -133,19 +126,19 @@ def test_limits_devices_and_numbers_are_unchanged(redactor: Redactor) -> None:
         ("password: x1 y2\nport: 80", "x1 y2", "credential-keys"),
         ("private_key: |\n  abc\n  def\nport: 80", "def", "credential-keys"),
         ("AccountName=acme;AccountKey=x1y2==;x=1", "x1y2==", "credential-keys"),
-        ("--header 'Authorization: Bearer x1y2z3w4'", "x1y2z3w4", "auth-headers"),
-        ("Cookie: id=17; theme=dark", "id=17", "auth-headers"),
+        ("--header 'Authorization: Bearer x1y2z3w4'", "x1y2z3w4", "credential-keys"),
+        ("Cookie: id=17; theme=dark", "id=17", "credential-keys"),
         ("https://x1y2@git.example.com/a", "x1y2", "url-passwords"),
         ("redis://:x1y2@redis:6379", "x1y2", "url-passwords"),
         ("postgres://app:p@ss/w0rd@db:5432/x", "ss/w0rd", "url-passwords"),
-        ("key AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE", "credential-formats"),
-        ("ghp_" + "a1B2" * 9, "a1B2a1B2", "credential-formats"),
+        ("key AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE", "unknown-words"),
+        ("ghp_" + "a1B2" * 9, "a1B2a1B2", "unknown-words"),
         (
             "-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----",
             "AAAA",
-            "credential-formats",
+            "credential-keys",
         ),
-        ("see zT8kQ2vX9mB4nR7wL1pJ now", "zT8kQ2vX9mB4nR7wL1pJ", "random-looking"),
+        ("see zT8kQ2vX9mB4nR7wL1pJ now", "zT8kQ2vX9mB4nR7wL1pJ", "unknown-words"),
         ("ask jane.doe@acme.com", "jane", "emails"),
         ("dial tcp 10.0.0.1:443: refused", "10.0.0.1", "addresses"),
         ("lookup db.acme.corp: no such host", "acme", "host-names"),
@@ -163,53 +156,6 @@ def test_secret_and_personal_values_in_texts_are_replaced(
     assert {count.place for count in redactor.tally} == {"note.text"}
 
 
-def test_text_around_a_secret_is_unchanged(redactor: Redactor) -> None:
-    env(redactor, "DB_PASSWORD=hunter2")
-
-    assert re.fullmatch(
-        r"curl -u app: --password=redacted-\w{12} http://db:80/\?a=1",
-        redactor.text("curl -u app: --password=hunter2 http://db:80/?a=1"),
-    )
-    assert re.fullmatch(
-        r"AccountKey=redacted-\w{12};EndpointSuffix=core",
-        redactor.text("AccountKey=hunter2;EndpointSuffix=core"),
-    )
-    content = base64.b64encode(b'{"note":"it is hunter2"}').decode()
-    packed = redactor.text(content)
-    inside = base64.b64decode(packed).decode()
-    assert re.fullmatch(r'\{"note":"it is redacted-\w{12}"\}', inside)
-
-
-@pytest.mark.parametrize("form", ["{}", "x={}", "it is {} there", "/opt/{}/file"])
-@pytest.mark.parametrize(
-    "secret", ["hunter2", "s3cr7", "owl9", "b@t4", "tulip7", "p%41ss+w", 'a"b\\c9']
-)
-def test_a_short_credential_is_found_in_text_encoded_once_or_twice(
-    redactor: Redactor, secret: str, form: str
-) -> None:
-    plain = secret.encode()
-    once = base64.b64encode(plain).decode()
-    packed = [once, base64.b64encode(once.encode()).decode(), quote(secret, safe="")]
-    packed.append(base64.b64encode(b"bob:" + plain).decode())
-    # The output of `echo SECRET | base64`.
-    packed.append(base64.b64encode(plain + b"\n").decode())
-    packed += [quote(packed[1], safe=""), packed[1].rstrip("=") + "="]
-    for one in packed:
-        shown = given(redactor, env=[f"DB_PASSWORD={secret}"], args=["app", form.format(one)])
-        assert one not in shown.args[1]
-
-
-def test_a_credential_that_is_a_short_word_is_replaced_in_its_place_and_in_base64(
-    redactor: Redactor,
-) -> None:
-    args = ["run", "crane", "Y3JhbmU=", "a=Y3JhbmU"]
-    shown = given(redactor, env=["DB_PASSWORD=crane"], args=args)
-
-    assert "crane" not in shown.env[0]
-    assert shown.args[:2] == args[:2]
-    assert "Y3JhbmU" not in " ".join(shown.args)
-
-
 def test_credentials_in_a_command_line_are_replaced(redactor: Redactor) -> None:
     args = ["mysql", "-u", "jane:x1y2", "-px1y2z3", "--user", "1000:1000", "--token", "a1b2", "db"]
     shown = list(given(redactor, args=args).args)
@@ -224,7 +170,6 @@ def test_annotations_with_manifests_and_persons_are_replaced(redactor: Redactor)
     shown = given(
         redactor,
         annotations={
-            "kubectl.kubernetes.io/last-applied-configuration": '{"kind":"Pod"}',
             "example.com/owner": "jane",
             "example.com/team": "payments",
             "io.kubernetes.cri.image-name": "registry.acme.corp:5000/shop/app:1.4",
@@ -234,7 +179,6 @@ def test_annotations_with_manifests_and_persons_are_replaced(redactor: Redactor)
 
     assert shown["example.com/team"] == "payments"
     assert shown["example.com/owner"].startswith("redacted-")
-    assert shown["kubectl.kubernetes.io/last-applied-configuration"].startswith("redacted-")
     image = shown["io.kubernetes.cri.image-name"]
     assert image.startswith("redacted-") and image.endswith(".invalid:5000/shop/app:1.4")
     assert shown["io.kubernetes.cri.podsandbox.image-name"] == "registry.k8s.io/pause:3.9"
@@ -305,30 +249,15 @@ def test_the_spec_in_a_cri_status_is_redacted_like_messages(redactor: Redactor) 
 # -- names, paths -----------------------------------------------------------------------------
 
 
-def test_names_without_a_secret_are_unchanged(redactor: Redactor) -> None:
-    env(redactor, "API_KEY=x9y8z7w6", "API_TOKEN=x9y8Z7w6V5u4T3s2R1q0p9")
-
-    assert redactor.name(NameKind.POD, "checkout-0") == "checkout-0"
-    assert redactor.name(NameKind.PLUGIN, "10-limits") == "10-limits"
-    shown = redactor.name(NameKind.POD, "checkout-x9y8Z7w6V5u4T3s2R1q0p9")
-    assert shown.startswith("checkout-redacted-")
-    # It may be a guess, which a replacement would confirm.
+def test_names_are_unchanged(redactor: Redactor) -> None:
     assert redactor.name(NameKind.POD, "checkout-x9y8z7w6") == "checkout-x9y8z7w6"
-
-
-def test_a_name_that_is_also_a_password_is_unchanged(
-    redactor: Redactor,
-) -> None:
-    shown = env(redactor, "DB_PASSWORD=checkout")
-
-    assert shown[0].startswith("DB_PASSWORD=redacted-")
-    assert redactor.name(NameKind.POD, "checkout-0") == "checkout-0"
-    assert not next(redactor.originals()).is_searchable
+    assert redactor.name(NameKind.PLUGIN, "10-limits") == "10-limits"
+    assert redactor.name(NameKind.POD, "not a name x9y8z7w6").startswith("not a name redacted-")
 
 
 def test_paths_match_the_redacted_messages(redactor: Redactor) -> None:
     adjust = api.ContainerAdjustment(
-        annotations={"example.com/hunter2": "yes"},
+        annotations={"example.com/note": "hunter2"},
         mounts=[api.Mount(destination="/home/jane/data"), api.Mount(destination="-/hunter2/x")],
         env=[api.KeyValue(key="DB_PASSWORD", value="hunter2"), api.KeyValue(key="-OLD")],
         hooks=api.Hooks(poststop=[api.Hook(path="/bin/x")]),
@@ -338,7 +267,6 @@ def test_paths_match_the_redacted_messages(redactor: Redactor) -> None:
     reply = api.CreateContainerResponse(adjust=adjust)
     before = changes_of("CreateContainer", None, reply, "10-x")[0]
     content = reply.SerializeToString()
-    redactor.learn("CreateContainer", b"", content)
     shown = METHODS["CreateContainer"].reply.FromString(redactor.reply("CreateContainer", content))
     after = changes_of("CreateContainer", None, shown, "10-x")[0]
 
@@ -347,29 +275,6 @@ def test_paths_match_the_redacted_messages(redactor: Redactor) -> None:
     assert "/process/env/DB_PASSWORD" in after and "/process/env/OLD" in after
     for path in after:
         assert redactor.path(path) == path
-
-
-def test_learned_values_are_not_counted_and_replaced_everywhere(redactor: Redactor) -> None:
-    later = api.CreateContainerRequest(
-        pod=POD, container=api.Container(id="c1", name="server", env=["ANYTHING=zebra-crossing-9"])
-    )
-    redactor.learn("CreateContainer", later.SerializeToString(), b"")
-
-    assert redactor.tally.total == 0
-    assert "zebra" not in redactor.text("at the zebra-crossing-9, left")
-    assert redactor.tally.by_rule() == {"env-values": 1}
-    (original,) = redactor.originals()
-    assert original.value == "zebra-crossing-9" and original.is_searchable
-
-
-def test_cached_texts_are_searched_again_for_new_values(
-    redactor: Redactor,
-) -> None:
-    text = "at the zebra-crossing-9, left"
-
-    assert redactor.text(text) == text
-    env(redactor, "ANYTHING=zebra-crossing-9")
-    assert "zebra" not in redactor.text(text)
 
 
 def test_unchanged_values_are_not_counted(redactor: Redactor) -> None:
@@ -391,50 +296,9 @@ def test_a_text_longer_than_the_limit_is_one_token(
     assert redactor.tally.by_rule() == {"long-texts": 1}
 
 
-def test_values_beyond_the_memory_are_replaced_but_cannot_be_searched() -> None:
-    redactor = Redactor(Rules.DEFAULT, KEY, memory=Memory(values=2))
+def test_names_are_shown_in_texts_of_their_own_pod_and_of_no_pod(redactor: Redactor) -> None:
+    redactor.note_names([(NameKind.POD, "0ther", "zqx-0"), (NameKind.POD, "8f14e45f", "qzx-0")])
 
-    shown = env(redactor, "A=zebra-crossing-1", "B=zebra-crossing-2", "C=zebra-crossing-3")
-    assert all("zebra" not in entry for entry in shown) and len(set(shown)) == 3
-    with pytest.raises(UsageError, match="export a part of it with --where"):
-        redactor.originals()
-
-
-def test_a_path_contains_the_token_of_an_annotation_key(
-    redactor: Redactor,
-) -> None:
-    container = given(redactor, env=["ANY=CreateContainer"], annotations={"CreateContainer": "x"})
-    (key,) = container.annotations
-    assert redactor.path("/annotations/CreateContainer") == f"/annotations/{key}"
-
-
-def test_the_cache_is_bounded_and_drops_the_oldest_results() -> None:
-    answers: ResultCache[str, str, str] = ResultCache(20_000)
-    for number in range(100):
-        answers.keep(f"q{number}", CachedResult("", (), "x" * 500, 0, 0, None))
-        assert answers.size <= 20_000
-    assert answers.get("q0") is None and answers.get("q99") is not None
-    answers.keep("q99", CachedResult("again", (), "x", 0, 0, None))
-    assert answers.get("q99") is not None and answers.size <= 20_000
-    answers.keep("long", CachedResult("", (), "x" * 50_000, 0, 0, None))
-    assert answers.get("long") is None
-
-
-def test_the_latest_visible_names_are_remembered() -> None:
-    known = KnownValues(Tokens(KEY), Memory(shown=2_000))
-    for number in range(1_000):
-        known.mark_visible(f"checkout-{number:04}", f"pod {number}")
-
-    assert known.is_visible("checkout-0999", "pod 999")
-    assert not known.is_visible("checkout-0001", "pod 1")
-
-
-def test_names_make_a_value_harmless_only_in_their_own_pod(redactor: Redactor) -> None:
-    other = api.PodSandbox(id="0ther", name="payments-db", uid="u-2", namespace="shop")
-    other.labels["app"] = "payments-db"
-    request = api.CreateContainerRequest(pod=other, container=api.Container(id="c2", name="x"))
-    redactor.learn("CreateContainer", request.SerializeToString(), b"")
-    redactor.learn_name(NameKind.POD, "payments-db")
-
-    assert env(redactor, "ANY=checkout-0") == ["ANY=checkout-0"]
-    assert env(redactor, "ANY=payments-db") != ["ANY=payments-db"]
+    assert env(redactor, "ANY=qzx-0") == ["ANY=qzx-0"]
+    assert env(redactor, "ANY=zqx-0") != ["ANY=zqx-0"]
+    assert redactor.text("cannot start zqx-0, qzx-0.") == "cannot start zqx-0, qzx-0."

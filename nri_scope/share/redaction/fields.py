@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Redact fields: variables, annotations, labels, arguments, options, names, ids and images."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from . import texts
+from .harmless import KEPT_KEYS, KEPT_VARIABLES, NAMESPACES, is_harmless
+from .key_names import certainty_of, must_replace, names_node
+from .names import NameKind
+from .re2_patterns import any_of
+from .scope import NAMES_SCOPE
+from .tokens import is_local, is_token
+
+if TYPE_CHECKING:
+    import re2
+
+    from .engine import Engine
+
+_KEY = re.compile(r"-?[A-Za-z0-9_./*-]{1,316}")
+_ITEM = re.compile(r"(-{0,2}[A-Za-z_][A-Za-z0-9_.-]{0,100}=)(.+)", re.DOTALL)
+_ID = re.compile(r"[0-9a-f-]{8,128}")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
+_LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,62}")
+_DIGEST = re.compile(r"@[a-z0-9+._-]{3,20}:[0-9a-fA-F]{32,}$")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,299}")
+_PARTS_OF_IMAGE = re.compile(r"[/:@]")
+SWITCHES = {
+    NameKind.POD: "pods",
+    NameKind.NAMESPACE: "namespaces",
+    NameKind.CONTAINER: "containers",
+    NameKind.NODE: "nodes",
+}
+"""Rules that replace names, off by default."""
+_KNOWN_KEYS: dict[str, NameKind | str] = {
+    key: kind
+    for kind, keys in {
+        NameKind.POD: "io.kubernetes.pod.name io.kubernetes.cri.sandbox-name "
+        "io.kubernetes.cri-o.KubeName",
+        NameKind.NAMESPACE: "io.kubernetes.pod.namespace io.kubernetes.cri.sandbox-namespace "
+        "io.kubernetes.cri-o.Namespace",
+        NameKind.CONTAINER: "io.kubernetes.container.name io.kubernetes.cri.container-name",
+        "image": "io.kubernetes.cri.image-name io.kubernetes.cri.podsandbox.image-name "
+        "io.kubernetes.cri-o.Image io.kubernetes.cri-o.ImageName io.kubernetes.cri-o.ImageRef "
+        "io.kubernetes.cri-o.UserRequestedImage io.kubernetes.cri-o.SomeNameOfTheImage",
+        "id": "io.kubernetes.pod.uid io.kubernetes.cri.sandbox-id io.kubernetes.cri.sandbox-uid "
+        "io.kubernetes.cri-o.ContainerID io.kubernetes.cri-o.SandboxID "
+        "io.kubernetes.cri-o.SandboxName",
+    }.items()
+    for key in keys.split()
+}
+"""Annotations and labels in which runtimes and the kubelet repeat other fields' values."""
+
+
+@lru_cache(maxsize=16)
+def _any_of(globs: tuple[str, ...]) -> re2._Regexp[str]:
+    return any_of(globs)
+
+
+_KEPT_KEYS, _KEPT_VARIABLES = tuple(sorted(KEPT_KEYS)), tuple(sorted(KEPT_VARIABLES))
+
+
+# -- keys and their values ------------------------------------------------------------------
+
+
+def redact_key(engine: Engine, key: str, place: str) -> str:
+    """Return a key, which programs look for; only one that is no identifier is redacted."""
+    key = engine.redact_hidden_names(key, place)
+    return engine.keep(key) if _KEY.fullmatch(key) else engine.redact_text(key, place)
+
+
+def redact_variable(engine: Engine, entry: str, place: str) -> str:
+    """Redact a variable such as ``NAME=value``."""
+    name, equals, value = entry.partition("=")
+    if not equals or _KEY.fullmatch(name) is None:
+        return engine.redact_text(entry, place)
+    shown = redact_key(engine, name, place)
+    return f"{shown}={redact_variable_value(engine, name, value, f'{place}.{shown}')}"
+
+
+def redact_variable_value(engine: Engine, name: str, value: str, place: str) -> str:
+    """Redact the value of the variable ``name``; ``place`` includes the name."""
+    return _redact_value(engine, name, value, place, _KEPT_VARIABLES, engine.rules.kept_variables)
+
+
+def redact_keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
+    """Redact the value of an annotation or label."""
+    key = key.removeprefix("-")
+    match _KNOWN_KEYS.get(key):
+        case NameKind() as kind:
+            return redact_name(engine, kind, value, place)
+        case "image":
+            return redact_image(engine, value, place)
+        case "id":
+            return redact_id(engine, value, place)
+        case _:
+            pass
+    kept = _KEPT_KEYS if _LABEL.fullmatch(value) is not None else ()
+    return _redact_value(engine, key, value, place, kept, engine.rules.kept_keys)
+
+
+def _redact_value(
+    engine: Engine,
+    key: str,
+    value: str,
+    place: str,
+    kept: tuple[str, ...],
+    kept_by_user: tuple[str, ...],
+) -> str:
+    if not value or is_token(value):
+        return value
+    redacted = engine.apply_user_rules(value, place, key)
+    if redacted is not None:
+        return redacted
+    if (kept_by_user and _any_of(kept_by_user).fullmatch(key) is not None) or (
+        kept and _any_of(kept).fullmatch(key) is not None and not certainty_of(key)
+    ):
+        return engine.keep(engine.redact_hidden_names(value, place))
+    if engine.is_on("nodes") and names_node(key) and not is_harmless(value):
+        return engine.replace("nodes", value, place, NAMES_SCOPE.name)
+    return texts.redact_keyed(engine, key, value, place)
+
+
+def redact_items(engine: Engine, items: Sequence[str], place: str) -> list[str]:
+    """Redact arguments or options: the value of a credential is in its item, or in the next."""
+    redacted: list[str] = []
+    key = ""
+    for item in items:
+        pair = _ITEM.fullmatch(item)
+        if key and not item.startswith("-") and must_replace(key, item, certainty_of(key)):
+            redacted.append(engine.replace("credential-keys", item, place))
+        elif pair is not None and must_replace(pair[1], pair[2], certainty_of(pair[1])):
+            redacted.append(pair[1] + engine.replace("credential-keys", pair[2], place))
+        else:
+            redacted.append(engine.redact_text(item, place))
+        key = item if item[:1] == "-" and pair is None and certainty_of(item) else ""
+    return redacted
+
+
+def redact_map(engine: Engine, mapping: Mapping[str, str], place: str) -> dict[str, str]:
+    """Redact annotations or labels."""
+    redacted: dict[str, str] = {}
+    for key, value in sorted(mapping.items()):
+        shown = redact_key(engine, key, place)
+        redacted[shown] = redact_keyed_value(engine, key, value, f"{place}.{shown}")
+    return redacted
+
+
+# -- names ----------------------------------------------------------------------------------
+
+
+def redact_id(engine: Engine, value: str, place: str) -> str:
+    """Return an id, which stays if it has the form of a name."""
+    return redact_name(engine, NameKind.RUNTIME, value, place)
+
+
+def redact_name(engine: Engine, kind: NameKind, value: str, place: str) -> str:
+    """Redact the name of a pod, namespace, container, plugin, runtime or node."""
+    if not value or is_token(value):
+        return value
+    switch = SWITCHES.get(kind, "")
+    if switch and engine.is_on(switch) and not (kind is NameKind.NAMESPACE and value in NAMESPACES):
+        return engine.replace(switch, value, place, NAMES_SCOPE.name)
+    with engine.within(NAMES_SCOPE):
+        if kind is NameKind.NODE or _NAME.fullmatch(value) is None:
+            return engine.redact_text(value, place)
+        return engine.keep(engine.redact_hidden_names(value, place))
+
+
+def note_name(engine: Engine, kind: NameKind, value: str) -> None:
+    """Note a name, to show or to replace it wherever it stands."""
+    switch = SWITCHES.get(kind, "")
+    if not switch or not engine.is_on(switch):
+        engine.show(value, everywhere=kind not in {NameKind.POD, NameKind.CONTAINER})
+    elif value and not is_token(value) and value not in NAMESPACES:
+        engine.names.hide(value, switch)
+
+
+def note_id(engine: Engine, value: str) -> None:
+    """Note an id, which texts may show, also its beginning."""
+    if _ID.fullmatch(value) is not None:
+        for text in {value, value[:12], value[:13]}:
+            engine.show(text, everywhere=True)
+
+
+def note_values(engine: Engine, mapping: Mapping[str, str]) -> None:
+    """Note the names and ids in annotations and labels."""
+    for key, value in mapping.items():
+        kind = _KNOWN_KEYS.get(key)
+        if isinstance(kind, NameKind):
+            note_name(engine, kind, value)
+        elif kind == "image":
+            note_image(engine, value)
+        elif kind == "id":
+            note_id(engine, value)
+        elif _LABEL.fullmatch(value) and _any_of(_KEPT_KEYS).fullmatch(key):
+            engine.show(value)
+
+
+# -- images ---------------------------------------------------------------------------------
+
+
+def redact_image(engine: Engine, reference: str, place: str) -> str:
+    """Redact an image reference: its login, and its host unless the registry is public."""
+    login, rest = _split_login(reference)
+    if login:
+        # Such a reference cannot be pulled, but may occur.
+        return (
+            f"{engine.replace('url-passwords', login, place)}@{redact_image(engine, rest, place)}"
+        )
+    if _IMAGE.fullmatch(reference) is None:
+        return engine.redact_text(reference, place)
+    reference = engine.redact_hidden_names(reference, place)
+    registry, slash, rest = _split_registry(reference)
+    host, colon, port = registry.partition(":")
+    if host == "localhost" or is_token(host) or not engine.is_on("registries"):
+        return engine.keep(reference)
+    if colon and not port.isdigit():
+        # Not a port: host and port may be user and password.
+        return f"{engine.replace('registries', registry, place)}{slash}{rest}"
+    if host and not engine.is_allowed_host(host) and not is_local(host):
+        host = engine.replace("registries", host, place)
+    return f"{host}{colon}{port}{slash}{engine.keep(rest)}"
+
+
+def note_image(engine: Engine, reference: str) -> None:
+    """Note an image's repository, tag and digest, which texts about its pod may show."""
+    if _IMAGE.fullmatch(reference) is not None and not _split_login(reference)[0]:
+        for part in _PARTS_OF_IMAGE.split(_split_registry(reference)[2]):
+            engine.show(part)
+
+
+def _split_login(reference: str) -> tuple[str, str]:
+    """Split a reference at the @ before its host; the @ of a digest does not count."""
+    digest = _DIGEST.search(reference)
+    end = digest.start() if digest is not None else len(reference)
+    pos = reference.rfind("@", 0, end)
+    return (reference[:pos], reference[pos + 1 :]) if pos > 0 else ("", reference)
+
+
+def _split_registry(reference: str) -> tuple[str, str, str]:
+    first, slash, rest = reference.partition("/")
+    if slash and ("." in first or ":" in first or first == "localhost"):
+        return first, slash, rest
+    return "", "", reference
