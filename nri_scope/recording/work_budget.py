@@ -4,7 +4,7 @@
 A file's size does not bound the work of reading it: a message that is stored once may belong to a
 hundred thousand events, and a cycle of pages in a damaged file yields endless rows. So each kind of
 work has units, of which a file gets some for each of its bytes. What happens when none are left is
-up to the work: reading ends early with a warning, a query is interrupted, redaction is refused.
+up to the work: reading ends early with a warning, a query is interrupted.
 """
 
 from __future__ import annotations
@@ -42,8 +42,6 @@ MB of it are 68,000 events. A hostile file of 10 MB takes up to 20 s of processo
 QUERY = Rate(50, 1_000_000)
 """For one query; a unit is a step of SQLite's virtual machine. A row takes 40 bytes at least, and
 2,000 steps are sufficient for one in joins and a large filter."""
-REDACTION = Rate(3.0, 10_000_000)
-"""For redaction; a unit is about a microsecond."""
 
 
 class Budget:

@@ -23,6 +23,7 @@ _CACHED = 4 << 20
 """Characters of texts whose results are kept, and bytes of parts of messages."""
 MAX_WORDS = 500_000
 """Maximum number of words that are remembered for the search of the output."""
+_MAX_ROUNDS = 6
 MIN_WORD = 6
 """Minimum length of these words."""
 _RUN = re.compile(r"[^\W_]+")
@@ -207,7 +208,12 @@ class Engine:
             # A lone surrogate, which can only originate from an escape in JSON.
             return self.replace("unreadable", text, place)
         text = self.redact_hidden_names(text, place)
-        return self._redact_pieces(self, text, place)
+        # A token may complete another match.
+        for _ in range(_MAX_ROUNDS):
+            before, text = text, self._redact_pieces(self, text, place)
+            if text == before:
+                break
+        return text
 
     def redact_hidden_names(self, text: str, place: str) -> str:
         """Return a text without the names that are replaced wherever they stand."""

@@ -114,7 +114,7 @@ class Redactor:
             return self._opaque(message, "request")
         scope = messages.scope_of(self._engine, decoded)
         self._scope = scopes.content(method, message) if scope is None else scope
-        return self._redacted(decoded) if message else message
+        return self._redacted(decoded, message) if message else message
 
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
         """Return the redacted reply to the last request."""
@@ -124,13 +124,18 @@ class Redactor:
         decoded = _decoded(method, service, message, is_request=False)
         if decoded is None:
             return self._opaque(message, "reply")
-        return self._redacted(decoded) if message else message
+        return self._redacted(decoded, message) if message else message
 
-    def _redacted(self, message: Message) -> bytes:
-        messages.redact_message(self._engine, message, self._scope)
-        # Also without replacements: the original bytes may contain more than the decoded message,
-        # such as the first of two values of one field.
-        return message.SerializeToString(deterministic=True)
+    def _redacted(self, message: Message, content: bytes) -> bytes:
+        def redact() -> bytes:
+            messages.redact_message(self._engine, message, self._scope)
+            # Also without replacements: the original bytes may contain more than the decoded
+            # message, such as the first of two values of one field.
+            return message.SerializeToString(deterministic=True)
+
+        # A recording stores a repeated message once, and may have it a hundred thousand times.
+        with self._engine.within(self._scope):
+            return self._engine.redact_part(message.DESCRIPTOR.full_name, content, redact)
 
     def _invocation(self, content: bytes) -> bytes:
         """Return a redacted request of NRI 0.1, whose ids remain those of its pod and container."""

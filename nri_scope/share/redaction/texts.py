@@ -37,18 +37,19 @@ _PAIR = re.compile(
 _GAP = re.compile(r"[ \t]+(?!-)")
 _LAST_WORD = re.compile(r"[ \t]+(?=[^\s:=]+[ \t]*(?:\n|\Z))")
 _QUOTED_NEXT = re.compile(r"[ \t]+(?=[\"'])")
-_NEXT_KEY = rf"{_QUOTE}?[\w.-]{{1,64}}{_QUOTE}?[ \t]*[:=]"
+_NEXT_KEY = rf"{_QUOTE}?[^\W\d][\w.-]{{0,63}}{_QUOTE}?[ \t]*[:=]"
 _WORD = re.compile(
     rf"(?:[^\s\"'`;&|()<>,\\]|\\.|\"[^\"\n]*\"|'[^'\n]*'|,(?![ ]?{_NEXT_KEY}))++", re.DOTALL
 )
 _ARGUMENT = re.compile(r"(?:[^\s\"'`;&|()<>\\]|\\.|\"[^\"\n]*\"|'[^'\n]*')++", re.DOTALL)
 _END_OF_PHRASE = re.compile(
-    rf",[ \t]*{_NEXT_KEY}|,[ \t]|[ \t]+#|;[ \t]|;$|[ \t][\w.-]{{1,64}}=|[ \t](?:&&|\|)|\\+n"
+    rf",[ \t]*{_NEXT_KEY}|,[ \t](?=[^\W\d]{{2}})|[ \t]+#|;[ \t]|;$"
+    r"|[ \t][\w.-]{1,64}=|[ \t](?:&&|\|)|\\+n"
 )
 _BLOCK = re.compile(r"(?:[|>][-+0-9]*)?[ \t]*\n")
 _KEY_LINE = re.compile(rf"[ \t]*(?:- )?{_QUOTE}?[\w.-]{{1,64}}{_QUOTE}?[ \t]*:(?:\s|\Z)")
 _REFERENCE = re.compile(
-    r"(?:\$\([a-z./][^()\n]*\)|\$\{[A-Za-z_]\w*(?::?[-=?+][^}\s]*)?\}|\$[A-Z_][A-Z0-9_]*)"
+    r"(?:\$\([a-z./][^()\n]*\)|\$\{[A-Z_][A-Z0-9_]*\}|\$[A-Z_][A-Z0-9_]*)"
     r"(?=[\s\"'`;&|)/,:]|\Z)"
 )
 _ENV_LINE = re.compile(r"[\w.-]{1,100}=")
@@ -84,6 +85,7 @@ _EDGES = re.compile(r"([-+~@.]*)(.*?)([.!?,]*)", re.DOTALL)
 _LETTERS_KEY = re.compile(r"-{0,2}[A-Za-z_]{1,24}(?:[.-][A-Za-z_]{1,24}){0,5}[0-9]{0,2}")
 _IS_KEY = re.compile(rf"=(?![=\s]|$)|{_QUOTE}[ \t]*:")
 _SECRET_DATA = frozenset({"data", "stringData"})
+_AFTER_QUOTE = {"", *" \t\r\n,;&|)}]>:\\"}
 _HOMES = ("/home/", "/Users/", "\\Users\\")
 _JOINT = re.compile(r"[_@.]")
 
@@ -181,7 +183,8 @@ def _value_after(text: str, start: int, pos: int, key: str) -> _Value | None:
         end = text.find("\n[", pos)
         return _Value(pos + 2, len(text) if end < 0 else end, "lines")
     line = text.rfind("\n", 0, start) + 1
-    is_first = "\n" in text and not text[line:start].strip(" \t-\"'")
+    is_first = not text[line:start].strip(" \t-\"'")
+    is_file = is_first and "\n" in text
     after = _AFTER_KEY.match(text, pos)
     if after is not None:
         separator, begin = after["sep"], after.end()
@@ -195,15 +198,15 @@ def _value_after(text: str, start: int, pos: int, key: str) -> _Value | None:
             return _Value(begin, end) if end > begin else None
         is_spaced = text[begin - 1 : begin].isspace() or text[begin : begin + 1] == "\n"
         extent = _Extent.WORD
-        if is_spaced and (is_first or separator == ":"):
+        if is_spaced and (is_file or separator == ":"):
             extent = _Extent.LINES if is_first else _Extent.PHRASE
-        elif is_first and separator == "=" and _is_env_file(text, line):
+        elif is_file and separator == "=" and _is_env_file(text, line):
             extent = _Extent.LINES
         return _value_at(text, start, begin, key, extent, of_colon=separator == ":")
     gap = _GAP.match(text, pos) if key[0] == "-" else None
     if gap is None and "secret" not in key.lower() and certainty_of(key) is Certainty.SURE:
         # A line of a configuration: requirepass …
-        gap = _LAST_WORD.match(text, pos) if is_first else None
+        gap = _LAST_WORD.match(text, pos) if is_file else None
         # PASSWORD '…', but not in sentences such as: secret "name" was not found
         gap = gap or _QUOTED_NEXT.match(text, pos)
     return None if gap is None else _value_at(text, start, gap.end(), key, _Extent.WORD)
@@ -221,11 +224,22 @@ def _value_at(
 ) -> _Value | None:
     opening = _OPENING.match(text, begin)
     if opening is not None:
-        return _quoted(text, opening.end(), opening[0])
+        quoted = _quoted(text, opening.end(), opening[0])
+        after = 0 if quoted is None else quoted.end + len(opening[0])
+        if extent is _Extent.WORD and quoted and text[after : after + 1] not in _AFTER_QUOTE:
+            # A word of a shell made of several pieces: 'it'"'"'s'
+            word = (_ARGUMENT if key[0] == "-" else _WORD).match(text, begin)
+            if word is not None and word.end() > after:
+                return _Value(begin, word.end())
+        return quoted
     if text.startswith(("{", "["), begin):
         return _Value(begin, _end_of_group(text, begin), "brackets")
-    if _REFERENCE.match(text, begin) is not None:
-        return None
+    reference = _REFERENCE.match(text, begin)
+    if reference is not None:
+        rest = text[reference.end() : _end_of_line(text, begin)].strip()
+        is_end = rest[:1] in {*",;#&|}"} and rest[1:2] in {"", " ", "&", "|"}
+        if extent is _Extent.WORD or not rest or is_end:
+            return None
     block = _BLOCK.match(text, begin) if of_colon else None
     if block is not None:
         return _lines_below(text, start, block.end(), key, is_block=block[0][0] in "|>")
@@ -329,6 +343,9 @@ def _redact_lines(engine: Engine, text: str, place: str, key: str, certainty: Ce
         prefix = _ITEM_PREFIX.match(line)
         begin = 0 if prefix is None else prefix.end()
         pair = _PAIR_IN_LINE.match(line, begin)
+        if pair is not None and "=" in pair[0] and "- " in line[:begin]:
+            # An item of a list in YAML.
+            pair = None
         begin = begin if pair is None else pair.end()
         end = len(line)
         quote = line[begin : begin + 1]
