@@ -43,12 +43,11 @@ _EPILOG = "\n".join(
     epilog=_EPILOG,
     cls=RuledCommand,
     rules=(
-        Exclude(("--preview",), ("-o", "--force", *_OF_BUNDLES, "--stable-tokens", "--unlinked")),
+        Exclude(("--preview",), ("-o", "--force", *_OF_BUNDLES, "--stable-tokens")),
         Exclude(("--preview",), tuple(f"--format {name}" for name in FORMATS)),
         Need((f"--format {PREVIEW_FORMAT}",), ("--preview",)),
         Exclude(("--format",), _OF_BUNDLES),
-        Exclude(("--stable-tokens", "--unlinked")),
-        Need(("--stable-tokens", "--unlinked"), ("--redact",)),
+        Need(("--stable-tokens",), ("--redact",)),
         NeedOneOf(("-o", "--format", "--preview"), hint="add -o X.nriscope.zip, or --format"),
     ),
 )
@@ -76,12 +75,6 @@ _EPILOG = "\n".join(
     is_flag=True,
     help="Make tokens with this user's key, so that a recording gets the same tokens each time. Do "
     "not use it for recordings made by others.",
-)
-@click.option(
-    "--unlinked",
-    is_flag=True,
-    help="Use different tokens in each event. Values then cannot be compared even within one "
-    "container: diff and blame show them as changed in each event.",
 )
 @click.option("--note", default="", metavar="TEXT", help="Note for the recipient of the bundle.")
 @click.option(

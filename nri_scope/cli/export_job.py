@@ -57,7 +57,6 @@ class Options(TypedDict):
     redact: Rules | None
     preview: bool
     stable_tokens: bool
-    unlinked: bool
     note: str
     split: bool
     max_size: int | None
@@ -243,8 +242,7 @@ def _redactor(recording: Recording, options: Options) -> Redactor | None:
     rules = options["redact"]
     if rules is None:
         return None
-    stable, unlinked = options["stable_tokens"], options["unlinked"]
-    return redactor_for(recording, rules, stable=stable, unlinked=unlinked)
+    return redactor_for(recording, rules, stable=options["stable_tokens"])
 
 
 def _selection(recording: Recording, options: Options) -> Selection:

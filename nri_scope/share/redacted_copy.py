@@ -118,8 +118,7 @@ def convert(
     redacted = draft.with_suffix(".redacted.db")
     extract(source, redacted, selection, redactor=redactor, on_progress=on_progress)
     with Recording.open(redacted) as recording, _create_private(draft) as stream:
-        # Equal values of two events have different tokens.
-        count = form.write(recording, numbers, stream, None if redactor.is_unlinked else analysed)
+        count = form.write(recording, numbers, stream, analysed)
     scan = Scan(redactor.replaced_words, target, form.own_words)
     scan.recording(redacted)
     scan.file(draft, "the written file")

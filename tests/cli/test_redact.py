@@ -132,22 +132,11 @@ def test_tokens_differ_in_each_run_unless_stable() -> None:
     assert not first & second and not first & stable
 
 
-def test_unlinked_gives_more_tokens() -> None:
-    assert run(["export", str(SAMPLE), "--redact", "-o", "x.nriscope.db"]) == 0
-    assert run(["export", str(SAMPLE), "--redact", "-o", "y.nriscope.db", "--unlinked"]) == 0
-
-    assert len(_tokens("y.nriscope.db")) > len(_tokens("x.nriscope.db")) > 0
-
-
 @pytest.mark.parametrize(
     "options",
     [
         ["--preview", "--stable-tokens"],
-        ["--preview", "--unlinked"],
-        ["-o", "x.nriscope.db", "--redact", "--unlinked", "--stable-tokens"],
         ["-o", "x.zip", "--stable-tokens"],
-        ["-o", "x.zip", "--unlinked"],
-        ["-o", "x.zip", "--redact", "--unlinked", "--stable-tokens"],
     ],
 )
 def test_invalid_token_options_print_one_line(

@@ -45,19 +45,18 @@ def redactor_for(
     rules: Rules,
     *,
     stable: bool = False,
-    unlinked: bool = False,
     key_folder: Path | None = None,
 ) -> Redactor:
     """Return a redactor for this recording. Raises UsageError and RecordingError.
 
     Its key is random and never stored. ``stable``: derive the key from the user's key, so that the
     same recording always gets the same tokens on this machine, even after more events were
-    recorded. ``unlinked``: see `Redactor`.
+    recorded.
     """
     key = secrets.token_bytes(KEY_BYTES)
     if stable:
         key = derive(local_key(key_folder), identity(recording))
-    return Redactor(rules, key, unlinked=unlinked)
+    return Redactor(rules, key)
 
 
 def redactor_for_comparison(recordings: Sequence[Recording], rules: Rules) -> Redactor:

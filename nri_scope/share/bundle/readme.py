@@ -113,9 +113,8 @@ def _redaction(manifest: Manifest) -> Iterator[str]:
     before = " The original had already been redacted." if redaction.before else ""
     yield (
         f"Rules: {_code(redaction.rules)}. Replaced: {many(redaction.total, 'value')}.{before} "
-        "Within one container, equal values have equal tokens, unless the bundle was packed with "
-        "`--unlinked`. Tokens of different containers cannot be compared. The bundle does not "
-        "contain the original values."
+        "Within one container, equal values have equal tokens. Tokens of different containers "
+        "cannot be compared. The bundle does not contain the original values."
     )
     if redaction.replaced:
         rows = [f"| {_code(rule)} | {values:,} |" for rule, values in redaction.by_rule().items()]

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping
 from nri_scope.recording.cache import RecentlyUsed
 
 from .harmless import HOSTS
+from .key_names import Certainty, certainty_of
 from .names import Names
 from .re2_patterns import any_of
-from .rules import Action, Rule, Rules
+from .rules import Rules
 from .scope import NAMES_SCOPE, Scope, Scopes
 from .tally import Tally
 from .tokens import Tokens, is_token
@@ -38,8 +39,6 @@ class Engine:
         key: bytes,
         cut: Callable[[Engine, str, str], str],
         linked: Mapping[str, str] | None,
-        *,
-        is_unlinked: bool,
     ) -> None:
         """``cut``: redacts a text at a place."""
         self.rules = rules
@@ -53,15 +52,17 @@ class Engine:
         """Unknown words that were replaced, with the rule that replaced them, up to a limit."""
         self.kept: set[str] = set()
         """Unknown words that were kept, as names and keys are, up to the same limit."""
-        self.is_unlinked = is_unlinked
-        self._event = 0
         self._tokens = Tokens(key)
         self._hosts = any_of((*HOSTS, *rules.kept_hosts))
         self._values = frozenset(rules.kept_values)
-        # Text, scope of tokens, pod, and the user's rules that apply; result, and rules applied.
-        self._texts: RecentlyUsed[
-            tuple[str, str, str, tuple[Rule, ...]], tuple[str, tuple[str, ...]]
-        ] = RecentlyUsed(_CACHED)
+        self._replaced_keys, self._replaced_values = (
+            any_of(patterns) if patterns else None
+            for patterns in (rules.replaced_keys, rules.replaced_values)
+        )
+        # Text, scope of tokens, and pod; result, and rules applied.
+        self._texts: RecentlyUsed[tuple[str, str, str], tuple[str, tuple[str, ...]]] = RecentlyUsed(
+            _CACHED
+        )
         self._parts: RecentlyUsed[
             tuple[bytes, str, str], tuple[bytes, tuple[tuple[str, str], ...]]
         ] = RecentlyUsed(_CACHED)
@@ -72,10 +73,6 @@ class Engine:
         self._text_log: list[str] | None = None
         self._part_log: list[tuple[str, str]] | None = None
 
-    def begin_event(self) -> None:
-        """Begin another event, whose tokens differ from those of others if they are unlinked."""
-        self._event += self.is_unlinked
-
     def within(self, scope: Scope) -> _ScopeContext:
         """Return a context in which texts belong to this scope."""
         return _ScopeContext(self, scope)
@@ -83,8 +80,7 @@ class Engine:
     def enter(self, scope: Scope) -> None:
         """Set the scope of the following texts."""
         self.scope = scope
-        is_apart = self._event and scope is not NAMES_SCOPE
-        self._tokens.scope = f"{scope.name} in {self._event}" if is_apart else scope.name
+        self._tokens.scope = scope.name
 
     def is_on(self, rule: str) -> bool:
         """Return whether a rule of `builtin` is on."""
@@ -134,40 +130,17 @@ class Engine:
         """Return whether a host name stays."""
         return self._hosts.fullmatch(host.lower().rstrip(".")) is not None
 
-    # -- the user's rules -------------------------------------------------------------------
+    def certainty_of(self, key: str) -> Certainty:
+        """Return how certain it is that the value of a key is to be replaced."""
+        keys = self._replaced_keys
+        if keys is not None and keys.fullmatch(key.removeprefix("--")) is not None:
+            return Certainty.SURE
+        return certainty_of(key)
 
-    def apply_user_rules(self, value: str, place: str, key: str = "") -> str | None:
-        """Return the value as a user's rule keeps or replaces it, or None if none applies."""
-        if value in self._values:
-            return value
-        for rule in self._user_rules(place, key):
-            pattern = rule.value_pattern
-            if rule.action is Action.KEEP:
-                if pattern is None or pattern.search(value) is not None:
-                    return value
-            elif pattern is None:
-                return self.replace(rule.name, value, place)
-            elif (text := self._replace_matches(rule, value, place)) != value:
-                return self._cut(text, place)
-        return None
-
-    def _user_rules(self, place: str, key: str) -> tuple[Rule, ...]:
-        rules = self.rules.user_rules
-        return tuple(rule for rule in rules if rule.applies_to(place, key)) if rules else ()
-
-    def _replace_matches(self, rule: Rule, text: str, place: str) -> str:
-        """Return ``text`` with tokens in place of the matches of a user's rule."""
-        pattern = rule.value_pattern
-        assert pattern is not None
-        pieces: list[str] = []
-        position = 0
-        for match in pattern.finditer(text):
-            group = 1 if pattern.groups and match[1] is not None else 0
-            start, end = match.start(group), match.end(group)
-            if position <= start < end:
-                pieces += text[position:start], self.replace(rule.name, text[start:end], place)
-                position = end
-        return "".join((*pieces, text[position:]))
+    def must_go(self, text: str) -> bool:
+        """Return whether the user's rules replace a piece of a text."""
+        values = self._replaced_values
+        return values is not None and values.fullmatch(text) is not None
 
     # -- texts and parts of messages --------------------------------------------------------
 
@@ -179,19 +152,15 @@ class Engine:
             return self.replace("long-texts", text, place)
         if text in self._harmless:
             return text
-        cache_key = text, self._tokens.scope, self.scope.pod, self._user_rules(place, "")
+        cache_key = text, self._tokens.scope, self.scope.pod
         known = self._texts.get(cache_key)
         if known is None:
             outer, self._text_log = self._text_log, []
             outer_asked, self._asked_for_names = self._asked_for_names, False
             try:
-                redacted = self.apply_user_rules(text, place)
-                if redacted is None:
-                    redacted = self._cut(text, place)
+                redacted = text if text in self._values else self._cut(text, place)
                 known = redacted, tuple(self._text_log)
-                if redacted == text and not (
-                    self._asked_for_names or self.rules.user_rules or self.names.has_hidden
-                ):
+                if redacted == text and not (self._asked_for_names or self.names.has_hidden):
                     self._harmless.put(text, True, len(text) + 64)
             finally:
                 self._text_log = outer

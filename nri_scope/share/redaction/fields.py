@@ -113,9 +113,6 @@ def _redact_value(
 ) -> str:
     if not value or is_token(value):
         return value
-    redacted = engine.apply_user_rules(value, place, key)
-    if redacted is not None:
-        return redacted
     if (kept_by_user and _any_of(kept_by_user).fullmatch(key) is not None) or (
         kept and _any_of(kept).fullmatch(key) is not None and not certainty_of(key)
     ):
@@ -131,13 +128,15 @@ def redact_items(engine: Engine, items: Sequence[str], place: str) -> list[str]:
     key = ""
     for item in items:
         pair = _ITEM.fullmatch(item)
-        if key and not item.startswith("-") and must_replace(key, item, certainty_of(key)):
+        if key and not item.startswith("-") and must_replace(key, item, engine.certainty_of(key)):
             redacted.append(engine.replace("credential-keys", item, place))
-        elif pair is not None and must_replace(pair[1], pair[2], certainty_of(pair[1])):
+        elif pair is not None and must_replace(
+            pair[1], pair[2], engine.certainty_of(pair[1].rstrip("="))
+        ):
             redacted.append(pair[1] + engine.replace("credential-keys", pair[2], place))
         else:
             redacted.append(engine.redact_text(item, place))
-        key = item if item[:1] == "-" and pair is None and certainty_of(item) else ""
+        key = item if item[:1] == "-" and pair is None and engine.certainty_of(item) else ""
     return redacted
 
 

@@ -124,9 +124,6 @@ def _redact_string(engine: Engine, value: str, place: str, key: str, above: Cert
         return engine.replace("credential-keys", value, place)
     if not key:
         return engine.redact_text(value, place)
-    redacted = engine.apply_user_rules(value, place, key)
-    if redacted is not None:
-        return redacted
     if key.lower() == "hostname":
         return fields.redact_name(engine, NameKind.NODE, value, place)
     return texts.redact_keyed(engine, key, value, place)

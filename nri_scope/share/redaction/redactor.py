@@ -45,14 +45,10 @@ class Redactor:
         key: bytes,
         *,
         linked: Mapping[str, str] | None = None,
-        unlinked: bool = False,
     ) -> None:
-        """``key`` has 32 bytes and is never written. ``linked``: see `Scopes`. ``unlinked``:
-        whether equal originals have equal tokens only within one event.
-        """
+        """``key`` has 32 bytes and is never written. ``linked``: see `Scopes`."""
         self.rules = rules
-        self.is_unlinked = unlinked
-        self._engine = Engine(rules, key, _cut, linked, is_unlinked=unlinked)
+        self._engine = Engine(rules, key, _cut, linked)
         # The scope of the last message.
         self._scope = self._engine.scopes.content("", b"")
         self._pending: dict[str, str] = {}
@@ -96,7 +92,6 @@ class Redactor:
         Handles NRI requests and recorded requests to the CRI. A message that is malformed or of an
         unknown method is replaced by a token as a whole, since its content is unknown.
         """
-        self._engine.begin_event()
         scopes = self._engine.scopes
         if method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}:
             # A valid request contains only an id.

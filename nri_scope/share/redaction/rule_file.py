@@ -7,31 +7,30 @@ import difflib
 import re
 import tomllib
 from collections.abc import Collection
-from dataclasses import fields
 from pathlib import Path
 from typing import cast
-
-import re2
 
 from nri_scope.errors import UsageError
 from nri_scope.recording.regular_files import read_regular
 from nri_scope.recording.schema_check import FIRST_BYTES
 
 from .builtin import DEFAULT_RULES, RULE_NAMES
-from .rules import Action, Rule, Rules
+from .rules import Rules
 
 MAX_SIZE = 1 << 20
 """Maximum size of the file in bytes."""
-_MAX_RULES = 1_000
-_TABLES = ("switches", "allow", "names", "rule")
-_ALLOW_KEYS = ("env", "keys", "hosts", "registries", "values")
-_RULE_KEYS = tuple(field.name for field in fields(Rule))
+_LISTS = {
+    "allow": ("env", "keys", "hosts", "registries", "values"),
+    "replace": ("keys", "values"),
+    "names": ("nodes",),
+}
+"""The lists of each table."""
 
 
 class _RuleFileError(Exception):
-    """An error in the file, with its location (table, rule number and key) and a hint."""
+    """An error in the file, with its location (table and key) and a hint."""
 
-    def __init__(self, problem: str, hint: str, *location: str | int) -> None:
+    def __init__(self, problem: str, hint: str, *location: str) -> None:
         super().__init__(problem)
         self.problem = problem
         self.hint = hint
@@ -74,7 +73,7 @@ def read_rules(path: Path) -> Rules:
 
 def _parse_rules(content: dict[str, object], name: str) -> Rules:
     for table in content:
-        _check_name(table, _TABLES, "table", table)
+        _check_name(table, ("switches", *_LISTS), "table", table)
     switches = _table_of(content, "switches")
     enabled = set(DEFAULT_RULES)
     for switch, value in switches.items():
@@ -82,87 +81,24 @@ def _parse_rules(content: dict[str, object], name: str) -> Rules:
         if not isinstance(value, bool):
             raise _RuleFileError(f"{switch} is neither true nor false", "", "switches", switch)
         (enabled.add if value else enabled.discard)(switch)
-    allow = _table_of(content, "allow")
-    for key in allow:
-        _check_name(key, _ALLOW_KEYS, "list", "allow", key)
-    names = _table_of(content, "names")
-    for key in names:
-        _check_name(key, ("nodes",), "list", "names", key)
-    rules = content.get("rule", [])
-    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-        raise _RuleFileError("rule is not a list of tables", "write [[rule]]", "rule")
-    if len(rules) > _MAX_RULES:
-        raise _RuleFileError(f"more than {_MAX_RULES} rules", "", "rule", _MAX_RULES)
-    nodes = _strings(names, "names", "nodes")
+    lists: dict[tuple[str, str], tuple[str, ...]] = {}
+    for table, keys in _LISTS.items():
+        entries = _table_of(content, table)
+        for key in entries:
+            _check_name(key, keys, "list", table, key)
+        lists |= {(table, key): _strings(entries, table, key) for key in keys}
+    nodes = lists["names", "nodes"]
     return Rules(
         enabled=frozenset(enabled | {"nodes"} if nodes and "nodes" not in switches else enabled),
-        user_rules=tuple(
-            _parse_rule(cast("dict[str, object]", rule), number)
-            for number, rule in enumerate(rules)
-        ),
-        kept_variables=_strings(allow, "allow", "env"),
-        kept_keys=_strings(allow, "allow", "keys"),
-        kept_hosts=(*_strings(allow, "allow", "hosts"), *_strings(allow, "allow", "registries")),
-        kept_values=_strings(allow, "allow", "values"),
+        kept_variables=lists["allow", "env"],
+        kept_keys=lists["allow", "keys"],
+        kept_hosts=lists["allow", "hosts"] + lists["allow", "registries"],
+        kept_values=lists["allow", "values"],
+        replaced_keys=lists["replace", "keys"],
+        replaced_values=lists["replace", "values"],
         node_names=nodes,
         source=name,
     )
-
-
-def _parse_rule(entries: dict[str, object], number: int) -> Rule:
-    for key, value in entries.items():
-        _check_name(key, _RULE_KEYS, "rule key", "rule", number, key)
-        if not isinstance(value, str) or not value:
-            raise _RuleFileError(
-                f"{key} is not a non-empty string", f'write {key} = "…"', "rule", number, key
-            )
-    strings = cast("dict[str, str]", entries)
-    name = strings.get("name")
-    if name is None:
-        raise _RuleFileError("this rule has no name", 'write name = "…"', "rule", number)
-    if name in RULE_NAMES:
-        raise _RuleFileError(
-            f"{name!r} is the name of a built-in rule",
-            "choose another name, or set the built-in rule in [switches]",
-            "rule",
-            number,
-            "name",
-        )
-    action = strings.get("action", "replace")
-    if action not in list(Action):
-        raise _RuleFileError(
-            f"{action!r} is not an action", 'write "replace" or "keep"', "rule", number, "action"
-        )
-    if not {"path", "key", "value"} & strings.keys():
-        raise _RuleFileError(
-            f"the rule {name!r} has no condition", "add path, key or value", "rule", number
-        )
-    for key in "key", "value":
-        pattern = strings.get(key)
-        if pattern is not None:
-            _check_pattern(pattern, number, key)
-    return Rule(
-        name,
-        Action(action),
-        path=strings.get("path", ""),
-        key=strings.get("key", ""),
-        value=strings.get("value", ""),
-    )
-
-
-def _check_pattern(pattern: str, number: int, key: str) -> None:
-    from .re2_patterns import compiled
-
-    try:
-        expression = compiled(pattern)
-    except re2.error as error:
-        (message,) = error.args
-        words = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
-        raise _RuleFileError(
-            f"invalid regular expression: {words}", "use RE2 syntax", "rule", number, key
-        ) from None
-    if key == "value" and expression.fullmatch("") is not None:
-        raise _RuleFileError("this expression matches the empty string", "", "rule", number, key)
 
 
 def _table_of(content: dict[str, object], name: str) -> dict[str, object]:
@@ -182,7 +118,7 @@ def _strings(table: dict[str, object], *location: str) -> tuple[str, ...]:
     return tuple(cast("list[str]", values))
 
 
-def _check_name(name: str, names: Collection[str], kind: str, *location: str | int) -> None:
+def _check_name(name: str, names: Collection[str], kind: str, *location: str) -> None:
     if name in names:
         return
     matches = difflib.get_close_matches(name, names, 1, 0.5)
@@ -190,33 +126,20 @@ def _check_name(name: str, names: Collection[str], kind: str, *location: str | i
     raise _RuleFileError(f"unknown {kind} {name!r}", hint, *location)
 
 
-def _line_of(text: str, location: tuple[str | int, ...]) -> int:
-    """Return the line number, from 1, of a table, rule or key.
+def _line_of(text: str, location: tuple[str, ...]) -> int:
+    """Return the line number, from 1, of a table or key.
 
     tomllib does not report lines, so this searches the text for the usual spellings.
     """
-    table, *rest = location
-    number = rest.pop(0) if rest and isinstance(rest[0], int) else 0
-    heading = re.compile(rf"\s*\[{{1,2}}\s*[\"']?{re.escape(str(table))}[\"']?\s*\]")
-    inline = re.compile(rf"\s*[\"']?{re.escape(str(table))}[\"']?\s*[.=]")
-    number_found = -1
+    table, *rest = (re.escape(part) for part in location)
+    heading = re.compile(rf"\s*\[{{1,2}}\s*[\"']?{table}[\"']?\s*\]|\s*[\"']?{table}[\"']?\s*[.=]")
     found = 0
     for line, content in enumerate(text.splitlines(), 1):
         if heading.match(content):
-            number_found += 1
-            if number_found == number:
-                found = line
-            elif found:
-                break
-        elif inline.match(content) and not found:
             found = line
-        elif re.match(r"\s*\[", content) and found and rest:
+        elif found and re.match(r"\s*\[", content):
             break
-        if (
-            found
-            and rest
-            and re.search(rf"(^|[\s.{{,\"']){re.escape(str(rest[0]))}[\"']?\s*=", content)
-        ):
+        if found and rest and re.search(rf"(^|[\s.{{,\"']){rest[0]}[\"']?\s*=", content):
             return line
     return found or 1
 

@@ -117,7 +117,7 @@ def redact_text(engine: Engine, text: str, place: str) -> str:
         chunk = match[1]
         if chunk is None:
             continue
-        certainty = certainty_of(chunk)
+        certainty = engine.certainty_of(chunk)
         if chunk in _SECRET_DATA and "Secret" in text:
             certainty = Certainty.SURE
         if certainty:
@@ -157,7 +157,7 @@ def pending_key(text: str) -> str:
 
 def redact_keyed(engine: Engine, key: str, value: str, place: str) -> str:
     """Return the redacted value of a variable, an annotation, an option or a member."""
-    return _redact_certain(engine, key, value, place, certainty_of(key))
+    return _redact_certain(engine, key, value, place, engine.certainty_of(key))
 
 
 def _redact_certain(engine: Engine, key: str, value: str, place: str, certainty: Certainty) -> str:
@@ -435,6 +435,8 @@ def _redact_chunk(engine: Engine, text: str, start: int, chunk: str, place: str)
         if TOKEN_PREFIX in chunk or engine.is_shown(chunk):
             return chunk
         return engine.replace("user-paths", chunk, place)
+    if engine.must_go(chunk.strip(".!?,")):
+        return engine.replace("rules-file", chunk, place)
     if is_harmless(chunk) or _is_kept(engine, text, start, chunk):
         return chunk
     edges = _EDGES.fullmatch(chunk)

@@ -38,7 +38,7 @@ def container(redactor: Redactor, **fields: object) -> api.Container:
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
     read = rules("", tmp_path)
 
-    assert (read.enabled, read.user_rules, read.kept_variables) == (DEFAULT_RULES, (), ())
+    assert (read.enabled, read.replaced_keys, read.kept_variables) == (DEFAULT_RULES, (), ())
     assert read.source == "rules.toml"
 
 
@@ -121,39 +121,23 @@ def test_allowed_values_stay(tmp_path: Path) -> None:
     assert read.text("db.acme.corp and db.other.corp").startswith("db.acme.corp and redacted-")
 
 
-def test_rules_choose_by_path_key_and_value(tmp_path: Path) -> None:
-    read = redactor(
-        """
-        [[rule]]
-        name = "tickets"
-        value = "TICKET-([0-9]+)"
-
-        [[rule]]
-        name = "billing"
-        path = "container.annotations.*"
-        key = "^billing/"
-
-        [[rule]]
-        name = "commit"
-        key = "^GIT_COMMIT$"
-        action = "keep"
-        """,
-        tmp_path,
-    )
-    commit = "9c1185a5c5e9fc54612808977ee8f548b2258d31"
+def test_listed_keys_and_values_are_replaced(tmp_path: Path) -> None:
+    read = redactor('[replace]\nkeys = ["billing/*", "crew"]\nvalues = ["TICKET-*"]', tmp_path)
     given = container(
         read,
-        args=["run", "--for=TICKET-4711"],
-        env=[f"GIT_COMMIT={commit}"],
-        annotations={"billing/code": "A", "other": "A"},
+        args=["run", "--for=TICKET-4711", "--crew=red", "--crew", "red", "red"],
+        annotations={"billing/code": "A", "other": "A", "config": '{"crew": "red", "port": 1}'},
     )
 
-    assert given.args[1].startswith("--for=TICKET-redacted-")
-    assert given.env[0] == f"GIT_COMMIT={commit}"
+    assert given.args[1].startswith("--for=redacted-") and "TICKET" not in given.args[1]
+    assert given.args[2].startswith("--crew=redacted-") and given.args[4].startswith("redacted-")
+    assert given.args[5] == "red"
     assert given.annotations["billing/code"].startswith("redacted-")
     assert given.annotations["other"] == "A"
-    assert read.tally.by_rule()["tickets"] == 1
-    assert read.tally.by_rule()["billing"] == 1
+    assert 'red"' not in given.annotations["config"] and "port" in given.annotations["config"]
+    assert read.text("see TICKET-1.").startswith("see redacted-")
+    assert read.text("the crew: red").startswith("the crew: redacted-")
+    assert read.tally.by_rule()["rules-file"] == 2
 
 
 @pytest.mark.parametrize(
@@ -167,21 +151,9 @@ def test_rules_choose_by_path_key_and_value(tmp_path: Path) -> None:
         ("[allow]\nenv = [1]", "line 2: env is not a list of non-empty strings"),
         ("[allow]\nenvs = []", "line 2: unknown list 'envs'"),
         ("[names]\npods = []", "line 2: unknown list 'pods'"),
-        ("rule = 3", "line 1: rule is not a list of tables"),
-        ('[[rule]]\nname = "a"', "line 1: the rule 'a' has no condition"),
-        ('[[rule]]\nvalue = "a"', "line 1: this rule has no name"),
-        (
-            '[[rule]]\nname = "emails"\nvalue = "a"',
-            "line 2: 'emails' is the name of a built-in rule",
-        ),
-        (
-            '[[rule]]\nname = "a"\nvalue = "a"\n\n[[rule]]\nname = "b"\nvalue = "("',
-            "line 7: invalid regular expression: missing ): (; use RE2 syntax",
-        ),
-        ('[[rule]]\nname = "a"\nvalue = "x*"', "line 3: this expression matches the empty string"),
-        ('[[rule]]\nname = "a"\nkey = "x"\naction = "drop"', "line 4: 'drop' is not an action"),
-        ('[[rule]]\nname = "a"\nkeys = "x"', "line 3: unknown rule key 'keys'"),
-        ("[[rule]]\nname = 3", "line 2: name is not a non-empty string"),
+        ("rule = 3", "line 1: unknown table 'rule'"),
+        ('[replace]\nvalues = ["a"]\nkeys = 3', "line 3: keys is not a list of non-empty strings"),
+        ('[replace]\nvalue = ["a"]', "line 2: unknown list 'value'; did you mean values?"),
         ("[switches\n", "line 1: not valid TOML"),
         ('[allow]\nenv = ["a"\n', "not valid TOML"),
         ("a = " + "[" * 5000, "line 1: "),
