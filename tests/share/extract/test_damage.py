@@ -23,7 +23,6 @@ from nri_scope.share.extract.extraction import DAMAGED
 from tests.amount import amount
 from tests.in_memory import MEMORY
 from tests.recording.traffic import a_synchronize, an_item, lifecycles, one_stream, record
-from tests.share.extract.unchanged import Unchanged
 
 
 @pytest.fixture
@@ -104,21 +103,6 @@ def test_damage_outside_of_the_part_is_ignored(path: Path, tmp_path: Path) -> No
     with Recording.open(path) as whole:
         result = extract(whole, tmp_path / "new.db", Selection(pod="shop/web-0"))
     assert (result.damage, result.counts.events > 5) == ("", True)
-
-
-def test_a_part_is_not_written_if_learning_failed(path: Path, tmp_path: Path) -> None:
-    damage_rows(
-        path,
-        "UPDATE object SET data = x'00' WHERE id = "
-        "(SELECT container_object FROM event WHERE id = 9)",
-    )
-    later = Selection(where=parse("pod:web-3"))
-    with Recording.open(path) as whole:
-        assert extract(whole, tmp_path / "plain.db", later).damage == ""
-        # Event 9 might have shown what is a secret in those that follow.
-        with pytest.raises(RecordingError, match="damaged at event 9"):
-            extract(whole, tmp_path / "new.db", later, redactor=Unchanged())
-    assert not (tmp_path / "new.db").exists()
 
 
 def test_a_damaged_state_is_an_error(path: Path, tmp_path: Path) -> None:
