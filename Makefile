@@ -45,7 +45,7 @@ $(STAMP): $(LOCK) pyproject.toml
 
 # ------------------------------------------------------------------ the product
 .PHONY: demo
-demo: $(STAMP) ## replay a recording of a real containerd to `record`
+demo: $(STAMP) ## show a recording of a real containerd
 	$(BIN)/nri-scope demo
 
 # ------------------------------------------------------------------------ tests

@@ -1,30 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The demo as a whole: the command, the recording it makes, and the commands it names."""
+"""The demo: the copy it makes, what it shows, and the commands it names."""
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shlex
-import signal
 import stat
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from nri_scope.cli import demo, demo_playback, new_plugin
+from nri_scope.cli import demo, new_plugin
 from nri_scope.cli.main import run
 from nri_scope.errors import UsageError
-from nri_scope.events import Session
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.tap_tables import tapped
 from tests.tui.terminal import needs_tmux, terminal
 
 ROOT = Path(__file__).parents[2]
@@ -66,20 +59,19 @@ def commands(output: str) -> list[list[str]]:
     return [words[words.index("nri_scope") + 1 :] for words in lines]
 
 
-def test_demo_plays_and_names_commands_that_work(
+def test_demo_prints_the_log_and_names_commands_that_work(
     start: Start, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    output, errors = start("--speed", "1000").communicate(timeout=60)
+    output, errors = start().communicate(timeout=60)
 
-    assert "recording of six plugins at containerd 2.1" in output
     lines = [line for line in output.splitlines() if re.match(r" +\d+ \d\d:\d\d:\d\d\.", line)]
-    assert f"\n{len(lines)} events follow in about" in output
+    assert len(lines) == 88
     assert errors == "demo: this is not a terminal; printing the log instead\n"
     (folder,) = tmp_path.iterdir()
     (file,) = folder.iterdir()
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert output.index("CreateContainer") < output.index("Recorded in")
+    assert output.index("CreateContainer") < output.index("The recording is")
 
     named = commands(output)
     assert [words[0] for words in named] == ["tui", "blame", "diff", "report", "new-plugin",
@@ -99,38 +91,9 @@ def test_demo_plays_and_names_commands_that_work(
     assert "POD_OWNER" in printed["replay"]
 
 
-def test_the_new_recording_is_the_played_one_with_new_times(start: Start, tmp_path: Path) -> None:
-    began = time.time_ns()
-    file = tmp_path / "new.nriscope.db"
-    start("--speed", "1000", "-o", str(file)).communicate(timeout=60)
-
-    with Recording.open(file) as recorded, Recording.open(demo.bundled_path()) as played:
-        (new, *_), (old, *_) = recorded.sessions(), played.sessions()
-        shift = new.started_ns - old.started_ns
-        assert [_shifted(one, shift) for one in played.sessions()] == recorded.sessions()
-        events = list(recorded.events())
-        assert [one.at_ns + shift for one in played.events()] == [one.at_ns for one in events]
-        for one, other in zip(played.exchanges(), recorded.exchanges(), strict=True):
-            event = replace(one[0], at_ns=other[0].at_ns, mono_ns=other[0].mono_ns)
-            assert (event, *one[1:]) == other
-        numbers = [event.id for event in events]
-        assert tapped(recorded, numbers) == tapped(played, numbers)
-    # None is in the future, and the last one is new.
-    assert began <= events[-1].at_ns <= time.time_ns()
-
-
-def _shifted(session: Session, shift_ns: int) -> Session:
-    assert session.ended_ns is not None
-    return replace(
-        session,
-        started_ns=session.started_ns + shift_ns,
-        ended_ns=session.ended_ns + shift_ns,
-    )
-
-
 def test_output_can_be_named(start: Start, tmp_path: Path) -> None:
     file = tmp_path / "a name.nriscope.db"
-    output, _ = start("--speed", "1000", "-o", str(file)).communicate(timeout=60)
+    output, _ = start("-o", str(file)).communicate(timeout=60)
     assert file.exists()
     assert {str(file)} == {words[1] for words in commands(output) if words[0] == "blame"}
     assert list(tmp_path.iterdir()) == [file]
@@ -158,71 +121,30 @@ def test_file_that_cannot_be_created_is_an_error(start: Start, tmp_path: Path) -
 
 # ^C in a terminal is sent to all of its processes, `kill` to one.
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("number", "to_group"),
-    [(signal.SIGINT, True), (signal.SIGTERM, False)],
-    ids=["all", "demo only"],
-)
-def test_interrupted_demo_keeps_the_events_so_far(
-    start: Start, tmp_path: Path, number: signal.Signals, to_group: bool
-) -> None:
-    process = start("--speed", "0.1")
-    assert process.stdout is not None
-    for line in process.stdout:
-        if "20-device-injector Configure" in line:
-            break
-    (os.killpg if to_group else os.kill)(process.pid, number)
-    output, errors = process.communicate(timeout=60)
-    assert process.returncode == 0
-    assert "Traceback" not in errors
-    assert "Stopped early; the events so far are in" in output
-    (folder,) = tmp_path.iterdir()
-    (file,) = folder.iterdir()
-    with Recording.open(file) as recording:
-        first, second = recording.sessions()
-        assert "Configure" in [event.event for event in recording.events()]
-    assert first.end_reason == second.end_reason == "the demo was stopped"
-    assert first.ended_ns is not None and first.ended_ns >= first.started_ns
-
-
 def test_without_a_terminal_the_log_is_printed_with_a_notice(start: Start) -> None:
-    output, errors = start("--speed", "1000").communicate(timeout=60)
+    output, errors = start().communicate(timeout=60)
     assert errors.startswith("demo: this is not a terminal; printing the log instead\n")
     assert "CreateContainer" in output
 
 
 @needs_tmux
-async def test_terminal_shows_events_while_they_are_played(tmp_path: Path) -> None:
-    command = "demo --speed 5 -o d.nriscope.db"
-    async with terminal(tmp_path, command, (150, 50)) as window:
-        await window.shows("containerd 2.1", " demo ", "following")
-        await window.shows("recording ended: all events were played; q quits", "3 problems")
+async def test_terminal_shows_the_recording(tmp_path: Path) -> None:
+    async with terminal(tmp_path, "demo -o d.nriscope.db", (150, 50)) as window:
+        await window.shows("containerd 2.1", " demo ", "3 problems")
         await window.press("q")
         text = await window.shows("ended with 0", "doctor")
     assert f"tui {tmp_path}/d.nriscope.db" in "".join(text.split("\n"))
-    with Recording.open(tmp_path / "d.nriscope.db") as recording:
-        assert len(list(recording.events())) == 88 and not recording.gaps()
-
-
-@needs_tmux
-async def test_quitting_stops_the_demo(tmp_path: Path) -> None:
-    async with terminal(tmp_path, "demo --speed 0.1 -o d.nriscope.db", (100, 60)) as window:
-        await window.shows("Synchronize")
-        await window.press("q")
-        await window.shows("Stopped early; the events so far are in", "ended with 0")
-    with Recording.open(tmp_path / "d.nriscope.db") as recording:
-        assert recording.sessions()[0].ended_ns is not None
+    assert (tmp_path / "d.nriscope.db").read_bytes() == demo.bundled_path().read_bytes()
 
 
 @needs_tmux
 async def test_log_option_prints_the_log_in_a_terminal(tmp_path: Path) -> None:
-    command = "demo --log --speed 1000 -o d.nriscope.db"
-    async with terminal(tmp_path, command, (120, 160)) as window:
-        text = await window.shows("RemovePodSandbox", "Recorded in", "ended with 0")
-    assert "^C ends the demo earlier" in text and "printing the log instead" not in text
+    async with terminal(tmp_path, "demo --log -o d.nriscope.db", (120, 160)) as window:
+        text = await window.shows("RemovePodSandbox", "The recording is", "ended with 0")
+    assert "printing the log instead" not in text
 
 
-# -- the recording it plays -----------------------------------------------------------------------
+# -- the recording it shows -----------------------------------------------------------------------
 
 
 def test_recording_is_found_in_a_package_and_in_a_checkout(
@@ -248,27 +170,6 @@ def test_recording_is_part_of_the_wheel(name: str) -> None:
 # -- details --------------------------------------------------------------------------------------
 
 
-def at(*seconds: float) -> list[int]:
-    return [int(one * 1e9) for one in seconds]
-
-
-def test_pauses_between_events_are_bounded() -> None:
-    slow, fast, day = at(0, 0.01, 0.02), at(0, 0.001, 0.002), at(0, 3600, 7200)
-    minimum, maximum = demo_playback.PAUSE_MIN_S, demo_playback.PAUSE_MAX_S
-    assert demo_playback.demo_pauses(slow, 1.0) == [0, minimum, minimum]
-    assert demo_playback.demo_pauses(fast, 1.0) == [0, 0, 0]
-    assert demo_playback.demo_pauses(day, 1.0) == [0, maximum, maximum]
-    assert demo_playback.demo_pauses(slow, 2.0) == [0, minimum / 2, minimum / 2]
-    assert demo_playback.demo_pauses([], 1.0) == [0]
-
-
-def test_long_recording_is_played_faster() -> None:
-    times = at(*itertools.accumulate([0.01] * 500))
-    total = demo_playback.TOTAL_MAX_S
-    assert sum(demo_playback.demo_pauses(times, 1.0)) == pytest.approx(total)
-    assert sum(demo_playback.demo_pauses(times, 3.0)) == pytest.approx(total / 3)
-
-
 def test_named_commands_use_the_program_name_of_the_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,8 +182,7 @@ def test_named_commands_use_the_program_name_of_the_call(
     assert demo.program_name() == f"'{script}'"
     monkeypatch.setenv("PATH", str(script.parent))
     assert demo.program_name() == "nri-scope"
-    with Recording.open(demo.bundled_path()) as recording:
-        playback = demo_playback.Playback(recording, tmp_path / "r.nriscope.db", 1.0)
-    assert f"  sudo '{script}' record --print text" in [*demo.conclusion(playback)]
+    lines = [*demo.conclusion(tmp_path / "r.nriscope.db")]
+    assert f"  sudo '{script}' record --print text" in lines
     monkeypatch.setattr(sys, "argv", ["/usr/lib/nri_scope/__main__.py", "demo"])
     assert demo.program_name() == f"{shlex.quote(sys.executable)} -m nri_scope"

@@ -268,16 +268,6 @@ def test_a_restart_of_the_runtime_is_replayed(capsys: pytest.CaptureFixture[str]
     assert replayed["containers"]["shop/web/app"]
 
 
-def test_demo_plays_it(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["demo", "web.yaml", "--log", "--speed", "1000", "-o", "new.nriscope.db"]
-    assert run(command) == 0
-    told = capsys.readouterr().out
-    assert "the first events of web.yaml" in told and "(a scenario, not observed)" in told
-    assert "blame" in told and "six plugins" not in told
-    with Recording.open("new.nriscope.db") as recording:
-        assert [session.role for session in recording.sessions()] == ["scenario"]
-
-
 def test_tui_prints_its_log_without_a_terminal(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -322,7 +312,6 @@ def test_a_bad_file_is_one_line(
     Path("bad.yaml").write_text(text)
     for command in (
         ["replay", "bad.yaml", "--", "./plugin"],
-        ["demo", "bad.yaml"],
         ["tui", "bad.yaml"],
         ["scenario", "compile", "bad.yaml", "-o", "x.db"],
     ):

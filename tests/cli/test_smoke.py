@@ -39,7 +39,7 @@ OFFLINE = {
     "stats": ("FILE", 0, r"^events    32 in "),
     "diff": ("FILE", 1, r"passive connections: 00-nri-scope"),
     "blame": ("FILE shop/web/app", 0, r"created by event \d+"),
-    "demo": ("--speed 1000 -o new.nriscope.db", 0, r"Recorded in$"),
+    "demo": ("-o new.nriscope.db", 0, r"The recording is$"),
     "doctor": ("--socket none", 1, r"^1 ok|failed"),
     "replay": ("FILE -- ./plugin", 1, r"cannot stop app"),
     "scenario": ("from-recording FILE --only shop/web", 0, r"^  - create: shop/web/app$"),
