@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PREVIEW_FORMAT = "json"
 """Format of a preview for programs."""
-_OF_BUNDLES = ("--split", "--max-size", "--note")
+_OF_BUNDLES = ("--max-size", "--note")
 _EPILOG = "\n".join(
     [
         "\b",
@@ -78,12 +78,9 @@ _EPILOG = "\n".join(
 )
 @click.option("--note", default="", metavar="TEXT", help="Note for the recipient of the bundle.")
 @click.option(
-    "--split", is_flag=True, help="Write several bundles, split by time, if one would be too large."
-)
-@click.option(
     "--max-size",
     type=SIZE,
-    help="Fail if the bundle exceeds this size; with --split, write several instead.  [default: "
+    help="Fail if the bundle exceeds this size.  [default: "
     "25000000, a common limit of issue trackers]",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
@@ -140,9 +137,9 @@ def _check(options: Options) -> None:
             "--output: a bundle cannot be written to standard output", "name it X.nriscope.zip"
         )
     elif output.suffix.lower() == ".db":
-        if options["split"] or options["max_size"] or options["note"]:
+        if options["max_size"] or options["note"]:
             raise UsageError(
-                f"{output}: only bundles have --split, --max-size and --note",
+                f"{output}: only bundles have --max-size and --note",
                 f"name it {output.name.removesuffix('.nriscope.db')}.nriscope.zip",
             )
     elif not _is_zip(output):

@@ -58,7 +58,6 @@ class Options(TypedDict):
     preview: bool
     stable_tokens: bool
     note: str
-    split: bool
     max_size: int | None
     force: bool
     output_format: str | None
@@ -69,25 +68,20 @@ def write_bundle(options: Options, output: Path) -> None:
     with interrupted_by_signals(), Recording.open(options["file"]) as recording:
         redactor = _redactor(recording, options)
         with progress(recording, "packing") as on_progress:
-            exported = export(
+            bundle = export(
                 recording,
                 output,
                 _selection(recording, options),
                 redactor=redactor,
                 note=options["note"],
                 max_bytes=options["max_size"] or MAX_BYTES,
-                split=options["split"],
                 force=options["force"],
                 on_progress=on_progress,
             )
         redacted = is_redacted(recording)
-    for bundle in exported.bundles:
-        say(f"{bundle.path}: {_described(bundle)}")
-    if exported.damage:
-        say(
-            f"the original is damaged, and only the data before the damage was packed: "
-            f"{exported.damage}"
-        )
+    say(f"{bundle.path}: {_described(bundle)}")
+    if damage := bundle.manifest.damage:
+        say(f"the original is damaged, and only the data before the damage was packed: {damage}")
     _warn_unreadable_marks(recording)
     if redactor is None:
         say(_REDACTED_BEFORE if redacted else _SECRETS)
@@ -265,7 +259,7 @@ def _described(bundle: Bundle) -> str:
     text = f"{size(bundle.size)}, {many(counts.events, 'event')}{of}{context}{left_out}"
     if manifest.redaction is None:
         return text
-    searched = "; a search for all but short ones found none" if manifest.redaction.total else ""
+    searched = "; a search found none of the replaced words" if manifest.redaction.total else ""
     redaction = manifest.redaction
     counted = replacement_counts(redaction.by_rule(), before=redaction.before)
     return f"{text}; {counted}{searched}"

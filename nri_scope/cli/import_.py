@@ -69,8 +69,6 @@ def _lines(manifest: Manifest) -> list[str]:
 
     counts = manifest.counts
     lines: list[str] = []
-    if manifest.part is not None:
-        lines.append(f"part       {manifest.part.number} of {manifest.part.of}")
     for one in manifest.runtimes[:_LISTED]:
         nri = f", NRI {one.nri_version}" if one.nri_version else ""
         lines.append(f"runtime    {one.name} {one.version}{nri}")

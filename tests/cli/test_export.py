@@ -187,15 +187,6 @@ def test_rules_of_a_file_are_used(run_command: RunCommand) -> None:
             assert kept == any(b"DB_PASSWORD=hunter2" in one for _, one, _ in recording.exchanges())
 
 
-def test_split_writes_several_bundles(run_command: RunCommand) -> None:
-    status, _, err = run_command(
-        "export", str(SAMPLE), "-o", "x.nriscope.zip", "--max-size", "11000", "--split"
-    )
-    assert status == 0
-    assert len(files()) > 2 and files()[0] == "x-1.nriscope.zip"
-    assert err.count("\n") == len(files()) + 1
-
-
 class TestFormats:
     def test_lines_go_to_standard_output(self, run_command: RunCommand) -> None:
         status, out, err = run_command(
@@ -265,8 +256,10 @@ class TestFormats:
         (["FILE", "-o", "x.zip", "--redact", "nowhere"], "nowhere: no such file"),
         (["FILE", "-o", "x.zip", "--redact", "bad.toml"], "bad.toml: line 2: "),
         (["FILE", "-o", "x.zip", "--max-size", "5000"], "the limit is 4.88 KiB; .*--pod"),
-        (["FILE", "-o", "x.zip", "--max-size", "5000", "--split"], "and its context need up to"),
-        (["FILE", "--format", "jsonl", "--split"], "--format and --split exclude each other"),
+        (
+            ["FILE", "--format", "jsonl", "--max-size", "1M"],
+            "--format and --max-size exclude each other",
+        ),
         (
             ["FILE", "--format", "jsonl", "--max-size", "5k"],
             "--format and --max-size exclude each other",

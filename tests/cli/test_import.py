@@ -20,7 +20,7 @@ from tests.share.bundle.bundles import SAMPLE, a_bundle, with_manifest
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     with Recording.open(SAMPLE) as recording:
-        return export(recording, Path("x.nriscope.zip"), note="It \x1b[31mfails").bundles[0].path
+        return export(recording, Path("x.nriscope.zip"), note="It \x1b[31mfails").path
 
 
 def files() -> list[str]:

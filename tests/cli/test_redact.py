@@ -77,7 +77,7 @@ def test_writes_a_recording_without_secrets(
         (["FILE", "--preview", "--format", "jsonl"], "--preview and --format jsonl exclude each"),
         (["FILE", "-o", "y.db", "--format", "json"], "--format json needs --preview"),
         (["FILE", "--redact", "-o", "taken.db"], "taken.db exists"),
-        (["FILE", "--redact", "-o", "y.db", "--note", "x"], "only bundles have --split"),
+        (["FILE", "--redact", "-o", "y.db", "--note", "x"], "only bundles have --max-size"),
         (["FILE", "--redact", "-o", "y"], "must end in .zip, that of a recording in .db; name it"),
         (["FILE", "--preview", "--redact", "nowhere"], "nowhere: no such file"),
         (["nowhere", "--preview"], "nowhere: no such file"),

@@ -104,14 +104,6 @@ class Redaction:
 
 
 @dataclass(frozen=True, slots=True)
-class BundlePart:
-    """Position of a bundle in a split export."""
-
-    number: int
-    of: int
-
-
-@dataclass(frozen=True, slots=True)
 class Manifest:
     """Manifest of a bundle. Times are wall clock, ns since 1970 UTC."""
 
@@ -131,8 +123,6 @@ class Manifest:
     note: str = ""
     damage: str = ""
     """Damage of the original recording; "" if none."""
-    part: BundlePart | None = None
-    """None if the export was not split."""
     files: Mapping[str, File] = field(default_factory=dict[str, File])
     """All other files in the bundle, by name."""
 
@@ -177,7 +167,6 @@ def to_bytes(manifest: Manifest) -> bytes:
             "before": redaction.before,
         },
         "note": manifest.note,
-        "part": None if manifest.part is None else asdict(manifest.part),
         "files": {name: asdict(one) for name, one in manifest.files.items()},
     }
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode(
@@ -201,7 +190,6 @@ def from_bytes(data: bytes) -> Manifest:
     if version < 1:
         raise ManifestError(f"there is no version {_digits(version)} of bundles")
     recording = top.table("recording")
-    part = top.optional_table("part")
     return Manifest(
         tool_version=top.table("tool").get("version", str),
         recording_version=recording.count("version"),
@@ -225,7 +213,6 @@ def from_bytes(data: bytes) -> Manifest:
         redaction=_redaction(top.optional_table("redaction")),
         note=top.get("note", str),
         damage=recording.get("damage", str),
-        part=None if part is None else BundlePart(part.count("number"), part.count("of")),
         files={name: _file(one) for name, one in top.table("files").tables_by_name()},
     )
 

@@ -9,7 +9,6 @@ complete, and never trusts the content of a bundle.
 
 from .bundle_export import MAX_BYTES as MAX_BYTES
 from .bundle_export import Bundle as Bundle
-from .bundle_export import Exported as Exported
 from .bundle_export import export as export
 from .bundle_export import redactor_for as redactor_for
 from .bundle_export import redactor_for_comparison as redactor_for_comparison

@@ -10,7 +10,7 @@ import shutil
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,6 @@ from nri_scope.recording.bundle.manifest import (
     MANIFEST,
     README,
     RECORDING,
-    BundlePart,
     File,
     Manifest,
     to_bytes,
@@ -31,7 +30,6 @@ from nri_scope.recording.display import size as in_bytes
 from nri_scope.recording.reader import Recording
 
 from ..extract import Extracted, Selection, extract
-from ..extract.selected_events import choose
 from ..output_files import Outputs
 from ..redaction import Redactor, Rules, derive, local_key
 from ..redaction.user_key import KEY_BYTES
@@ -90,11 +88,6 @@ MAX_BYTES = 25_000_000
 """Default limit in bytes: the largest attachment that issue trackers accept."""
 MAX_NOTE = 10_000
 """Maximum number of characters of a note."""
-_MAX_PARTS = 1_000
-"""Maximum number of bundles of one recording."""
-_PART_RESERVE = 1 << 10
-"""Reserve in bytes for the part number that is added to a bundle's manifest and README.md."""
-
 
 _PODS_SHOWN = 3
 """Maximum number of pods in `Bundle.other_pods_words`."""
@@ -124,19 +117,6 @@ class Bundle:
         return f", also of pod{'s' if len(self.other_pods) > 1 else ''} {', '.join(names)}{more}"
 
 
-@dataclass(frozen=True, slots=True)
-class Exported:
-    """The result of an export."""
-
-    bundles: tuple[Bundle, ...]
-    """One bundle, or with ``split`` possibly several, ordered by time."""
-
-    @property
-    def damage(self) -> str:
-        """Description of the original's damage; "" if undamaged."""
-        return next((one.manifest.damage for one in self.bundles if one.manifest.damage), "")
-
-
 def export(
     source: Recording,
     output: Path,
@@ -145,18 +125,16 @@ def export(
     redactor: Redactor | None = None,
     note: str = "",
     max_bytes: int = MAX_BYTES,
-    split: bool = False,
     force: bool = False,
     marks: Sequence[Mark] | None = None,
     on_progress: Callable[[float], None] | None = None,
-) -> Exported:
+) -> Bundle:
     """Pack the selected events of ``source`` into the bundle ``output``.
 
     The recording in the bundle is written from scratch, row by row; with ``redactor`` it is
     redacted, and all written data is then searched for the replaced values. If the bundle would be
-    larger than ``max_bytes``, the export fails, or with ``split`` writes several bundles,
-    ``NAME-1.nriscope.zip`` and so on. ``marks`` are as for `extract`. ``force``:
-    replace existing files. The same input gives the same bytes.
+    larger than ``max_bytes``, the export fails. ``marks`` are as for `extract`. ``force``: replace
+    existing files. The same input gives the same bytes.
 
     The output is complete, or is not written. Raises UsageError if no event is selected, or if the
     output exists or is too large; RedactionLeak; and RecordingError.
@@ -165,25 +143,17 @@ def export(
         raise UsageError(f"the note is longer than {MAX_NOTE:,} characters", "shorten it")
     with Outputs(output, source.path, force=force) as outputs:
         packer = _Packer(source, outputs, selection, redactor, note, marks, on_progress)
-        first = packer.draft(selection)
-        drafts = [first]
-        if first.size > max_bytes:
-            if not split:
-                raise UsageError(*_too_large(first, max_bytes, output))
-            drafts = list(packer.halves(first, max_bytes))
-        finished = [
-            packer.finish(draft, BundlePart(number, len(drafts)) if len(drafts) > 1 else None)
-            for number, draft in enumerate(drafts, 1)
-        ]
-        paths = outputs.place([bundle.path for bundle in finished])
-        return Exported(
-            tuple(replace(one, path=path) for one, path in zip(finished, paths, strict=True))
-        )
+        draft = packer.draft()
+        if draft.size > max_bytes:
+            raise UsageError(*_too_large(draft, max_bytes, output))
+        bundle = packer.finish(draft)
+        (path,) = outputs.place([bundle.path])
+        return replace(bundle, path=path)
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A complete bundle under a temporary name, which may still be split."""
+    """A complete bundle under a temporary name."""
 
     rebuilt: Extracted
     manifest: Manifest
@@ -227,14 +197,14 @@ class _Packer:
         self._marks = marks
         self._on_progress = on_progress
 
-    def draft(self, selection: Selection) -> _Draft:
-        """Extract and pack a part."""
+    def draft(self) -> _Draft:
+        """Extract and pack the selected part."""
         before = self._manifests.replaced_counts()
         path = self._outputs.new(".db")
         rebuilt = extract(
             self._source,
             path,
-            selection,
+            self._selection,
             redactor=self._redactor,
             marks=self._marks,
             on_progress=self._on_progress,
@@ -249,46 +219,11 @@ class _Packer:
         packed = self._outputs.new(".zip")
         return _Draft(rebuilt, manifest, packed, self._pack(packed, rebuilt, manifest), pods)
 
-    def halves(self, draft: _Draft, max_bytes: int) -> Iterator[_Draft]:
-        """Halve the draft's events by number until each part fits; yield the parts in order."""
-        numbers = choose(self._source, self._selection, lambda done: None).events
-        waiting = [(draft, numbers)]
-        done = 0
-        while waiting:
-            draft, numbers = waiting.pop()
-            if draft.size + _PART_RESERVE <= max_bytes:
-                done += 1
-                yield draft
-                continue
-            if done + len(waiting) > _MAX_PARTS:
-                raise UsageError(
-                    f"the recording would need more than {_MAX_PARTS:,} bundles of at most "
-                    f"{in_bytes(max_bytes)}",
-                    f"{_SELECT_FEWER}, or raise the limit with --max-size",
-                )
-            if len(numbers) < 2:
-                raise UsageError(
-                    f"event {numbers[0]} and its context need up to "
-                    f"{in_bytes(draft.size + _PART_RESERVE)}; the limit is {in_bytes(max_bytes)}",
-                    "exclude the event, or raise the limit with --max-size",
-                )
-            draft.path.unlink()
-            draft.rebuilt.path.unlink()
-            middle = len(numbers) // 2
-            # The last element is processed first.
-            for part in (numbers[middle:], numbers[:middle]):
-                waiting.append((self.draft(replace(self._selection, numbers=part)), part))
-
-    def finish(self, draft: _Draft, part: BundlePart | None) -> Bundle:
-        """Add the part number, if any, and scan a redacted bundle for leaks."""
-        manifest, path, size = draft.manifest, draft.path, draft.size
-        if part is not None:
-            manifest = replace(manifest, part=part)
-            path.unlink()
-            size = self._pack(path, draft.rebuilt, manifest)
+    def finish(self, draft: _Draft) -> Bundle:
+        """Scan a redacted bundle for leaks."""
         if self._redactor is not None:
-            self._scan(self._redactor, draft.rebuilt.path, manifest)
-        return Bundle(path, size, manifest, draft.other_pods)
+            self._scan(self._redactor, draft.rebuilt.path, draft.manifest)
+        return Bundle(draft.path, draft.size, draft.manifest, draft.other_pods)
 
     def _pack(self, path: Path, rebuilt: Extracted, manifest: Manifest) -> int:
         manifest, readme = _with_files(manifest, rebuilt.path)
@@ -331,7 +266,7 @@ def _too_large(draft: _Draft, max_bytes: int, output: Path) -> tuple[str, str]:
     return (
         f"{output}: the bundle would be {in_bytes(draft.size)}; {limit} {in_bytes(max_bytes)}",
         f"{_SELECT_FEWER}{f' ({draft.busiest})' if draft.busiest else ''}; "
-        "or write several bundles with --split",
+        "or raise the limit with --max-size",
     )
 
 

@@ -50,8 +50,7 @@ def render(manifest: Manifest) -> str:
 
 
 def _title(manifest: Manifest) -> str:
-    part = "" if manifest.part is None else f", part {manifest.part.number} of {manifest.part.of}"
-    return f"NRI events recorded by nri-scope{part}"
+    return "NRI events recorded by nri-scope"
 
 
 def _note(note: str) -> Iterator[str]:

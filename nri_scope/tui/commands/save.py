@@ -275,7 +275,7 @@ class Saver(Command):
                 on_progress=progress,
             )
             self.jobs.made.append(path)
-            return made.bundles[0]
+            return made
 
         made = await self.jobs.run(f"exporting {shown.words}", work)
         lines = exported_lines(made, was_redacted=self.marker.store.facts.redacted)
@@ -360,8 +360,7 @@ def exported_lines(made: Bundle, *, was_redacted: bool) -> list[StyledLine]:
                 if one.rule == rule
             ]
     searched = (
-        "The bundle was searched for the replaced values, except short and common words, and "
-        "contains none of them. "
+        "The bundle was searched for the replaced words, and contains none of them. "
     )
     note = "Names of pods, containers and namespaces are kept. Review the bundle before sharing it:"
     if redaction is not None and redaction.replaced:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.recording.bundle.manifest import (
-    BundlePart,
     Counts,
     File,
     Manifest,
@@ -48,7 +47,6 @@ _manifests = st.builds(
     ),
     note=_text,
     damage=_text,
-    part=st.none() | st.builds(BundlePart, _count, _count),
     files=st.dictionaries(
         _text, st.builds(File, _count, st.just("0123456789abcdef" * 4)), max_size=3
     ),

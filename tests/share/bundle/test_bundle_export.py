@@ -27,7 +27,7 @@ from nri_scope.filter import parse
 from nri_scope.recording.bundle.manifest import MANIFEST, README, RECORDING
 from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.reader import Recording
-from nri_scope.share.bundle import Exported, export, redactor_for
+from nri_scope.share.bundle import Bundle, export, redactor_for
 from nri_scope.share.extract import Extracted, Selection, extract
 from nri_scope.share.redaction import Redactor, Rules
 from tests.in_memory import MEMORY
@@ -47,12 +47,12 @@ def file_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def pack(path: Path, selection: Selection = Selection(), **more: Any) -> Exported:  # noqa: B008
+def pack(path: Path, selection: Selection = Selection(), **more: Any) -> Bundle:  # noqa: B008
     with Recording.open(SAMPLE) as recording:
         return export(recording, path, selection, **more)
 
 
-def redacted(path: Path, key: Path, source: Path = SAMPLE, **more: Any) -> Exported:
+def redacted(path: Path, key: Path, source: Path = SAMPLE, **more: Any) -> Bundle:
     with Recording.open(source) as recording:
         redactor = redactor_for(recording, Rules.DEFAULT, stable=True, key_folder=key)
         return export(recording, path, redactor=redactor, **more)
@@ -61,7 +61,7 @@ def redacted(path: Path, key: Path, source: Path = SAMPLE, **more: Any) -> Expor
 class TestBundle:
     def test_contains_a_manifest_a_page_and_the_recording(self, tmp_path: Path) -> None:
         exported = pack(tmp_path / "x.nriscope.zip", note="It fails here")
-        (bundle,) = exported.bundles
+        bundle = exported
         assert bundle.path == tmp_path / "x.nriscope.zip"
         assert stat.S_IMODE(bundle.path.stat().st_mode) == 0o600
         assert bundle.size == bundle.path.stat().st_size
@@ -89,7 +89,7 @@ class TestBundle:
         other = SAMPLE.with_name("containerd-1.7.nriscope.db")
         tokens = []
         for number, source in enumerate((SAMPLE, other)):
-            path = redacted(tmp_path / f"{number}.zip", key, source).bundles[0].path
+            path = redacted(tmp_path / f"{number}.zip", key, source).path
             with Recording.open(path) as recording:
                 messages = b"".join(request for _, request, _ in recording.exchanges())
             tokens.append(set(re.findall(rb"redacted-[a-z2-7]{12}", messages)))
@@ -97,7 +97,7 @@ class TestBundle:
 
     def test_manifest_of_a_part_lists_selection_and_counts(self, tmp_path: Path) -> None:
         selection = Selection(where=parse("event:CreateContainer"), pod="shop/web")
-        (bundle,) = pack(tmp_path / "x.zip", selection).bundles
+        bundle = pack(tmp_path / "x.zip", selection)
         assert bundle.manifest.selection == {
             "--where": "event:CreateContainer",
             "--pod": "shop/web",
@@ -110,7 +110,7 @@ class TestBundle:
 
     def test_a_bundle_can_be_packed_again(self, tmp_path: Path, key: Path) -> None:
         pack(tmp_path / "x.zip")
-        again = redacted(tmp_path / "y.zip", key, tmp_path / "x.zip").bundles[0]
+        again = redacted(tmp_path / "y.zip", key, tmp_path / "x.zip")
         assert again.manifest.redaction is not None and again.manifest.redaction.total
 
     @pytest.mark.exhaustive
@@ -135,10 +135,10 @@ class TestBundle:
             connection.execute("UPDATE event SET at_ns = -at_ns")
             connection.commit()
         if is_redacted:
-            bundle = redacted(tmp_path / "x.zip", key, source).bundles[0]
+            bundle = redacted(tmp_path / "x.zip", key, source)
         else:
             with Recording.open(source) as recording:
-                bundle = export(recording, tmp_path / "x.zip").bundles[0]
+                bundle = export(recording, tmp_path / "x.zip")
         with Recording.open(bundle.path) as recording:
             assert len(list(recording.events())) == bundle.manifest.counts.events
         manifest = read_manifest(bundle.path)
@@ -155,8 +155,8 @@ class TestBundle:
         assert file_names(tmp_path) == []
 
     def test_redacting_twice_changes_nothing(self, tmp_path: Path, key: Path) -> None:
-        once = redacted(tmp_path / "x.zip", key).bundles[0]
-        twice = redacted(tmp_path / "y.zip", key, once.path).bundles[0]
+        once = redacted(tmp_path / "x.zip", key)
+        twice = redacted(tmp_path / "y.zip", key, once.path)
         assert twice.manifest.redaction is not None and not twice.manifest.redaction.total
         with Recording.open(once.path) as one, Recording.open(twice.path) as other:
             assert list(one.exchanges()) == list(other.exchanges())
@@ -182,7 +182,7 @@ class TestNoFileAfterAnError:
         self._refused(tmp_path, path, "exists")
 
     def test_target_is_the_input_file(self, tmp_path: Path) -> None:
-        path = pack(tmp_path / "x.zip").bundles[0].path
+        path = pack(tmp_path / "x.zip").path
         with Recording.open(path) as recording:
             with pytest.raises(UsageError, match="is the input file"):
                 export(recording, path, force=True)
@@ -204,38 +204,8 @@ class TestNoFileAfterAnError:
         self._refused(
             tmp_path,
             tmp_path / "x.zip",
-            r"would be 1[0-9.]+ KiB; .*--pod, .*\(shop/web has .*--split",
+            r"would be 1[0-9.]+ KiB; .*--pod, .*\(shop/web has .*--max-size",
             max_bytes=5_000,
-        )
-
-    def test_one_event_is_too_large_for_a_part(self, tmp_path: Path) -> None:
-        self._refused(
-            tmp_path, tmp_path / "x.zip", "and its context need", max_bytes=5_000, split=True
-        )
-
-    def test_part_number_makes_one_event_too_large(self, tmp_path: Path) -> None:
-        sizes = [
-            pack(tmp_path / f"{number}.zip", Selection(numbers=(number,))).bundles[0].size
-            for number in (5, 9)
-        ]
-        with pytest.raises(UsageError, match="and its context need") as refused:
-            pack(
-                tmp_path / "x.zip",
-                Selection(numbers=(5, 9)),
-                max_bytes=max(sizes) + 100,
-                split=True,
-            )
-        taken, wanted = re.findall("([0-9.]+) KiB", str(refused.value))
-        assert float(taken) > float(wanted)
-
-    def test_too_many_parts(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("nri_scope.share.bundle.bundle_export._MAX_PARTS", 1)
-        self._refused(
-            tmp_path,
-            tmp_path / "x.zip",
-            r"more than 1 bundles of at most 9\.77 KiB; select fewer .*--max-size",
-            max_bytes=10_000,
-            split=True,
         )
 
     def test_note_is_too_long(self, tmp_path: Path) -> None:
@@ -274,38 +244,6 @@ def _large(path: Path) -> Path:
         )
     record(path, items)
     return path
-
-
-class TestSplit:
-    def test_numbered_parts_contain_every_event_once(self, tmp_path: Path, key: Path) -> None:
-        exported = redacted(tmp_path / "x.nriscope.zip", key, max_bytes=11_000, split=True)
-        count = len(exported.bundles)
-        assert count > 2
-        assert [name for name in file_names(tmp_path) if name != "key"] == [
-            f"x-{number}.nriscope.zip" for number in range(1, count + 1)
-        ]
-        with Recording.open(SAMPLE) as recording:
-            wanted = [event.id for event in recording.events()]
-        assert sum(one.manifest.counts.events for one in exported.bundles) == len(wanted)
-        before = 0
-        for number, bundle in enumerate(exported.bundles, 1):
-            assert bundle.size == bundle.path.stat().st_size <= 11_000
-            part = read_manifest(bundle.path).part
-            assert part is not None and (part.number, part.of) == (number, count)
-            assert bundle.manifest.first_ns is not None and bundle.manifest.first_ns >= before
-            before = bundle.manifest.last_ns or 0
-            with Recording.open(bundle.path) as recording:
-                assert not {event.id for event in recording.events()} - set(wanted)
-
-    def test_a_small_bundle_is_not_split(self, tmp_path: Path) -> None:
-        exported = pack(tmp_path / "x.nriscope.zip", split=True)
-        assert [one.path.name for one in exported.bundles] == ["x.nriscope.zip"]
-
-    def test_an_existing_part_prevents_all_parts(self, tmp_path: Path) -> None:
-        (tmp_path / "x-3.nriscope.zip").write_text("mine")
-        with pytest.raises(UsageError, match=r"x-3\.nriscope\.zip exists"):
-            pack(tmp_path / "x.nriscope.zip", max_bytes=11_000, split=True)
-        assert file_names(tmp_path) == ["x-3.nriscope.zip"]
 
 
 # ------------------------------------------------------------------------------------ secrets
@@ -384,7 +322,7 @@ def test_no_secret_is_readable_in_a_redacted_bundle(secrets: list[str]) -> None:
                 folder / "x.zip",
                 redactor=Redactor(Rules.DEFAULT, KEY),
                 note=f"It says {secrets[0]}",
-            ).bundles[0]
+            )
         for content in _readable_contents(bundle.path):
             for secret in secrets:
                 packed = base64.b64encode(b"  " + secret.encode())[4:-4]
@@ -406,7 +344,7 @@ def test_secrets_in_names_of_methods_and_services_are_redacted(tmp_path: Path, k
             an_item("PurelyNew", service="some.future.Service"),
         ],
     )
-    path = redacted(tmp_path / "x.zip", key, tmp_path / "r.db").bundles[0].path
+    path = redacted(tmp_path / "x.zip", key, tmp_path / "r.db").path
     for content in _readable_contents(path):
         assert secret.encode() not in content and b"swordfish-7" not in content
     with Recording.open(path) as recording:
@@ -503,7 +441,7 @@ class TestLeaks:
         )
         redactor = Redactor(Rules.DEFAULT, KEY)
         with Recording.open(tmp_path / "r.db") as recording:
-            (bundle,) = export(recording, tmp_path / "x.zip", redactor=redactor).bundles
+            bundle = export(recording, tmp_path / "x.zip", redactor=redactor)
         assert bundle.manifest.redaction is not None
         assert bundle.manifest.redaction.by_rule()["credential-keys"] == 5
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.recording.bundle.manifest import (
-    BundlePart,
     Counts,
     Manifest,
     Redaction,
@@ -34,12 +33,10 @@ def test_page_lists_the_facts_of_the_manifest() -> None:
             chain=("00-a", "10-b"),
             selection={"--where": "ns:shop"},
             note="It fails here",
-            part=BundlePart(2, 3),
             redaction=Redaction("default", (Replaced("env-values", "container.env.X", 7),)),
         )
     )
     for words in (
-        "part 2 of 3",
         "It fails here",
         "| runtime | `containerd 2.1.9, NRI 0.8.0 (inferred)` |",
         "| plugins | `00-a`, `10-b` |",

@@ -114,7 +114,7 @@ def test_a_bundle_contains_marks_and_counts_redacted_comments(path: Path, tmp_pa
     with Recording.open(bundle) as recording:
         events = {event.id for event in recording.events()}
     assert [mark.event for mark in inside(bundle)] == sorted({5, 9, 15, 30} & events) != []
-    redaction = exported.bundles[0].manifest.redaction
+    redaction = exported.manifest.redaction
     assert redaction is not None
     assert any(one.place == "mark.comment" for one in redaction.replaced)
 
