@@ -240,13 +240,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("pan_right", ("right", "l"), "move the cursor later", (Scope.TIMELINE,), False),
     Action("page_left", ("<", "shift+left"), "scroll half a screen earlier", (Scope.TIMELINE,)),
     Action("page_right", (">", "shift+right"), "scroll half a screen later", (Scope.TIMELINE,)),
-    # -- copying, saving, replaying
+    # -- copying, saving
     Action("copy", ("y",), "copy the selected or the marked events as YAML", _APP),
     Action("copy_command", ("Y",), "copy the command line that prints the shown events", _APP),
     Action("save_text", ("w",), "save the selected or the marked events as YAML", _APP),
     Action("save_recording", ("S",), "save the shown or the marked events as a recording", _APP),
     Action("export_bundle", ("E",), "export the shown or the marked events as a bundle", _APP),
-    Action("replay_shown", ("r",), "replay the shown or the marked events to a plugin", _APP),
     Action("theme", ("T",), "next theme", _APP),
     Action("redraw", ("ctrl+l",), "redraw the screen", _APP),
     Action("suspend", ("ctrl+z",), "suspend; the command fg of the shell returns", _APP),
@@ -267,7 +266,7 @@ _GROUPS = {
     "up": "Lines",
     "mark": "Marks",
     "blame": "Detail pane",
-    "copy": "Copy, save, replay",
+    "copy": "Copy, save",
     "theme": "General",
 }
 """Group in the help of each action from the named one to the next named."""

@@ -32,7 +32,6 @@ from .commands.job import Jobs
 from .commands.jump import Jumper
 from .commands.mark import GROUP as MARKS_GROUP
 from .commands.mark import Chooser, Marker
-from .commands.replay import Replayer
 from .commands.save import Saver
 from .detail.tab_lines import Tab
 from .findings.surveyor import Surveyor
@@ -219,8 +218,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         chooser = Chooser(*parts, marker, self._ask)
         copier = Copier(*parts, marker, chooser, self.source)
         saver = Saver(*parts, marker, jobs, chooser, self._fill)
-        open_input = partial(self._open_bar, Purpose.PLUGIN, "")
-        self.replayer = Replayer(*parts, marker, jobs, chooser, open_input)
         narrower, finder, detail = self.narrower, self.finder, views.detail
         actions: dict[str, Callable[[], object]] = {
             **{f"mode_{name}": partial(views.show, name) for name in SCOPES},
@@ -251,7 +248,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             "save_text": saver.save_text,
             "save_recording": saver.save_recording,
             "export_bundle": saver.export_bundle,
-            "replay_shown": self.replayer.ask,
         }
         for name, action in actions.items():
             # Textual looks up the actions of keys as attributes of the app.
@@ -403,8 +399,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
                 self.jumper.go_to(text)
             case Purpose.COMMENT:
                 self.marker.comment(text)
-            case Purpose.PLUGIN:
-                self.replayer.replay(text)
 
     def _bar_closed(self) -> None:
         self.views.focus_view(detail=self._opened_in_detail)

@@ -64,7 +64,6 @@ _LAST = (
     ("narrow_container", "this container"),
     ("export_bundle", "export"),
     ("copy", "copy"),
-    ("replay_shown", "replay"),
     ("move_detail", "move details"),
     ("theme", "theme"),
 )

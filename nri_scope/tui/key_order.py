@@ -31,11 +31,11 @@ _IMMEDIATE = ("quit", "stop")
 _MOVING = ("up", "down", "page_up", "page_down", "home", "end", "first_line", "last_line")
 """Actions that do not need the content of lines."""
 _OPENING = (
-    "filter", "search", "comment", "replay_shown", "help", "command_palette", "compare",
+    "filter", "search", "comment", "help", "command_palette", "compare",
     "copy", "go_to", "save_text", "save_recording", "export_bundle", "clear_marks",
 )  # fmt: skip
 """Actions that open a screen or an input, so that the following keys may be text."""
-_OF_SHOWN = ("save_recording", "export_bundle", "replay_shown")
+_OF_SHOWN = ("save_recording", "export_bundle")
 """Actions on the shown events, which wait in every view until these are shown."""
 _GROUPS = (JUMP_GROUP, NARROW_GROUP, SEARCH_GROUP)
 """Groups of work that selects other events, to which the following keys refer."""

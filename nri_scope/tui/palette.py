@@ -38,7 +38,6 @@ _WORDS = {
     "save_text": "write yaml",
     "save_recording": "extract",
     "export_bundle": "export share zip redact redaction",
-    "replay_shown": "replay test",
     "theme": "colors",
     "suspend": "background",
 }

@@ -126,8 +126,8 @@ async def test_keys_wait_until_a_slow_view_has_its_lines(slow: asyncio.Event) ->
 
 async def test_keys_typed_right_after_the_palette_or_help_key_are_not_lost() -> None:
     async with showing() as shown:
-        _type(shown, "2", "ctrl+p", *"replay")
-        await shown.shows("[2 Containers]", "🔎 replay", "replay the shown or the marked events")
+        _type(shown, "2", "ctrl+p", *"export")
+        await shown.shows("[2 Containers]", "🔎 export", "export the shown or the marked events")
         await shown.press("escape")
         _type(shown, "f1", "end")
         await shown.shows("set by the runtime.")

@@ -359,9 +359,7 @@ def exported_lines(made: Bundle, *, was_redacted: bool) -> list[StyledLine]:
                 for one in redaction.replaced
                 if one.rule == rule
             ]
-    searched = (
-        "The bundle was searched for the replaced words, and contains none of them. "
-    )
+    searched = "The bundle was searched for the replaced words, and contains none of them. "
     note = "Names of pods, containers and namespaces are kept. Review the bundle before sharing it:"
     if redaction is not None and redaction.replaced:
         note = searched + note

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -82,7 +81,6 @@ class Purpose(Enum):
     SEARCH = "search"
     GO_TO = "go to"
     COMMENT = "comment"
-    PLUGIN = "replay to"
     QUESTION = "which"
     """A question answered by one key, without text; see `FilterBar.ask`."""
     FORM = "form"
@@ -284,9 +282,6 @@ class FilterBar(Vertical, inherit_bindings=False):
             case Purpose.GO_TO:
                 problem = self._place_error(text)
                 remark = f"an event's number, or a time: 17, 14:05, +30s, -10m · {remark}"
-            case Purpose.PLUGIN:
-                problem = _command_error(text)
-                remark = f"command line of a plugin · {self._note} · {remark}"
             case Purpose.COMMENT:
                 remark = f"{self._note} · {remark}"
             case Purpose.QUESTION:
@@ -352,8 +347,6 @@ class FilterBar(Vertical, inherit_bindings=False):
             self._update_remark()
             return
         if self.purpose is Purpose.GO_TO and self._place_error(text):
-            return
-        if self.purpose is Purpose.PLUGIN and _command_error(text):
             return
         if self.purpose is Purpose.QUESTION:
             self.answer(next(iter(self._choices)))
@@ -445,11 +438,3 @@ class FilterBar(Vertical, inherit_bindings=False):
     def action_cancel(self) -> None:
         """Close the bar without accepting the text."""
         self.close()
-
-
-def _command_error(text: str) -> str:
-    try:
-        shlex.split(text)
-    except ValueError as error:
-        return str(error).lower()
-    return ""
