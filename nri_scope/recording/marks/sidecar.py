@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File of marks beside a recording that cannot be written, or that a recorder is writing.
+"""File of a user's marks beside a recording, into which only its recorder writes.
 
 ``FILE.marks.json`` contains ``marks``, a list of ``{"event": 42, "at_ns": 1763673480000000000,
 "comment": "", "made_ns": 1763673490000000000}``, and ``unmarked``, a list of removed marks that are
-still in the recording, without comments. `marks_of` merges them with the marks in the recording.
+still in the recording, without comments. `marks_of` merges them with the marks in the recording,
+which copies and bundles have.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from nri_scope.events import MAX_COMMENT, MAX_MARKS, Mark, MarkKey
@@ -21,8 +23,10 @@ from nri_scope.nri.plain import Plain
 
 from ..file_errors import error_words
 from ..reader import Recording
+from ..rows import ascending as in_order
+from ..rows import mark_of
+from ..sqlite_errors import recording_errors
 from ..sqlite_text import HIGHEST
-from .table import marks_in
 
 SCHEMA_VERSION = 1
 _MAX_FILE_BYTES = 8 << 20
@@ -31,6 +35,17 @@ _MAX_FILE_BYTES = 8 << 20
 
 class Unusable(Exception):
     """File of marks that cannot be used, and is left unchanged. The text is the reason."""
+
+
+def marks_in(recording: Recording) -> list[Mark]:
+    """Return the marks of existing events, ordered by event. Raises RecordingError."""
+    with recording_errors(recording):
+        rows = recording.rows(
+            "SELECT m.event, e.at_ns, substr(m.comment, 1, ?), m.made_ns "
+            "FROM mark AS m JOIN event AS e ON e.id = m.event ORDER BY m.event LIMIT ?",
+            (MAX_COMMENT, MAX_MARKS),
+        )
+        return [mark_of(row) for row in in_order(rows, (0,))]
 
 
 def path_of(recording: Path) -> Path:
@@ -92,6 +107,17 @@ def write(path: Path, marks: Iterable[Mark]) -> None:
         with suppress(OSError):
             Path(name).unlink()
         raise
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Keep other processes from changing the file in the block. Raises OSError."""
+    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _plain(mark: Mark) -> dict[str, Plain]:

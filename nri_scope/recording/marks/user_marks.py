@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks and comments of a user: stored in the recording if possible, else beside it."""
+"""Marks and comments of a user, stored beside the recording."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ from nri_scope.filter.text_comparison import fold
 
 from ..file_errors import error_words
 from ..reader import Recording
-from . import sidecar, table
-from .recorder_lock import RecorderLockProbe
+from . import sidecar
 from .sidecar import merged
 
 LOST = "marks are lost when you leave"
 
 
 class Marks:
-    """Marks of one recording. Call `load`, `save` and `close`, which do I/O, in a thread."""
+    """Marks of one recording. Call `load` and `save`, which do I/O, in a thread."""
 
     def __init__(self, recording: Path, *, is_temporary: bool = False) -> None:
         """Create it. ``is_temporary``: the recording is removed at the end; nothing is stored."""
@@ -49,7 +48,6 @@ class Marks:
         """Guards the marks in memory."""
         self._file = threading.Lock()
         """Guards the files: every writer must have read all earlier changes."""
-        self._probe: RecorderLockProbe | None = None
 
     # -- marks --------------------------------------------------------------------------------
 
@@ -137,7 +135,7 @@ class Marks:
             # The views report errors of the recording itself.
             with suppress(RecordingError), Recording.open(self._recording) as recording:
                 try:
-                    there = table.marks_in(recording)
+                    there = sidecar.marks_in(recording)
                 except RecordingError as error:
                     damage = f"the marks in the recording cannot be read: {error.problem}"
             with self._lock:
@@ -145,8 +143,8 @@ class Marks:
                 self._marks = merged(there, kept.values())
                 for mark in self._changed.values():
                     self._apply(mark)
-        self.is_kept = not notice or self._can_store_in_recording()
-        self.notice = damage or (notice and _unusable_notice(notice, is_kept=self.is_kept))
+        self.is_kept = not notice
+        self.notice = damage or (notice and f"{notice}; it is left unchanged, and {LOST}")
 
     def save(self) -> None:
         """Store the changes, merged with concurrent changes of other processes."""
@@ -159,78 +157,34 @@ class Marks:
         """Return a phrase for where a new mark will be stored, without waiting for locks."""
         if self._is_temporary:
             return "lost when you leave: this recording is temporary"
-        if self._can_store_in_recording():
-            return "kept in the recording"
         if self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK):
             return "kept beside the recording"
-        return "lost when you leave: neither this recording nor its folder can be written"
-
-    def close(self) -> None:
-        """Close the recording after all other code of this process has closed it."""
-        if self._probe is None:
-            return
-        with suppress(OSError):
-            if self._inside and not self._probe.is_recorder_active():
-                table.settle(self._real_path())
-        self._probe.close()
-
-    def _real_path(self) -> Path:
-        return Path(os.path.realpath(self._recording))
-
-    def _get_probe(self) -> RecorderLockProbe:
-        if self._probe is None:
-            self._probe = RecorderLockProbe(self._real_path())
-        return self._probe
-
-    def _can_store_in_recording(self) -> bool:
-        """Return whether marks can be stored in the recording, without waiting for locks."""
-        try:
-            return (
-                table.may_write(self._real_path())
-                and not self._recording.name.endswith(".zip")
-                and not self._get_probe().is_recorder_active()
-            )
-        except OSError:
-            return False
+        return "lost when you leave: the folder of this recording cannot be written"
 
     def _save(self) -> None:
         with self._lock:
             changed = dict(self._changed)
         if not changed:
             return
-        kept: set[MarkKey] = set()
-        with suppress(table.Refused):
-            kept = table.put(self._real_path(), changed.values(), self._get_probe())
-        # The recording comes first: a process killed in between leaves a duplicate, not a loss.
-        rest = {key: mark for key, mark in changed.items() if key not in kept}
+        self.notice, self.is_kept = "", True
         try:
-            self._save_beside(kept, rest)
-        except (sidecar.Unusable, OSError) as error:
-            if isinstance(error, sidecar.Unusable):
-                notice = _unusable_notice(str(error), is_kept=not rest)
-            else:
-                notice = f"{LOST}: {self.path}: {error_words(error)}" if rest else ""
-            kept = set(changed) - set(rest)
-        else:
-            notice, kept = "", set(changed)
-        with self._lock:
-            self._inside |= {key for key in kept - set(rest) if not changed[key].gone}
-            self._inside -= {key for key in kept - set(rest) if changed[key].gone}
-            for key in kept:
-                if self._changed.get(key) == changed[key]:
-                    del self._changed[key]
-        self.notice, self.is_kept = notice, kept >= set(changed)
+            with sidecar.locked(self.path):
+                self._save_beside(changed)
+        except sidecar.Unusable as error:
+            self.notice, self.is_kept = f"{error}; it is left unchanged, and {LOST}", False
+        except OSError as error:
+            self.notice, self.is_kept = f"{LOST}: {self.path}: {error_words(error)}", False
+        if self.is_kept:
+            with self._lock:
+                for key, mark in changed.items():
+                    if self._changed.get(key) == mark:
+                        del self._changed[key]
 
-    def _save_beside(self, kept: Iterable[MarkKey], rest: Mapping[MarkKey, Mark]) -> None:
-        """Save ``rest`` beside the recording, and remove ``kept``, which are in the recording.
-
-        Raises Unusable and OSError.
-        """
+    def _save_beside(self, changed: Mapping[MarkKey, Mark]) -> None:
+        """Save changed marks beside the recording. Raises Unusable and OSError."""
         there = sidecar.read(self.path)
         marks = dict(there)
-        for key in kept:
-            marks.pop(key, None)
-        for key, mark in rest.items():
+        for key, mark in changed.items():
             other = marks.get(key)
             if other is not None and other.made_ns > mark.made_ns:
                 continue
@@ -240,10 +194,6 @@ class Marks:
                 marks[key] = mark
         if marks != there:
             sidecar.write(self.path, marks.values())
-
-
-def _unusable_notice(problem: str, *, is_kept: bool) -> str:
-    return f"{problem}; it is left unchanged{'' if is_kept else f', and {LOST}'}"
 
 
 class _Marked(Filter):
