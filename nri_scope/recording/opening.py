@@ -17,7 +17,6 @@ from nri_scope.errors import RecordingError
 
 from .blobs import MAX_CONTENT
 from .file_errors import code_of, error_words, is_damage, reading_hint
-from .hot_journal import is_interrupted, undo
 from .row_limits import bound_names
 from .schema import (
     ATTRIBUTED_VIEWS,
@@ -39,7 +38,7 @@ from .schema_check import (
     repair_hint,
 )
 from .temporary_files import ELSEWHERE
-from .trusted_location import opening_by_name
+from .trusted_location import interrupted_write, opening_by_name
 from .writable_file import is_recorded_by_this_process
 
 _BUSY_TIMEOUT_MS = 2_000
@@ -93,9 +92,9 @@ def connect(path: Path, *, known: tuple[int, ...] | None, shown: Path) -> Opened
 
     ``path`` must not be a symbolic link; warnings name the file ``shown``. ``known``: the file's
     `fingerprint`, determined before. The connection has the temporary views "events"
-    (`EVENTS_VIEW`) and "log", which hide objects of the file with the same names. The interrupted
-    write of a killed process is rolled back. If other users could replace the file or its
-    companions, a private copy is opened instead. Raises RecordingError.
+    (`EVENTS_VIEW`) and "log", which hide objects of the file with the same names. If other users
+    could replace the file or its companions, a private copy is opened instead. Raises
+    RecordingError.
     """
     identity = _check_file(path)
     try:
@@ -140,15 +139,10 @@ def _connected(
         try:
             version = check(connection, path)
         except sqlite3.DatabaseError as error:
-            if is_interrupted(error) and undo(file):
-                connection.close()
-                connection = _open(file, settled=False)
-                version = check(connection, path)
-            elif code_of(error) != sqlite3.SQLITE_NOTADB or not _is_zip(file):
+            if code_of(error) != sqlite3.SQLITE_NOTADB or not _is_zip(file):
                 raise
-            else:
-                connection.close()
-                connection, version = _unpacked(file)
+            connection.close()
+            connection, version = _unpacked(file)
         check_schema(connection, path)
         # Commands open a recording several times, and may have to check hundreds of thousands of
         # names.
@@ -282,13 +276,8 @@ def to_recording_error(path: Path, error: sqlite3.Error | UnicodeError) -> Recor
     if code == sqlite3.SQLITE_NOTADB:
         hint = MAKE_A_RECORDING if path.suffix.lower() in SCENARIO_SUFFIXES else GIVE_A_RECORDING
         return RecordingError(path, "not an nri-scope recording", hint)
-    if is_interrupted(error):
-        return RecordingError(
-            path,
-            f"a write to it was interrupted, and {path.name}-journal, which undoes it, "
-            "cannot be used here",
-            "copy both files to a folder that you can write to",
-        )
+    if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_ROLLBACK:
+        return interrupted_write(path)
     if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) and not is_settled(path):
         return RecordingError(
             path,

@@ -2,8 +2,7 @@
 """Copy a recording from a folder to which other users can write to a private folder for reading.
 
 Files are opened without following links and without blocking, and are checked to be regular files
-through their descriptors. The steps before SQLite can read (moving the write-ahead log into the
-recording, rolling back an interrupted write) are done on the copy.
+through their descriptors. The write-ahead log is moved into the copy.
 """
 
 from __future__ import annotations
@@ -22,9 +21,17 @@ from pathlib import Path
 from nri_scope.errors import RecordingError
 
 from .file_errors import error_words, reading_hint
-from .hot_journal import refuse_another_file
 from .temporary_files import ELSEWHERE
-from .trusted_location import JOURNAL, WAL, FolderAccess, companion, folder_access, trusted_users
+from .trusted_location import (
+    JOURNAL,
+    WAL,
+    FolderAccess,
+    companion,
+    folder_access,
+    interrupted_write,
+    status_of,
+    trusted_users,
+)
 
 _ATTEMPTS = 8
 _PAUSE_SECONDS = 0.05
@@ -52,7 +59,7 @@ class _Opened:
 
 
 def private_copy(path: Path, folder: Path) -> Path:
-    """Copy the recording ``path`` and its companions into ``folder``; return the merged copy.
+    """Copy the recording ``path`` and its log into ``folder``; return the merged copy.
 
     Raises RecordingError, also if there is not enough space, and sqlite3.Error for damage.
     """
@@ -62,7 +69,7 @@ def private_copy(path: Path, folder: Path) -> Path:
     for attempt in range(_ATTEMPTS):
         time.sleep(_PAUSE_SECONDS * attempt)
         if _copied(path, copy):
-            _settle(path, copy)
+            _merge_log(path, copy)
             return copy
     raise RecordingError(
         path, "it changes faster than it can be copied", "try again, or run as its owner"
@@ -70,29 +77,28 @@ def private_copy(path: Path, folder: Path) -> Path:
 
 
 def _copied(path: Path, copy: Path) -> bool:
-    """Copy the file and its companions; return whether the copies are consistent."""
+    """Copy the file and its log; return whether the copies are consistent."""
     with ExitStack() as stack:
         main = _opened(path, stack)
         if main is None:
             raise RecordingError(path, "no such file", "check the path")
-        wal, journal = (
-            _opened_beside(path, suffix, main.status.st_uid, stack) for suffix in (WAL, JOURNAL)
-        )
-        _check_room(path, copy.parent, [main, wal, journal])
+        wal = _opened_beside(path, WAL, main.status.st_uid, stack)
+        if _opened_beside(path, JOURNAL, main.status.st_uid, stack) is not None:
+            raise interrupted_write(path)
+        _check_room(path, copy.parent, [main, wal])
         header = os.pread(wal.descriptor, _WAL_HEADER_BYTES, 0) if wal is not None else b""
         # The log is copied after the file: it still contains pages moved into the file meanwhile.
-        for opened, suffix in ((main, ""), (wal, WAL), (journal, JOURNAL)):
+        for opened, suffix in ((main, ""), (wal, WAL)):
             companion(copy, suffix).unlink(missing_ok=True)
             if opened is not None:
                 _copy(path, opened, companion(copy, suffix))
-        if wal is not None:
-            same = os.pread(wal.descriptor, _WAL_HEADER_BYTES, 0) == header and wal.is_at_its_name()
-            return same and main.is_at_its_name() and not os.path.lexists(companion(path, JOURNAL))
-        if os.path.lexists(companion(path, WAL)):
+        journal = status_of(companion(path, JOURNAL))
+        if journal is not None and journal.st_size:
             return False
-        if journal is None and os.path.lexists(companion(path, JOURNAL)):
-            return os.lstat(companion(path, JOURNAL)).st_size == 0
-        return not main.has_changed() and (journal is None or not journal.has_changed())
+        if wal is None:
+            return not os.path.lexists(companion(path, WAL)) and not main.has_changed()
+        same = os.pread(wal.descriptor, _WAL_HEADER_BYTES, 0) == header and wal.is_at_its_name()
+        return same and main.is_at_its_name()
 
 
 def _contents(status: os.stat_result) -> tuple[int, int, int]:
@@ -186,11 +192,10 @@ def _data_in(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
         yield start, end
 
 
-def _settle(path: Path, copy: Path) -> None:
-    """Merge the copy and its companions into one file. Raises RecordingError and sqlite3.Error."""
-    if not any(companion(copy, suffix).exists() for suffix in (WAL, JOURNAL)):
+def _merge_log(path: Path, copy: Path) -> None:
+    """Merge the copy and its log into one file. Raises RecordingError and sqlite3.Error."""
+    if not companion(copy, WAL).exists():
         return
-    _check_journal(path, companion(copy, JOURNAL))
     with closing(
         sqlite3.connect(f"{copy.as_uri()}?mode=rw", uri=True, isolation_level=None)
     ) as connection:
@@ -200,10 +205,3 @@ def _settle(path: Path, copy: Path) -> None:
         (mode,) = connection.execute("PRAGMA journal_mode = DELETE").fetchone()
     if mode != "delete":
         raise RecordingError(path, "its write-ahead log cannot be read", "do not trust it")
-
-
-def _check_journal(path: Path, journal: Path) -> None:
-    # The copy is checked, as the original may have changed.
-    if journal.exists():
-        with journal.open("rb") as file:
-            refuse_another_file(path, file.fileno())

@@ -121,9 +121,9 @@ class Recording:
     def open(cls, path: str | Path) -> Self:
         """Open a recording for reading, even while it is being written. Raises RecordingError.
 
-        The file is not modified, except that the interrupted write of a killed process is rolled
-        back; files beside it are modified only while it is being written. If other users could
-        replace the file or its companions, a private copy is read instead (``is_copy``).
+        The file is not modified; files beside it are modified only while it is being written. If
+        other users could replace the file or its companions, a private copy is read instead
+        (``is_copy``).
         """
         return cls(Path(path))
 

@@ -25,7 +25,15 @@ from typing import Self
 
 from nri_scope.errors import RecordingError
 
-from .trusted_location import COMPANIONS, JOURNAL, WAL, companion, name_of, others_may_write
+from .trusted_location import (
+    COMPANIONS,
+    JOURNAL,
+    UNDO_HINT,
+    WAL,
+    companion,
+    name_of,
+    others_may_write,
+)
 
 _RETRY_SECONDS = 0.02
 _LOCK_ATTEMPTS = 50
@@ -132,8 +140,7 @@ def _adopt(path: Path, suffix: str) -> int:
     if status.st_nlink != 1 or others_may_write(beside, status):
         raise refused(path, suffix, "can be written by others")
     if suffix == JOURNAL and status.st_size:
-        hint = f"`nri-scope log {path.name}` rolls it back in a folder that only you can write to"
-        raise refused(path, suffix, "is left from an interrupted write", hint)
+        raise refused(path, suffix, "is left from an interrupted write", UNDO_HINT)
     opened = os.open(beside, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     # SQLite gave it the mode of the recording, which may have been made readable for others.
     with suppress(OSError):

@@ -429,11 +429,6 @@ def table_sql(table: Table) -> str:
     return "\n".join([f"CREATE TABLE {table.name} (  -- {table.comment}", *lines, end])
 
 
-def plain_sql(sql: str) -> str:
-    """Return ``CREATE TABLE`` without comments, for comparison."""
-    return " ".join(" ".join(line.partition("--")[0] for line in sql.splitlines()).split())
-
-
 def index_sql(table: Table, column: str) -> str:
     """Return ``CREATE INDEX`` for one of the table's `indexes`."""
     index = f"CREATE INDEX {table.name}_by_{column} ON {table.name}({column})"

@@ -23,10 +23,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import RecordingError, UsageError
 
 WAL, SHM, JOURNAL = "-wal", "-shm", "-journal"
 COMPANIONS = (WAL, SHM, JOURNAL)
+UNDO_HINT = (
+    "only if you trust both files, open the recording once with sqlite3, which undoes the write "
+    "and deletes the files that the journal names"
+)
+"""Hint for a recording with the journal of an interrupted write."""
 _ACL = "system.posix_acl_access"
 
 
@@ -158,6 +163,15 @@ def is_trusted_file(path: Path, status: os.stat_result) -> bool:
     )
 
 
+def interrupted_write(path: Path) -> RecordingError:
+    """Return the error for a recording that cannot be read until a write to it is undone."""
+    return RecordingError(
+        path,
+        f"a write to it was interrupted: {path.name}{JOURNAL} is beside it",
+        UNDO_HINT,
+    )
+
+
 @contextmanager
 def opening_by_name(path: Path, *, immutable: bool) -> Iterator[bool]:
     """Yield whether SQLite may open the recording ``path`` by name inside the block.
@@ -178,15 +192,6 @@ def opening_by_name(path: Path, *, immutable: bool) -> Iterator[bool]:
     else:
         with _names_locked(companion(path, JOURNAL)) as is_locked:
             yield is_locked and _are_trusted(path, access)
-
-
-def is_private(path: Path) -> bool:
-    """Return whether no other user can interfere when SQLite writes to the recording ``path``.
-
-    ``path`` is absolute and without symbolic links. Raises OSError.
-    """
-    access = folder_access(path.parent).access
-    return access is FolderAccess.PRIVATE and _are_trusted(path, access)
 
 
 def _are_trusted(path: Path, access: FolderAccess) -> bool:

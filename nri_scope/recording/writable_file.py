@@ -23,13 +23,13 @@ from .file_errors import code_of, error_words, writing_hint
 from .reserved_names import ReservedNames, check_companions
 from .schema import APPLICATION_ID, TABLES, VERSION, statements, table_statements
 from .schema_check import check, check_schema, has_table, missing_columns
-from .trusted_location import JOURNAL, FolderAccess, companion, folder_access, name_of
+from .trusted_location import FolderAccess, folder_access, name_of
 
 PAGE = 4096
 """Page size of new recordings, in bytes."""
 _BUSY_TIMEOUT_MS = 20
-_MARK_WAIT_MS = 500
-"""Maximum wait for a process that is writing a mark to the recording."""
+_OPENING_TIMEOUT_MS = 500
+"""Maximum wait for a process that recovers the log of a killed recorder."""
 _RETRY_SECONDS = 0.01
 """Pause between attempts to lock the file; longer than a `RecorderLockProbe` holds the lock."""
 _LOCK_ATTEMPTS = 5
@@ -77,11 +77,10 @@ class RecordingFile:
                 names = _reserve(path, lock, is_new=is_new)
                 connection = connect(path)
                 try:
-                    connection.execute(f"PRAGMA busy_timeout = {_MARK_WAIT_MS}")
-                    if names is not None:
-                        _keep_names(connection, lock)
-                    elif is_new:
+                    connection.execute(f"PRAGMA busy_timeout = {_OPENING_TIMEOUT_MS}")
+                    if names is None and is_new:
                         initialize(connection)
+                    _avoid_journal(connection, lock)
                     if not is_new:
                         _check_continued(connection, path)
                     if is_draft:
@@ -141,10 +140,10 @@ class RecordingFile:
             if self.connection.in_transaction:
                 self.connection.rollback()
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-            # In this mode SQLite can also open the file in a read-only folder. The change fails
+            # Without a log, SQLite can also open the file in a read-only folder. The change fails
             # while another process reads the file, which is harmless.
             if self._names is None:
-                self.connection.execute("PRAGMA journal_mode = DELETE").fetchall()
+                self.connection.execute("PRAGMA journal_mode = OFF").fetchall()
         with suppress(sqlite3.Error):
             self.connection.close()
         if self._names is not None:
@@ -232,25 +231,6 @@ def _checked_place(path: Path) -> Path:
     return place
 
 
-def check_journal(path: Path) -> None:
-    """Check that a recording to be continued has no journal of an interrupted write.
-
-    A reader would roll that write back; a recorder refuses such a file. Raises RecordingError and
-    OSError.
-    """
-    path = path.resolve()
-    _wait_for_mark(path)
-    if os.path.lexists(companion(path, JOURNAL)):
-        check_companions(path, is_new=False)
-
-
-def _wait_for_mark(path: Path) -> None:
-    # A journal exists while another process writes a mark.
-    until = time.monotonic() + _MARK_WAIT_MS / 1000
-    while os.path.lexists(companion(path, JOURNAL)) and time.monotonic() < until:
-        time.sleep(_RETRY_SECONDS)
-
-
 def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
     """Ensure that SQLite finds only this user's files beside the recording. Raises RecordingError
     and OSError.
@@ -259,8 +239,6 @@ def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
     then made a recording before SQLite opens it, because SQLite deletes the journal of an empty
     file. Returns None if no names are reserved.
     """
-    if not is_new:
-        _wait_for_mark(path)
     if folder_access(path.parent).access is FolderAccess.PRIVATE:
         check_companions(path, is_new=is_new)
         return None
@@ -274,8 +252,10 @@ def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
     return names
 
 
-def _keep_names(connection: sqlite3.Connection, lock: int) -> None:
-    # On a change to WAL mode SQLite deletes the journal, or an existing log.
+def _avoid_journal(connection: sqlite3.Connection, lock: int) -> None:
+    # For a change to WAL mode SQLite writes a journal and deletes it, or an existing log. Without
+    # one the change is safe, too: it concerns the file's first sector only. So killed recorders
+    # leave no journals, and reserved names stay.
     if os.pread(lock, 1, _WRITE_VERSION_OFFSET) != _WAL_MODE:
         connection.execute("PRAGMA journal_mode = OFF").fetchall()
 

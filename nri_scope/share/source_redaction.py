@@ -30,10 +30,7 @@ def check_continued(path: Path, *, redacts: bool) -> None:
         if not (redacts or path.exists()):
             return
         from nri_scope.recording.reader import Recording
-        from nri_scope.recording.writable_file import check_journal
 
-        # Opening the file might roll back a hot journal; a recorder refuses such a file.
-        check_journal(path)
         with Recording.open(path) as recording:
             # Not via the reader's list of notes, which is limited in length.
             notes = recording.rows("SELECT 1 FROM note WHERE text = ? LIMIT 1", [REDACTED])

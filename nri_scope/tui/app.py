@@ -270,8 +270,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             await self.marker.close()
         if self._store is not None:
             await self._store.close()
-        if self._has_commands:
-            await self.marker.release()
         if self._signals is not None:
             self._signals.restore()
 

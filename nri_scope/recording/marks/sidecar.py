@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File of a user's marks beside a recording, into which only its recorder writes.
+"""File of a user's marks beside a recording. Only recorders write into the recording itself.
 
 ``FILE.marks.json`` contains ``marks``, a list of ``{"event": 42, "at_ns": 1763673480000000000,
 "comment": "", "made_ns": 1763673490000000000}``, and ``unmarked``, a list of removed marks that are
@@ -9,11 +9,13 @@ which copies and bundles have.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,7 +23,7 @@ from pathlib import Path
 from nri_scope.events import MAX_COMMENT, MAX_MARKS, Mark, MarkKey
 from nri_scope.nri.plain import Plain
 
-from ..file_errors import error_words
+from ..file_errors import LOCKED, error_words
 from ..reader import Recording
 from ..rows import ascending as in_order
 from ..rows import mark_of
@@ -31,6 +33,9 @@ from ..sqlite_text import HIGHEST
 SCHEMA_VERSION = 1
 _MAX_FILE_BYTES = 8 << 20
 """Maximum size of a file that is read. It may be untrusted, like the recording."""
+_LOCK_SECONDS = 2.0
+"""Maximum wait for another process. Any user who can read the folder can hold its lock."""
+_RETRY_SECONDS = 0.005
 
 
 class Unusable(Exception):
@@ -49,8 +54,8 @@ def marks_in(recording: Recording) -> list[Mark]:
 
 
 def path_of(recording: Path) -> Path:
-    """Return the path of the marks file beside a recording."""
-    return recording.with_name(f"{recording.name}.marks.json")
+    """Return the path of the marks file beside a recording, or beside the target of a link."""
+    return Path(f"{os.path.realpath(recording)}.marks.json")
 
 
 def read(path: Path) -> dict[MarkKey, Mark]:
@@ -111,13 +116,31 @@ def write(path: Path, marks: Iterable[Mark]) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Keep other processes from changing the file in the block. Raises OSError."""
-    folder = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
+    """Keep other processes from changing the file in the block, by a lock on its folder.
+
+    Without effect on file systems that cannot lock folders, such as NFS. Raises OSError.
+    """
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        _lock(folder)
         yield
     finally:
         os.close(folder)
+
+
+def _lock(folder: int) -> None:
+    until = time.monotonic() + _LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                raise OSError(errno.EWOULDBLOCK, LOCKED) from error
+            time.sleep(_RETRY_SECONDS)
+        except OSError:
+            return
+        else:
+            return
 
 
 def _plain(mark: Mark) -> dict[str, Plain]:

@@ -159,7 +159,7 @@ class Marks:
             return "lost when you leave: this recording is temporary"
         if self.is_kept and os.access(self.path.parent, os.W_OK | os.X_OK):
             return "kept beside the recording"
-        return "lost when you leave: the folder of this recording cannot be written"
+        return "lost when you leave: they cannot be stored beside this recording"
 
     def _save(self) -> None:
         with self._lock:

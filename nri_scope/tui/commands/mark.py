@@ -64,10 +64,6 @@ class Marker(Command):
                 await self._mark_queued(self._set)
             await asyncio.to_thread(self.marks.save)
 
-    async def release(self) -> None:
-        """Close the marks' connection to the recording, after all others."""
-        await asyncio.to_thread(self.marks.close)
-
     async def all(self) -> list[Mark]:
         """Return all marks, including queued ones. Raises RecordingError."""
         await self._loaded.wait()
