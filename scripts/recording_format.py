@@ -168,14 +168,12 @@ Synchronize state alone is larger. `--max-age` is precise to a sixteenth of its 
 
 ## Marks
 
-Marks are the only data that readers write into a finished recording. Each change of a mark is one \
-transaction; the first one creates the table `mark` if it is missing. During a recording, in a \
-read-only file and for a bundle, marks are stored in `FILE.marks.json` beside it instead. Its \
-`marks` have `event`, `at_ns` (the time of the event), `comment` and `made_ns`; its `unmarked` \
-lists deleted marks of the recording. If both places have a mark of an event, the newer one \
-counts. A mark is removed together with its event. A part, a bundle or a redacted copy has the \
-marks of both places in its table. A table `mark` that \
-differs from the one above is read but never written.
+Readers never write into a recording. `tui` stores marks in `FILE.marks.json` beside it, or \
+beside the target of a link. Its `marks` have `event`, `at_ns` (the time of the event), `comment` \
+and `made_ns`; its `unmarked` lists deleted marks of the recording. If both places have a mark of \
+an event, the newer one counts. A part, a bundle or a redacted copy has the marks of both places \
+in its table `mark`. Such a mark is removed together with its event. A copy of the recording's \
+file alone has no marks of the file beside it.
 
 ## Parts of a recording
 
@@ -209,9 +207,11 @@ The time between two sessions, with no session open, has a row of `gap` if the r
 running. If it did not (a logger launched by a runtime, or a file continued later), \
 readers derive the gap from the sessions.
 
-A mark is written completely or not at all. If the program is killed meanwhile, SQLite's \
-`-journal` stays beside the file, and the next program with write access to the folder, a reader \
-for example, restores the previous content.
+A killed recorder leaves a `-wal` and a `-shm`, in which readers find its newest events. Only if \
+it is killed while it creates the file, an unfinished file and a `-journal` can be left. If a \
+write of another program was interrupted, its `-journal` is beside the file, and nri-scope \
+neither reads nor continues the recording: `sqlite3 FILE .schema` undoes the write. Do that only \
+if you trust both files, as SQLite deletes the files that a `-journal` names.
 """
 
 _FUNCTIONS = """\
@@ -224,21 +224,21 @@ you, to root, or (for root) to the user who called `sudo`, and no other user can
 Members of a group count as other users, except for your own group of the same name; so do users \
 that a container does not map.
 
-| folder | reading | marks | recording |
-|---|---|---|---|
-| only these users can write | directly | in the recording | yes; a new file only if none of the \
+| folder | reading | recording |
+|---|---|---|
+| only these users can write | directly | yes; a new file only if none of the \
 three files exists, and never with a `-journal` |
 | sticky folder, such as `/tmp` | directly if no other file is beside it, or while your own \
-recorder holds the three names; otherwise a copy | beside it | yes; the recorder holds all three \
+recorder holds the three names; otherwise a copy | yes; the recorder holds all three \
 names with files of its own |
-| others can replace files | a copy | beside it | refused |
+| others can replace files | a copy | refused |
 
 The copy is made in `TMPDIR` (mode 0700) and deleted at the end of the command; it needs as much \
 space as the recording. It does not grow: `log --follow` refuses it, and `tui` shows its content \
-at that time. The copy includes the events in a `-wal`, and an interrupted write is undone. Both \
-are refused if the `-journal` names another file, or if companion and recording belong to \
-different users. Events can be added only to your own recording. Anything but a regular file (a \
-pipe, a device, a link) is refused without waiting.
+at that time. The copy includes the events in a `-wal`, which is refused if it and the recording \
+belong to different users. A recording with a `-journal` that is not empty is refused. Events can \
+be added only to your own recording. Anything but a regular file (a pipe, a device, a link) is \
+refused without waiting.
 
 New files that can contain values (recordings, bundles, reports, goldens, JUnit results) \
 have mode 0600; an existing golden or JUnit file of the same user keeps its \

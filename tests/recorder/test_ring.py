@@ -20,12 +20,12 @@ from nri_scope.recorder.inbox import Begin, End, Queued
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
-from nri_scope.recording.marks.table import marks_in, put
+from nri_scope.recording.marks.sidecar import marks_in
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
 from tests.amount import amount, sampled
 from tests.in_memory import MEMORY
+from tests.recording.marks.recordings import put
 from tests.recording.traffic import (
     NOW,
     a_container,
@@ -142,7 +142,7 @@ def test_marks_are_removed_with_their_events(ring: Written) -> None:
     with Recording.open(ring.path) as recording:
         events = list(recording.events())
     marks = [Mark(event.id, event.at_ns) for event in (events[0], events[-1])]
-    put(ring.path, marks, RecorderLockProbe(ring.path))
+    put(ring.path, marks)
     again = Written(ring.path, Ring(_SIZE, None))
     again.write(Begin(2, a_start()))
     for number in range(60, 120):

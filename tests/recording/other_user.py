@@ -16,14 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recording.hot_journal import _SUPER_JOURNAL
-
 USER = 65534
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="needs root: gives files and processes to a second user"
 )
 _PAGE = 4096
 _JOURNAL = b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+"""Magic number, at the beginning of a journal, and at the end of one that names a super-journal."""
 _BECOME = f"""
 import fcntl, os, socket, sqlite3, sys, time
 os.setgroups([]); os.setresgid({USER}, {USER}, {USER}); os.setresuid({USER}, {USER}, {USER})
@@ -57,7 +56,7 @@ def journal_naming(victim: Path, recording_bytes: int) -> bytes:
     pages = recording_bytes // _PAGE
     header = _JOURNAL + struct.pack(">IIIII", 0, 0, pages, 512, _PAGE)
     name = os.fsencode(victim)
-    end = struct.pack(">II", len(name), sum(name)) + _SUPER_JOURNAL
+    end = struct.pack(">II", len(name), sum(name)) + _JOURNAL
     return header.ljust(512, b"\0") + b"\0\0\0\1" + name + end
 
 

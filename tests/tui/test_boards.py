@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from textual.events import Key
 
-from nri_scope.recording.marks.table import marks_in
+from nri_scope.recording.marks.sidecar import marks_of
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.actions import shown as shown_key
 from nri_scope.tui.containers.container_board import ContainerBoard
@@ -144,7 +144,7 @@ async def test_keys_after_a_filter_act_on_the_matching_events(tmp_path: Path) ->
         await shown.until(lambda: len(shown.app.marker.marks.all()) == 3)
     with Recording.open(path) as recording:
         stopped = [one.id for one in recording.events() if one.event == "StopPodSandbox"]
-        assert [one.event for one in marks_in(recording)] == [14, stopped[0], 32]
+        assert [one.event for one in marks_of(recording)] == [14, stopped[0], 32]
 
 
 async def test_key_waits_until_the_line_under_the_cursor_is_read(

@@ -4,19 +4,20 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from textual.screen import Screen
 
-from nri_scope.events import Container, Mark, MarkKey
+from nri_scope.events import Container, Mark
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.marks import sidecar, table
-from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
-from nri_scope.recording.marks.table import marks_in
+from nri_scope.recording.marks import sidecar
+from nri_scope.recording.marks.sidecar import marks_in, marks_of
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail.comparison import CompareScreen
 from nri_scope.tui.source import Source
@@ -33,14 +34,10 @@ def path(tmp_path: Path) -> Path:
 
 
 def _marks(path: Path) -> list[Mark]:
-    """Return the marks in the recording."""
+    """Return the marks beside the recording, and assert that none are in it."""
     with Recording.open(path) as recording:
-        return marks_in(recording)
-
-
-def _sidecar_marks(path: Path) -> list[Mark]:
-    """Return the marks in the file beside the recording."""
-    return list(sidecar.read(sidecar.path_of(path)).values())
+        assert marks_in(recording) == []
+        return marks_of(recording)
 
 
 async def test_mark_is_shown_saved_and_loaded_again(path: Path) -> None:
@@ -81,14 +78,16 @@ async def test_mark_set_while_another_is_being_written_is_saved(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started, release = threading.Event(), threading.Event()
-    put = table.put
+    locked = sidecar.locked
 
-    def slowly(file: Path, changes: Iterable[Mark], probe: RecorderLockProbe) -> set[MarkKey]:
+    @contextmanager
+    def slowly(file: Path) -> Iterator[None]:
         started.set()
         release.wait()
-        return put(file, changes, probe)
+        with locked(file):
+            yield
 
-    monkeypatch.setattr(table, "put", slowly)
+    monkeypatch.setattr(sidecar, "locked", slowly)
     async with showing(path) as screen:
         for event in (5, 7):
             await screen.go_to(event)
@@ -320,7 +319,6 @@ async def test_only_marked_events_applies_to_every_view(path: Path) -> None:
 async def test_warning_is_shown_if_marks_cannot_be_saved(path: Path) -> None:
     file = sidecar.path_of(path)
     file.write_text("[]")
-    path.chmod(0o400)
     async with showing(path, size=(200, 40)) as screen:
         await screen.shows(
             "is damaged: it contains no marks; it is left unchanged, and marks are lost"
@@ -328,7 +326,7 @@ async def test_warning_is_shown_if_marks_cannot_be_saved(path: Path) -> None:
         await screen.go_to(5)
         # The warning is shown before a comment is typed.
         await screen.press("M")
-        await screen.shows("lost when you leave: neither this recording nor its folder can be")
+        await screen.shows("lost when you leave: they cannot be stored beside this recording")
         await screen.press("escape", "m")
         await screen.shows("marks are lost when you leave")
         assert "*" in screen.line("22:17:21.228 Create")[:4]
@@ -337,14 +335,15 @@ async def test_warning_is_shown_if_marks_cannot_be_saved(path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-async def test_marks_of_a_bundle_or_growing_recording_are_saved_beside_it(
+async def test_marks_are_saved_beside_a_bundle_a_finished_and_a_growing_recording(
     path: Path, tmp_path: Path
 ) -> None:
     bundle = a_bundle(tmp_path / "r.nriscope.zip")
-    before = bundle.read_bytes()
+    finished = Path(shutil.copy(path, tmp_path / "finished.nriscope.db"))
+    before = bundle.read_bytes(), finished.read_bytes()
     recorder = Recorder.open(path)
     try:
-        for each in (bundle, path):
+        for each in (bundle, finished, path):
             async with showing(each) as screen:
                 await screen.go_to(5)
                 await screen.press("M")
@@ -352,21 +351,19 @@ async def test_marks_of_a_bundle_or_growing_recording_are_saved_beside_it(
                 await screen.type("beside")
                 await screen.press("enter")
                 await screen.shows("event 5 is marked")
-            assert [(mark.event, mark.comment) for mark in _sidecar_marks(each)] == [(5, "beside")]
-            assert _marks(each) == []
+            assert [(mark.event, mark.comment) for mark in _marks(each)] == [(5, "beside")]
     finally:
         recorder.close()
-    assert bundle.read_bytes() == before
-    # After the end of the recording the mark is still shown; changes go into the recording.
+    assert (bundle.read_bytes(), finished.read_bytes()) == before
+    # After the end of the recording the mark is still shown.
     async with showing(path) as screen:
         await screen.shows("1 of 34 · 1 marked")
         await screen.go_to(5)
         await screen.press("M")
-        await screen.shows("kept in the recording")
-        await screen.type(", then in it")
+        await screen.shows("kept beside the recording")
+        await screen.type(", and later")
         await screen.press("enter")
-        await screen.until(lambda: [one.comment for one in _marks(path)] == ["beside, then in it"])
-    assert not sidecar.path_of(path).exists()
+        await screen.until(lambda: [one.comment for one in _marks(path)] == ["beside, and later"])
 
 
 async def test_mark_is_saved_if_the_app_quits_while_the_reader_is_busy(

@@ -15,7 +15,7 @@ from nri_scope.errors import NriScopeError, RedactionLeak, UsageError
 from nri_scope.events import Mark
 from nri_scope.filter import parse
 from nri_scope.recording.bundle.unpack import read_manifest
-from nri_scope.recording.marks.table import marks_in
+from nri_scope.recording.marks.sidecar import marks_in
 from nri_scope.recording.reader import Recording
 from nri_scope.share import bundle, redacted_copy
 from nri_scope.share.extract import Extracted, Selection

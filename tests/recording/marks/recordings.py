@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
 from nri_scope.events import Event, Mark
-from nri_scope.recording.marks.table import marks_in
+from nri_scope.recording.marks.sidecar import marks_in
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.schema import TABLES, table_sql
 
 SAMPLE = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
 
@@ -33,6 +35,17 @@ def a_mark(number: int, comment: str = "", made_ns: int = 1, *, gone: bool = Fal
 def inside(path: Path) -> list[Mark]:
     with Recording.open(path) as recording:
         return marks_in(recording)
+
+
+def put(path: Path, marks: Iterable[Mark]) -> None:
+    """Store marks in the recording, as in a part or a bundle."""
+    (table,) = (table_sql(table) for table in TABLES if table.name == "mark")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(table.replace("TABLE", "TABLE IF NOT EXISTS", 1))
+        connection.executemany(
+            "INSERT INTO mark (event, made_ns, comment) VALUES (?, ?, ?)",
+            [(mark.event, mark.made_ns, mark.comment) for mark in marks],
+        )
 
 
 def alter(path: Path, *statements: str) -> None:

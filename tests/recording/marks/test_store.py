@@ -1,20 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merging of marks from a recording and its sidecar."""
+"""Reading and merging of marks from a recording and its sidecar."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.events import Mark
+from nri_scope.errors import RecordingError
+from nri_scope.events import MAX_COMMENT, Mark
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.marks.sidecar import marks_of, merged
-from nri_scope.recording.marks.table import put
 from nri_scope.recording.reader import Recording
-from tests.recording.marks.recordings import a_copy, a_mark
+from tests.recording.marks.recordings import a_copy, a_mark, alter, events_of, inside, put
+from tests.recording.traffic import lifecycles, record
 
 _MARKS = st.lists(
     st.builds(
@@ -47,8 +48,7 @@ def _all(path: Path) -> list[Mark]:
 
 def test_marks_in_the_recording_and_in_its_sidecar_are_merged(tmp_path: Path) -> None:
     path = a_copy(tmp_path)
-    watch = RecorderLockProbe(path)
-    put(path, [a_mark(5, "in it", 2), a_mark(7, "in it", 2), a_mark(9, "in it", 2)], watch)
+    put(path, [a_mark(5, "in it", 2), a_mark(7, "in it", 2), a_mark(9, "in it", 2)])
     file = sidecar.path_of(path)
     sidecar.write(
         file,
@@ -61,7 +61,6 @@ def test_marks_in_the_recording_and_in_its_sidecar_are_merged(tmp_path: Path) ->
     ]
     file.write_text("[")
     assert [mark.event for mark in _all(path)] == [5, 7, 9]
-    watch.close()
 
 
 def test_all_marks_of_a_version_1_sidecar_are_read(tmp_path: Path) -> None:
@@ -71,3 +70,47 @@ def test_all_marks_of_a_version_1_sidecar_are_read(tmp_path: Path) -> None:
         f'{{"schema_version": 1, "marks": [{{"event": 5, "at_ns": {mark.at_ns}, "comment": "x"}}]}}'
     )
     assert _all(path) == [Mark(5, mark.at_ns, "x", 0)]
+
+
+def test_a_recording_without_a_table_of_marks_has_none(tmp_path: Path) -> None:
+    path = a_copy(tmp_path)
+    assert inside(path) == []
+    marks = [a_mark(5, "why here?"), a_mark(9)]
+    put(path, reversed(marks))
+    assert inside(path) == marks
+
+
+@pytest.mark.parametrize(
+    ("row", "is_damaged"),
+    [
+        ("5, 1, x'00'", True),
+        ("5, 'soon', ''", True),
+        ("5, 1, printf('%.*c', 100000, 'x')", False),
+        # Missing events.
+        ("1000000, 1, ''", False),
+        ("-5, 1, ''", False),
+    ],
+)
+def test_invalid_rows_do_no_harm(tmp_path: Path, row: str, is_damaged: bool) -> None:
+    path = a_copy(tmp_path)
+    put(path, [a_mark(9)])
+    alter(path, f"INSERT INTO mark VALUES ({row})")
+    if is_damaged:
+        with pytest.raises(RecordingError, match="a mark has values of a wrong type"):
+            inside(path)
+    else:
+        marks = inside(path)
+        assert a_mark(9) in marks
+        assert all(len(mark.comment) <= MAX_COMMENT for mark in marks)
+
+
+def test_a_continued_recording_keeps_its_marks(tmp_path: Path) -> None:
+    path = tmp_path / "r.nriscope.db"
+    record(path, lifecycles(2))
+    event = events_of(path)[2]
+    mark = Mark(event.id, event.at_ns, "kept", 1)
+    put(path, [mark])
+    record(path, lifecycles(2))
+    assert inside(path) == [mark]
+    assert len(events_of(path)) > event.id
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Marks of a user, stored in a recording or in its sidecar."""
+"""Marks of a user, stored in the sidecar of a recording."""
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -27,10 +30,11 @@ from nri_scope.tui.store.store import Store
 from tests.amount import amount
 from tests.in_memory import MEMORY
 from tests.recording.made import an_event
-from tests.recording.marks.recordings import a_copy, alter, events_of, inside
+from tests.recording.marks.recordings import a_copy, a_mark, alter, events_of, inside, put
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import NAMES
 
+ROOT = Path(__file__).parents[3]
 EVENT = an_event(7, 1.5)
 
 
@@ -240,79 +244,90 @@ def test_the_sidecar_has_the_current_schema_version(file: Path) -> None:
     assert json.loads(marks.path.read_text())["schema_version"] == SCHEMA_VERSION
 
 
-def test_marks_are_stored_in_a_writable_recording(recording: Path) -> None:
+def test_a_recording_is_not_changed(recording: Path) -> None:
+    before, changed_ns = recording.read_bytes(), recording.stat().st_mtime_ns
     marks = again(recording)
     five, seven = (event for event in events_of(recording) if event.id in (5, 7))
-    marks.comment(five, "in it")
+    assert marks.where_kept() == "kept beside the recording"
+    marks.comment(five, "beside")
     marks.toggle(seven)
     marks.save()
-    assert [(mark.event, mark.comment) for mark in inside(recording)] == [(5, "in it"), (7, "")]
-    assert again(recording).all() == marks.all() == inside(recording)
+    assert (marks.notice, marks.is_kept) == ("", True)
+    assert again(recording).all() == marks.all()
+    assert [(mark.event, mark.comment) for mark in marks.all()] == [(5, "beside"), (7, "")]
     marks.toggle(seven)
     marks.save()
-    marks.close()
     assert [mark.event for mark in again(recording).all()] == [5]
+    assert {each.name for each in recording.parent.iterdir()} == {recording.name, marks.path.name}
+    assert not again(recording).toggle(five)
+    marks.toggle(five)
+    marks.save()
     assert [each.name for each in recording.parent.iterdir()] == [recording.name]
+    assert (recording.read_bytes(), recording.stat().st_mtime_ns) == (before, changed_ns)
 
 
-def test_marks_made_during_recording_are_stored_in_the_sidecar_and_merged_later(
-    recording: Path,
-) -> None:
+def test_marks_in_a_recording_are_changed_and_removed_beside_it(recording: Path) -> None:
     five, seven, nine = (event for event in events_of(recording) if event.id in (5, 7, 9))
-    before = again(recording)
-    before.toggle(five)
-    before.toggle(nine)
-    before.save()
-    before.close()
-    recorder = Recorder.open(recording)
+    put(recording, [a_mark(5, "in it"), a_mark(9, "in it")])
+    before = recording.read_bytes()
     marks = again(recording)
     marks.comment(seven, "beside")
     marks.comment(nine, "beside")
-    # A mark in the recording cannot be removed from it now; the sidecar stores the removal.
     assert not marks.toggle(five)
     marks.save()
     assert (marks.notice, marks.is_kept) == ("", True)
-    assert [mark.event for mark in inside(recording)] == [5, 9]
     for found in (marks, again(recording)):
         assert [(one.event, one.comment) for one in found.all()] == [(7, "beside"), (9, "beside")]
-    marks.close()
-    recorder.close()
     later = again(recording)
-    assert [one.event for one in later.all()] == [7, 9]
-    # Newer marks replace older ones in both places; other marks are not moved.
     assert later.toggle(five)
     assert not later.toggle(nine)
-    later.save()
-    assert [mark.event for mark in inside(recording)] == [5]
-    assert [mark.event for mark in sidecar.read(later.path).values()] == [7]
     assert not later.toggle(seven)
     later.save()
-    assert not later.path.exists()
-    assert again(recording).all() == inside(recording) == later.all()
-    later.close()
+    # A removed mark of which nothing is in the recording needs no entry.
+    assert [(mark.event, mark.gone) for mark in sidecar.read(later.path).values()] == [
+        (9, True),
+        (5, False),
+    ]
+    assert [mark.event for mark in again(recording).all()] == [5]
+    assert recording.read_bytes() == before
 
 
-def test_an_invalid_sidecar_does_not_prevent_marks_in_the_recording(
-    recording: Path,
-) -> None:
+def test_marks_can_be_saved_during_recording(recording: Path) -> None:
+    recorder = Recorder.open(recording)
+    try:
+        marks = again(recording)
+        marks.toggle(events_of(recording)[3])
+        marks.save()
+        assert (marks.notice, marks.is_kept) == ("", True)
+    finally:
+        recorder.close()
+    assert inside(recording) == []
+    assert again(recording).all() == marks.all()
+
+
+def test_an_invalid_sidecar_does_not_hide_marks_in_the_recording(recording: Path) -> None:
+    put(recording, [a_mark(5, "in it")])
     path = Marks(recording).path
     path.write_text("[]")
     marks = again(recording)
-    assert marks.notice.endswith("contains no marks; it is left unchanged")
-    assert marks.where_kept() == "kept in the recording"
+    assert marks.notice.endswith(
+        "contains no marks; it is left unchanged, and marks are lost when you leave"
+    )
+    assert marks.where_kept() == "lost when you leave: they cannot be stored beside this recording"
+    assert [mark.comment for mark in marks.all()] == ["in it"]
     marks.toggle(events_of(recording)[3])
     marks.save()
-    assert marks.is_kept
-    assert len(again(recording)) == 1
+    assert not marks.is_kept
     assert path.read_text() == "[]"
-    marks.close()
+    # The marks are saved once that is possible.
+    path.unlink()
+    marks.save()
+    assert (marks.notice, marks.is_kept) == ("", True)
+    assert again(recording).all() == marks.all()
 
 
 def test_damaged_marks_in_a_recording_are_reported(recording: Path) -> None:
-    marks = again(recording)
-    marks.toggle(events_of(recording)[3])
-    marks.save()
-    marks.close()
+    put(recording, [a_mark(5)])
     alter(recording, "UPDATE mark SET comment = x'00'")
     found = again(recording)
     assert found.notice == (
@@ -321,27 +336,28 @@ def test_damaged_marks_in_a_recording_are_reported(recording: Path) -> None:
     assert len(found) == 0
 
 
-def test_marks_of_a_read_only_recording_are_stored_in_the_sidecar(recording: Path) -> None:
-    recording.chmod(0o400)
-    before = recording.read_bytes()
+@pytest.mark.parametrize("mode", [0o400, 0o444])
+def test_a_recording_may_be_read_only(recording: Path, mode: int) -> None:
+    recording.chmod(mode)
     marks = again(recording)
     assert marks.where_kept() == "kept beside the recording"
     marks.toggle(events_of(recording)[3])
     marks.save()
     assert marks.is_kept and marks.path.exists()
-    assert recording.read_bytes() == before
     assert len(again(recording)) == 1
-    marks.close()
 
 
-def test_marks_through_a_link_are_stored_in_its_target(recording: Path, tmp_path: Path) -> None:
-    link = tmp_path / "link.nriscope.db"
+def test_marks_through_a_link_are_stored_beside_its_target(recording: Path, tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    link = tmp_path / "links" / "link.nriscope.db"
     link.symlink_to(recording)
     marks = again(link)
     marks.toggle(events_of(recording)[3])
     marks.save()
-    marks.close()
-    assert len(inside(recording)) == 1 and link.is_symlink()
+    assert again(recording).all() == again(link).all() == marks.all() != []
+    assert [each.name for each in link.parent.iterdir()] == [link.name] and link.is_symlink()
+    with Recording.open(link) as through_link:
+        assert marks_of(through_link) == marks.all()
 
 
 def test_a_mark_replaces_an_earlier_one_after_the_clock_was_set_back(
@@ -351,13 +367,84 @@ def test_a_mark_replaces_an_earlier_one_after_the_clock_was_set_back(
     marks = again(recording)
     marks.comment(event, "first")
     marks.save()
-    marks.close()
     monkeypatch.setattr("time.time_ns", lambda: 1)
     marks = again(recording)
     marks.comment(event, "then")
     marks.save()
-    marks.close()
-    assert [mark.comment for mark in inside(recording)] == ["then"]
+    assert [mark.comment for mark in again(recording).all()] == ["then"]
+
+
+_MARKING = """
+import sys
+from pathlib import Path
+from nri_scope.recording.marks.user_marks import Marks
+from tests.recording.marks.recordings import events_of
+path, number = Path(sys.argv[1]), int(sys.argv[2])
+marks = Marks(path)
+marks.load()
+print("ready", flush=True)
+sys.stdin.read(1)
+for event in events_of(path)[number::2]:
+    marks.comment(event, f"of {number}")
+    marks.save()
+    assert marks.is_kept, marks.notice
+"""
+
+
+def test_two_processes_that_save_at_once_lose_no_mark(recording: Path) -> None:
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", _MARKING, recording, f"{number}"],
+                    cwd=ROOT,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            )
+            for number in range(2)
+        ]
+        for process in processes:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.close()
+    assert [process.returncode for process in processes] == [0, 0]
+    assert [(mark.event, mark.comment) for mark in again(recording).all()] == [
+        (event.id, f"of {number % 2}") for number, event in enumerate(events_of(recording))
+    ]
+
+
+def test_a_locked_folder_is_not_waited_for_forever(
+    recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nri_scope.recording.marks.sidecar._LOCK_SECONDS", 0.02)
+    marks = again(recording)
+    marks.toggle(events_of(recording)[3])
+    with _locked(recording.parent):
+        marks.save()
+        assert not marks.is_kept
+        assert marks.notice.startswith("marks are lost when you leave: ")
+        assert marks.notice.endswith("it is locked by another program")
+    marks.save()
+    assert (marks.notice, marks.is_kept) == ("", True)
+    assert len(again(recording)) == 1
+
+
+def test_marks_are_saved_where_folders_cannot_be_locked(
+    recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_lock(*_: object) -> None:
+        # As on NFS, where a lock needs a file that is open for writing.
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr("fcntl.flock", no_lock)
+    marks = again(recording)
+    marks.toggle(events_of(recording)[3])
+    marks.save()
+    assert (marks.notice, marks.is_kept) == ("", True)
+    assert len(again(recording)) == 1
 
 
 _STEPS = st.lists(
@@ -381,7 +468,8 @@ def test_the_last_mark_is_found_after_any_sequence_of_steps(
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder, ExitStack() as recorder:
         path = a_copy(Path(folder))
         events = events_of(path)[4:8]
-        expected: dict[int, str] = {}
+        put(path, [a_mark(events[0].id, "in it")])
+        expected = {events[0].id: "in it"}
         marks = again(path)
         for count, (step, which) in enumerate(steps):
             event = events[which]
@@ -401,11 +489,9 @@ def test_the_last_mark_is_found_after_any_sequence_of_steps(
                 case _:
                     marks.save()
                     if step == "again":
-                        marks.close()
                         marks = again(path)
             assert {mark.event: mark.comment for mark in marks.all()} == expected
         marks.save()
-        marks.close()
         assert {mark.event: mark.comment for mark in again(path).all()} == expected
         with Recording.open(path) as recording:
             assert {mark.event: mark.comment for mark in marks_of(recording)} == expected
@@ -413,7 +499,7 @@ def test_the_last_mark_is_found_after_any_sequence_of_steps(
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Lock the recording like a recorder in another process."""
+    """Lock a file or folder like another process."""
     lock = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)

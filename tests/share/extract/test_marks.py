@@ -12,14 +12,12 @@ from nri_scope.errors import RedactionLeak
 from nri_scope.events import Mark
 from nri_scope.filter import parse
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
-from nri_scope.recording.marks.table import put
 from nri_scope.recording.reader import Recording
 from nri_scope.share.bundle import export
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.redacted_copy import copy_recording
 from nri_scope.share.redaction import Redactor, Rules
-from tests.recording.marks.recordings import a_copy, a_mark, inside
+from tests.recording.marks.recordings import a_copy, a_mark, inside, put
 
 _SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bD2fG4hJ6"
 
@@ -28,9 +26,7 @@ _SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bD2fG4hJ6"
 def path(tmp_path: Path) -> Path:
     """Recording with marks of three events inside, and of one in the sidecar."""
     path = a_copy(tmp_path)
-    watch = RecorderLockProbe(path)
-    put(path, [a_mark(5, f"uses {_SECRET}", 2), a_mark(9, "here", 2), a_mark(30, "end", 2)], watch)
-    watch.close()
+    put(path, [a_mark(5, f"uses {_SECRET}", 2), a_mark(9, "here", 2), a_mark(30, "end", 2)])
     sidecar.write(sidecar.path_of(path), [a_mark(15, f"{_SECRET} again", 3)])
     return path
 
