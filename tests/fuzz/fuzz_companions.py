@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """atheris target: a recording with arbitrary companion files, owners, modes and folders.
 
-Run by ``make fuzz``. Reading, marking and recording must end, raise only RecordingError (Refused
-for marks), and change no file except the recording and its companions. Owners vary only when run
-as root. Usage: ``python -m tests.fuzz.fuzz_companions``.
+Run by ``make fuzz``. Reading, marking and recording must end and raise only RecordingError.
+Recording may change the recording and its companions, marking only the file of marks, and reading
+nothing but an index of the log. Owners vary only when run as root.
+Usage: ``python -m tests.fuzz.fuzz_companions``.
 """
 
 from __future__ import annotations

@@ -120,7 +120,10 @@ class TestOfAnotherUser:
                 assert victim.exists()
         assert outcomes
 
-    def test_a_write_ahead_log_is_read_in_the_copy(self, theirs: Path, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("has_reserved_names", [False, True])
+    def test_a_write_ahead_log_is_read_in_the_copy(
+        self, theirs: Path, tmp_path: Path, has_reserved_names: bool
+    ) -> None:
         # As from a killed recorder: its newest events are in the log.
         work = Path(shutil.copy(SAMPLE, tmp_path / "w.db"))
         with closing(sqlite3.connect(work, isolation_level=None)) as connection:
@@ -129,6 +132,9 @@ class TestOfAnotherUser:
             for suffix in ("", "-wal", "-shm"):
                 shutil.copy(_beside(work, suffix), _beside(theirs, suffix))
                 give(_beside(theirs, suffix))
+        if has_reserved_names:
+            _beside(theirs, "-journal").touch()
+            give(_beside(theirs, "-journal"))
         before = _listing(theirs.parent)
         with Recording.open(theirs) as recording:
             assert {event.took_ns for event in recording.events()} == {12345}

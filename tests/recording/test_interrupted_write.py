@@ -17,7 +17,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from tests.recording.marks.recordings import a_copy, events_of
-from tests.recording.other_user import give, needs_root, public
+from tests.recording.other_user import give, journal_naming, needs_root, public
 
 __all__ = ["public"]
 
@@ -100,6 +100,15 @@ def test_an_interrupted_write_is_refused_in_another_user_s_folder(path: Path, pu
     shutil.copy(_journal(path), public)
     give(theirs, _journal(theirs), public)
     _assert_refused(theirs)
+
+
+def test_a_journal_that_names_another_file_deletes_nothing(tmp_path: Path) -> None:
+    path = a_copy(tmp_path)
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    _journal(path).write_bytes(journal_naming(victim, path.stat().st_size))
+    _assert_refused(path)
+    assert victim.read_text() == "precious"
 
 
 def test_the_hint_recovers_the_recording(path: Path) -> None:
