@@ -250,6 +250,8 @@ def _redact_map(
             _redact_fields(engine, value, where)
             if shown != key:
                 cast("Message", content[shown]).CopyFrom(value)
+        elif field_name == "FieldOwners.simple":
+            content[shown] = fields.redact_name(engine, NameKind.PLUGIN, value, where)
         else:
             content[shown] = texts.redact_keyed(engine, str(key).removeprefix("-"), value, where)
         if shown != key:
