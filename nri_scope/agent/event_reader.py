@@ -29,17 +29,17 @@ from nri_scope.share.extract import Selection
 from nri_scope.share.redaction import Redactor
 
 from .call_limits import Copies
-from .cursor import (
+from .node_recordings import (
     Cursor,
+    NodeRecording,
+    NodeRecordings,
     Position,
     format_cursor,
     is_replaced,
     newest_position,
     time_of_event,
 )
-from .node_recordings import NodeRecording, NodeRecordings
-from .overruns import with_overruns
-from .responses import BATCH_BYTES, ResponseMaker, TimedResponse
+from .responses import BATCH_BYTES, ResponseMaker, TimedResponse, with_overruns
 from .selected_parts import EventQuery, SelectedParts, of_one_file, without_ring
 
 _Row = tuple[int, int, int]

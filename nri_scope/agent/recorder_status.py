@@ -15,18 +15,23 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import LEFT_OUT, RING_REMOVED, Gap, Role, Session, plugin_title
 from nri_scope.filter import parse
 from nri_scope.nri.changes import consulted_plugins
-from nri_scope.nri.lifecycle import VALIDATE
+from nri_scope.nri.events import VALIDATE
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.session_gaps import gaps_between
+from nri_scope.recording.sessions import gaps_between
 from nri_scope.share.agent_messages import session_message
 from nri_scope.share.redacted_entries import redacted_session
 from nri_scope.share.redaction import NameKind, Redactor
 
-from .cursor import time_of_event
-from .node_recordings import FolderError, NodeRecording, NodeRecordings, UnchangedContents
+from .node_recordings import (
+    FolderError,
+    NodeRecording,
+    NodeRecordings,
+    UnchangedContents,
+    time_of_event,
+)
 
 _PLUGINS_MAX = 100
 _VALIDATIONS = parse(f"event:{VALIDATE}")

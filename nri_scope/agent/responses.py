@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the responses of one call from what a recording contains, with bounded memory.
 
-What was recorded since a call began is redacted before, as `record --redact` does.
+What was recorded since a call began is redacted before, as `record --redact` does. What the
+recorder's ring removed before it was sent is a gap: numbers of events are consecutive, so if the
+ring removed the event that is expected next, there is a gap up to the next one that is there.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from time import time_ns
 from typing import NamedTuple
 
 from nri_scope._gen.agent.nri_scope.agent import v1
@@ -16,12 +19,16 @@ from nri_scope.entries import Exchange, Item, time_of
 from nri_scope.events import Event, Gap
 from nri_scope.recording.creation_outcomes import stored_outcomes
 from nri_scope.recording.entries import IncludedRows, Stopped, exchanges
+from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from nri_scope.share.agent_messages import response_of
 from nri_scope.share.redacted_entries import redacted
 from nri_scope.share.redaction import Redactor
 
-from .cursor import is_of_ring
+from .node_recordings import Position, is_of_ring, newest_removed, time_of_event
+
+OVERRUN = "older events were removed from the recording before they could be sent"
+"""Reason of a gap in a stream whose receiver is slower than the recorder's ring."""
 
 BATCH_BYTES = 1 << 20
 """Bytes of requests and replies that are read and sent together."""
@@ -122,3 +129,53 @@ class ResponseMaker:
         elif isinstance(item, Gap) and is_of_ring(item) and item.lost:
             place = name, item.lost, 0
         return TimedResponse(time_of(item), next(self._numbers), response, place)
+
+
+def with_overruns(
+    make: ResponseMaker,
+    name: str,
+    recording: Recording,
+    responses: Iterable[TimedResponse],
+    after: Position,
+    until: Position,
+    *,
+    is_filtered: bool,
+) -> Iterator[TimedResponse]:
+    """Yield responses, with gaps for events after a position that the ring removed.
+
+    ``until``: the last event that is expected. With ``is_filtered``, the number of lost
+    events is unknown, and a gap may stand for events that were read and not selected.
+    """
+    reached = after
+    for response in responses:
+        event = response.response.event
+        if event is not None:
+            yield from _overrun(make, name, recording, reached, event.id, is_filtered)
+            reached = Position(event.id, event.at_ns)
+        yield response
+    yield from _overrun(make, name, recording, reached, until.event + 1, is_filtered)
+
+
+def _overrun(
+    make: ResponseMaker,
+    name: str,
+    recording: Recording,
+    reached: Position,
+    next_event: int,
+    is_filtered: bool,
+) -> Iterator[TimedResponse]:
+    if next_event <= reached.event + 1:
+        return
+    oldest, _ = event_range(recording)
+    if 0 < oldest <= reached.event + 1:
+        return
+    removed = newest_removed(recording)
+    last = min(removed.event, next_event - 1)
+    if last <= reached.event:
+        return
+    to_ns = time_of_event(recording, last + 1) or removed.at_ns or time_ns()
+    began = (session.started_ns for session in recording.sessions())
+    from_ns = reached.at_ns or min(began, default=to_ns)
+    lost = None if is_filtered else last - reached.event
+    gap = Gap(0, None, min(from_ns, to_ns), to_ns, OVERRUN, lost)
+    yield make.gap(name, gap, passed=last)

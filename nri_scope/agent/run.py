@@ -33,11 +33,9 @@ from nri_scope.recording.file_errors import error_words
 from nri_scope.share.redaction import Redactor, Rules, derive, local_key
 from nri_scope.transport.loop import run
 
-from .call_limits import REQUEST_MAX, limit_calls
-from .http_server import CONNECTIONS_MAX as HTTP_CONNECTIONS_MAX
-from .http_server import AgentState, HttpConnection
-from .listener import Listener
-from .metrics import NodeMetrics
+from .call_limits import REQUEST_MAX, Listener, limit_calls
+from .metrics import CONNECTIONS_MAX as HTTP_CONNECTIONS_MAX
+from .metrics import AgentState, HttpConnection, NodeMetrics
 from .node_recordings import FolderError, NodeRecordings
 from .recorder_status import RecorderStatus
 from .service import AgentService

@@ -25,8 +25,7 @@ from nri_scope.share.redacted_entries import note_names
 from nri_scope.share.redaction import Redactor
 
 from .call_limits import Copies
-from .cursor import Cursor, Position, is_of_ring
-from .node_recordings import NodeRecording
+from .node_recordings import Cursor, NodeRecording, Position, is_of_ring
 from .responses import ResponseMaker, TimedResponse
 
 

@@ -29,9 +29,8 @@ from nri_scope.share.extract import NothingSelectedError, Selection
 from nri_scope.share.redaction import Redactor
 
 from .call_limits import CALLS_MAX, Copies, Slots
-from .cursor import parse_cursor
 from .event_reader import EventReader
-from .node_recordings import FolderError, NodeRecording, NodeRecordings
+from .node_recordings import FolderError, NodeRecording, NodeRecordings, parse_cursor
 from .recorder_status import RecorderStatus
 from .selected_parts import EventQuery
 

@@ -24,8 +24,8 @@ from nri_scope.recording.display import SHORT_ID, left_out_words, runtime
 from nri_scope.recording.event_times import range_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
+from nri_scope.specs.json_spec import MAX_SPEC_SIZE
 from nri_scope.specs.path_labels import Meaning, meaning
-from nri_scope.specs.spec_file import MAX_SPEC_SIZE
 
 from .main import RECORDING_SUFFIXES
 from .output import Output

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
-from nri_scope.differ.live.channel import ToRecorder, Unread, decode, encode
-from nri_scope.differ.live.viewer import Seen, Watcher
+from nri_scope.differ.live import Seen, ToRecorder, Unread, Watcher, decode, encode
 from nri_scope.differ.render import Renderer, renderer
 from nri_scope.logger.background_output import Background
 from nri_scope.logger.probes import INITIAL_INDICES, check_indices

@@ -16,14 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from nri_scope.differ.live.channel import (
-    ChainSeen,
-    Closed,
-    ReadPosition,
-    Unread,
-    decode,
-    encode,
-)
+from nri_scope.differ.live import ChainSeen, Closed, ReadPosition, Unread, decode, encode
 from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.logger.probes import INITIAL_INDICES, Placer, ProbeListener, Probes
 from nri_scope.logger.recorder_process import Viewer, serve
@@ -39,8 +32,7 @@ from nri_scope.writer.supervisor import WriterProcess
 if TYPE_CHECKING:
     from nri_scope.logger.logger import SessionReport
     from nri_scope.plugin import SessionEnd
-    from nri_scope.recorder.counters import RecorderCounters
-    from nri_scope.recorder.sink import Sink
+    from nri_scope.recorder.inbox import RecorderCounters, Sink
     from nri_scope.share.redaction.rules import Rules
 
 PRIVATE_MAX = 256 << 20

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, TypedDict
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.display import many, size
+from nri_scope.recording.event_times import is_redacted
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import SCHEMA_VERSION, to_json
-from nri_scope.recording.redacted import is_redacted
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 from nri_scope.share.bundle import MAX_BYTES, export, redactor_for
 from nri_scope.share.extract import Selection

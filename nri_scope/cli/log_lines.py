@@ -28,6 +28,7 @@ from nri_scope.recording.display import (
     runtime,
     subject,
 )
+from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import (
     deadline_ms,
@@ -36,7 +37,6 @@ from nri_scope.recording.records import (
     printed_record,
     to_json,
 )
-from nri_scope.recording.timeline import sessions_overlap
 from nri_scope.specs import label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Style, paint

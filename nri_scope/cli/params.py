@@ -64,7 +64,7 @@ class Checked(_Parsed[_Value]):
 
 
 def _size(text: str) -> int:
-    from nri_scope.filter.quantity import parse_size
+    from nri_scope.filter.moments import parse_size
 
     size = parse_size(text)
     if not size:
@@ -73,7 +73,7 @@ def _size(text: str) -> int:
 
 
 def _duration(text: str) -> float:
-    from nri_scope.filter.quantity import parse_duration
+    from nri_scope.filter.moments import parse_duration
 
     nanoseconds = parse_duration(text)
     if not nanoseconds:
@@ -136,8 +136,7 @@ class RulesFile(_FileType["Rules"]):
         self, value: str | Rules, param: click.Parameter | None, ctx: click.Context | None
     ) -> Rules:
         """Return the rules; raise `UsageError` for a bad file."""
-        from nri_scope.share.redaction.rule_file import read_rules
-        from nri_scope.share.redaction.rules import Rules
+        from nri_scope.share.redaction.rules import Rules, read_rules
 
         if not isinstance(value, str):
             return value

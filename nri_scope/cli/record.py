@@ -160,8 +160,7 @@ def command(
     its containers, environment variables included, and is readable only by you. With --redact, it
     contains tokens in place of secrets.
     """
-    from nri_scope.logger.background_output import Background
-    from nri_scope.logger.default_file import V01_SPOOL
+    from nri_scope.logger.background_output import V01_SPOOL, Background
     from nri_scope.logger.run import record
 
     if print_format:
@@ -191,7 +190,7 @@ def _with_folder_size(options: RecordOptions, max_bytes: int) -> RecordOptions:
 
 def record_options(options: Options, where: Filter | None = None) -> RecordOptions:
     """Convert command-line options to those of the recorder."""
-    from nri_scope.logger.default_file import default_path
+    from nri_scope.logger.background_output import default_path
     from nri_scope.logger.run import RecordOptions
     from nri_scope.plugin import Identity
 

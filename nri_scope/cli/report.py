@@ -166,7 +166,7 @@ def _scan_for_leaks(redactor: Redactor, draft: Path, output: Path) -> None:
     """Raise RedactionLeak if the report contains a replaced value."""
     from html import unescape
 
-    from nri_scope.report.own_words import own_words
+    from nri_scope.report.output_file import own_words
     from nri_scope.share.bundle.leak_scan import Scan
 
     scan = Scan(redactor.replaced_words, output, own_words)
@@ -181,7 +181,7 @@ def _read(
     """Return the result of `diagnose` or `collect`, the redactor that was applied to it, and
     whether the recording had been redacted before.
     """
-    from nri_scope.recording.redacted import is_redacted
+    from nri_scope.recording.event_times import is_redacted
 
     from .recording_views import open_view, progress
     from .what_argument import find_subject

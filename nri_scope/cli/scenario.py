@@ -165,9 +165,9 @@ def from_pod_command(
     runtime would tell plugins about the pods when they start. What only a cluster knows, such as
     ids and addresses, is derived from the manifest.
     """
+    from nri_scope.scenario.document import read_text
     from nri_scope.scenario.from_manifest import is_scenario, scenario_of_manifest
     from nri_scope.scenario.model import DEFAULT_PROFILE, RuntimeChoice
-    from nri_scope.scenario.reader import read_text
     from nri_scope.scenario.source import source_name
 
     driver: CgroupDriver = "cgroupfs" if cgroup_driver == "cgroupfs" else "systemd"
@@ -200,7 +200,7 @@ def _write(
 ) -> None:
     """Write the text of a scenario, with the notes as comments, which are printed, too."""
     from nri_scope.recording.file_errors import error_words
-    from nri_scope.recording.regular_files import write_private
+    from nri_scope.recording.trusted_location import write_private
     from nri_scope.scenario.text import apply_changes, scenario_text
 
     apply_changes(scenario, changes)

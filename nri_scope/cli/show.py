@@ -40,9 +40,9 @@ def command(file: Path, what: str, output_format: str) -> None:
     """
     from nri_scope.events import Event
     from nri_scope.recording.documents import document, message_bytes
+    from nri_scope.recording.event_times import is_redacted
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
-    from nri_scope.recording.redacted import is_redacted
     from nri_scope.text.yaml_text import to_yaml
 
     from .what_argument import find_subject

@@ -36,7 +36,7 @@ def command(file: Path, output_format: str) -> None:
     from nri_scope.recording.plugin_calls import measured_times
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
-    from nri_scope.recording.summary import summarise
+    from nri_scope.recording.stats import summarise
 
     from .stats_lines import summary_lines
 

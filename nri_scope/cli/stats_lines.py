@@ -11,8 +11,7 @@ from nri_scope.events import PASSIVE_ROLES, Role
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import clock, duration, left_out_words, many, moment, runtime, size
 from nri_scope.recording.plugin_calls import MeasuredTimes, by_plugin
-from nri_scope.recording.stats import GapStats, ResponseTimes, Stats
-from nri_scope.recording.summary import Summary
+from nri_scope.recording.stats import GapStats, ResponseTimes, Stats, Summary
 from nri_scope.text.escape import safe
 
 from .output import table

@@ -161,8 +161,7 @@ def command(**options: Unpack[Options]) -> int:
 
 
 def _tap(options: Options) -> int:
-    from nri_scope.logger.background_output import Background
-    from nri_scope.logger.default_file import default_path
+    from nri_scope.logger.background_output import Background, default_path
     from nri_scope.tap.run import run_tap
 
     from .output import Output

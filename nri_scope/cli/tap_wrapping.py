@@ -15,19 +15,18 @@ import nri_scope
 from nri_scope.doctor.host import Host
 from nri_scope.doctor.v01 import first_program
 from nri_scope.errors import UsageError
-from nri_scope.logger.default_file import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX, V01_SPOOL
+from nri_scope.logger.background_output import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX, V01_SPOOL
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.nri.v01 import BINARY_PATH, TYPE
 from nri_scope.recording.display import many
 from nri_scope.recording.trusted_location import private_place
-from nri_scope.tap.replaced_file import usage_errors
 from nri_scope.tap.v01_conf import install, uninstall
-from nri_scope.tap.wrapper import Places, State, unwrap, wrap
+from nri_scope.tap.wrapper import Places, State, unwrap, usage_errors, wrap
 
 from .params import say
 
 if TYPE_CHECKING:
-    from nri_scope.tap.settings import Settings
+    from nri_scope.tap.run import Settings
 
 
 def wrap_plugin(plugin: Path, options: Options) -> None:
@@ -173,7 +172,7 @@ class Options(TypedDict):
 
 def settings_of(options: Options, output: Path) -> Settings:
     """Return the tap's settings from the options."""
-    from nri_scope.tap.settings import Settings
+    from nri_scope.tap.run import Settings
 
     return Settings(
         output=str(output),

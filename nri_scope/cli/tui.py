@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from nri_scope.filter import Filter
     from nri_scope.logger.run import RecordOptions
     from nri_scope.tui.app import ScopeApp
+    from nri_scope.tui.commands.copy import Source
     from nri_scope.tui.config import Config
     from nri_scope.tui.polling import RecorderStatus
-    from nri_scope.tui.source import Source
     from nri_scope.tui.store.store import Store
 
 MIN_COLUMNS, MIN_LINES = 40, 10
@@ -160,7 +160,7 @@ def _browse(
     followed: Followed | None = None,
 ) -> None:
     from nri_scope.scenario.playable import playable
-    from nri_scope.tui.source import Source
+    from nri_scope.tui.commands.copy import Source
 
     if followed is not None:
         source = Source(followed.title, followed.command)

@@ -16,14 +16,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from nri_scope.errors import NriScopeError, UsageError
-from nri_scope.logger.background_output import LogFile, log_beside
-from nri_scope.logger.default_file import LAUNCHED_FOLDER
+from nri_scope.logger.background_output import LAUNCHED_FOLDER, LogFile, log_beside
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.plugin import Identity, launched
 from nri_scope.runtime.command import PLUGIN_DESCRIPTOR, Command
 from nri_scope.tap.launched_plugin import Launch, tap_launched
-from nri_scope.tap.run import Tap, run_tap
-from nri_scope.tap.settings import Settings
+from nri_scope.tap.run import Settings, Tap, run_tap
 
 START_S = 2.5
 """Seconds to open the recording, after which the plugin runs without a tap. They include up to 2 s

@@ -18,7 +18,7 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.cri.codec import MessageCodec
+from nri_scope.cri.client import MessageCodec
 from nri_scope.errors import NriScopeError, RemoteProtocolError, UsageError
 from nri_scope.recording.node_files import AGENT_PORT
 

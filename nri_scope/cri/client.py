@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The CRI client, over gRPC on a runtime's unix socket."""
+"""The CRI client, over gRPC on a runtime's unix socket, and its codec."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from grpclib.client import Channel
 from grpclib.const import Status
+from grpclib.encoding.proto import ProtoCodec
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.exceptions import ProtocolError as GrpcProtocolError
 
@@ -23,9 +24,11 @@ from nri_scope.errors import (
     RpcError,
 )
 
-from .codec import MessageCodec
-from .node_files import NodeFiles
-from .status import RuntimeVersion, info_with_files, info_with_status
+from .status import NodeFiles, RuntimeVersion, info_with_files, info_with_status
+
+if TYPE_CHECKING:
+    from grpclib._typing import IProtoMessage
+
 
 _START = "start the runtime, or name its own socket, such as /run/containerd/containerd.sock"
 _WHERE = "name the runtime's own socket, such as /run/containerd/containerd.sock"
@@ -170,3 +173,16 @@ class CriClient:
         with translated(self.path, "ContainerStatus", timeout):
             answer = await self._pods.container_status(request, timeout=timeout)
         return info_with_files(info_with_status(answer), container_id, self._files)
+
+
+class MessageCodec(ProtoCodec):
+    """gRPC's ``proto`` codec."""
+
+    def decode(self, data: bytes, message_type: type[IProtoMessage]) -> IProtoMessage:
+        """Decode a message. Raises RemoteProtocolError if ``data`` is malformed."""
+        try:
+            return super().decode(data, message_type)
+        # Malformed bytes make betterproto2 raise almost any exception, such as AttributeError.
+        except Exception as error:
+            name = message_type.__name__
+            raise RemoteProtocolError(f"{name} cannot be decoded: {error!r}") from error

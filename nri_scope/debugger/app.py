@@ -28,7 +28,7 @@ from nri_scope.tui.widgets import screens
 from nri_scope.tui.widgets.bars import StatusLine
 from nri_scope.tui.widgets.screens import MainScreen, ReadingScreen
 
-from .debugger import Debugger, count_of
+from .debugger import Debugger, count_of, count_words
 from .event_rows import (
     EventRows,
     content_lines,
@@ -49,7 +49,6 @@ from .panes import (
     inserts,
     text_processed,
 )
-from .run_differences import count_words
 from .watch import Watch
 
 _REFRESH_S = 0.05

@@ -19,8 +19,15 @@ from nri_scope.scenario.messages import message_form
 from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import spans_of
 from nri_scope.text.yaml_text import yaml_lines
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
-from nri_scope.tui.text.yaml_lines import styled_yaml
+from nri_scope.tui.text.styled_line import (
+    Span,
+    Style,
+    StyledLine,
+    TableField,
+    TableGrid,
+    line,
+    styled_yaml,
+)
 
 from .debugger import REGISTRATION, Debugger, SentEvent, UpcomingEvent
 

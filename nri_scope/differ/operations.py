@@ -14,13 +14,13 @@ from itertools import islice
 from typing import NamedTuple
 
 from nri_scope.events import HAPPENED, Event, Problem, Session, Status
-from nri_scope.nri.lifecycle import CREATE, VALIDATE
+from nri_scope.nri.events import CREATE, VALIDATE
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.display import duration
 from nri_scope.recording.event_pages import validations
+from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import event_record
-from nri_scope.recording.timeline import sessions_overlap
 
 from .attribution.attributed_changes import Span
 from .attribution.chain import spans

@@ -16,7 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import Outcome
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Pod, Session
-from nri_scope.nri.lifecycle import CREATE, UPDATE
+from nri_scope.nri.events import CREATE, UPDATE
 from nri_scope.recording import lookup
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording

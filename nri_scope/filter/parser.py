@@ -24,8 +24,18 @@ from typing import NamedTuple
 from nri_scope.errors import FilterError, UsageError
 
 from .fields import BY_NAME, NUMERIC, PARENTS, Field, FieldKind, nearest, nearest_field
-from .moments import RANGE, TimeSpan, end_ns, interval, moment, utc
-from .quantity import LARGEST, duration_unit, size_unit, split_quantity
+from .moments import (
+    LARGEST,
+    RANGE,
+    TimeSpan,
+    duration_unit,
+    end_ns,
+    interval,
+    moment,
+    size_unit,
+    split_quantity,
+    utc,
+)
 from .text_comparison import fold, regex
 from .tree import OPERATORS, And, Between, Is, Matches, Node, Not, Or, Word, quote
 

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write output in a background thread, for callers that must neither block nor fail.
+"""The output of a recorder: its default file, and text written in a background thread.
 
-The output may be a log file beside the recording.
+Callers must neither block nor fail. The text may go to a log file beside the recording.
 """
 
 from __future__ import annotations
 
 import os
+import re
+import socket
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -18,7 +20,16 @@ from typing import Generic, NamedTuple, TypeVar
 from nri_scope.recording.trusted_location import is_trusted_file
 from nri_scope.text.escape import safe
 
-from .default_file import SUFFIX
+SUFFIX = ".nriscope.db"
+
+LAUNCHED_FOLDER = Path("/var/lib/nri-scope")
+"""Folder of recordings of launched plugins, whose working directory is the runtime's."""
+
+V01_SPOOL = LAUNCHED_FOLDER / "v01"
+"""Spool of the requests of NRI 0.1."""
+
+DEFAULT_MAX_SIZE = 256 << 20
+"""Default size limit in bytes of a recording that is written unattended, as a ring."""
 
 T = TypeVar("T")
 
@@ -167,3 +178,20 @@ class LogFile:
                 if file.tell() > LOG_MAX:
                     file.truncate(0)
                 file.write(text)
+
+
+def host_name() -> str:
+    """Return the name of the host, reduced to characters that are safe in a file name."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", socket.gethostname()).strip(".-")[:64] or "host"
+
+
+def default_path(folder: Path, now: datetime | None = None, *, with_host: bool = True) -> Path:
+    """Return an unused path ``nri-<host>-<UTC time>.nriscope.db`` in ``folder``."""
+    host = f"{host_name()}-" if with_host else ""
+    stem = f"nri-{host}{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}"
+    path = folder / f"{stem}{SUFFIX}"
+    number = 2
+    while path.exists() or path.is_symlink():
+        path = folder / f"{stem}-{number}{SUFFIX}"
+        number += 1
+    return path

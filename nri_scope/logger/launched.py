@@ -37,10 +37,15 @@ from nri_scope.wire import RequestReceived
 from nri_scope.writer.messages import RecordingOptions
 from nri_scope.writer.supervisor import WriterProcess
 
-from .background_output import LogFile, log_beside
-from .default_file import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX, host_name
-from .logger import Logger, SessionReport
-from .service import watch_clock
+from .background_output import (
+    DEFAULT_MAX_SIZE,
+    LAUNCHED_FOLDER,
+    SUFFIX,
+    LogFile,
+    host_name,
+    log_beside,
+)
+from .logger import Logger, SessionReport, watch_clock
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -119,7 +124,7 @@ def _size(value: object) -> int | None:
     if value in (None, "none"):
         return None
     # Imported here and below: without a configuration, the launched process needs none of this.
-    from nri_scope.filter.quantity import parse_size
+    from nri_scope.filter.moments import parse_size
     from nri_scope.recorder.ring import MIN_SIZE
 
     size = parse_size(str(value)) if isinstance(value, int | str) else None
@@ -133,7 +138,7 @@ def _size(value: object) -> int | None:
 def _age(value: object) -> float | None:
     if value in (None, "none"):
         return None
-    from nri_scope.filter.quantity import parse_duration
+    from nri_scope.filter.moments import parse_duration
 
     nanoseconds = parse_duration(value) if isinstance(value, str) else None
     if not nanoseconds:
@@ -160,8 +165,7 @@ def _flag(value: object) -> bool:
 def _rules(value: object) -> Rules | None:
     if value is False:
         return None
-    from nri_scope.share.redaction.rule_file import read_rules
-    from nri_scope.share.redaction.rules import Rules
+    from nri_scope.share.redaction.rules import Rules, read_rules
 
     if value is True:
         return Rules.DEFAULT

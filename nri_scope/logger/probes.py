@@ -18,10 +18,9 @@ from nri_scope.events import Role
 from nri_scope.nri.identity import check_index
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.session import with_hint
-from nri_scope.recorder.sink import Sink
+from nri_scope.recorder.inbox import Sink
 
-from .logger import Logger, SessionReport
-from .service import LoggerService
+from .logger import Logger, LoggerService, SessionReport
 
 MIN_PROBES = 2
 """Minimum number of probes: a difference requires two."""

@@ -25,8 +25,7 @@ from nri_scope.transport.loop import prepare_process, run
 from nri_scope.writer.messages import CRI_HINT, CriSource, RecordingOptions
 from nri_scope.writer.supervisor import WriterProcess
 
-from .logger import Logger, SessionReport
-from .service import LoggerService
+from .logger import Logger, LoggerService, SessionReport
 from .v01_spool import SpoolRecorder, check_spool
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from time import monotonic, monotonic_ns, time_ns
 from nri_scope.errors import UsageError
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri import v01
-from nri_scope.recorder.sink import PrintSink
+from nri_scope.recorder.inbox import PrintSink
 from nri_scope.recording.display import many
 from nri_scope.recording.trusted_location import private_place
 

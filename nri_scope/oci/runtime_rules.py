@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import ContainerAdjustment
-from nri_scope.nri.lifecycle import POST_START, START
+from nri_scope.nri.events import POST_START, START
 from nri_scope.nri.merging import Creation, IsuladCreation, IsuladStopping, Stopping
 from nri_scope.nri.versions import V0_12, NriVersion, runtime_title, sort_key
 from nri_scope.specs.json_spec import Spec, copy_object, restore_if_unchanged

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a recording while it happens.
 
-In: sessions and captured exchanges (`sink.Sink`), from an event loop that must never block. A
+In: sessions and captured exchanges (`inbox.Sink`), from an event loop that must never block. A
 queue (`inbox`) passes them to one writer thread, which encodes them into rows, limits the size of
 the ring and commits. Out: the SQLite file that `nri_scope.recording` defines, and each written
 event, for printing. `complete_recording` writes entries of other recordings by the same encoder.

@@ -37,7 +37,7 @@ from nri_scope.nri.request_subject import (
 )
 from nri_scope.recording.blobs import ObjectKind
 from nri_scope.recording.creation_outcomes import INSERT_OUTCOME
-from nri_scope.recording.cri_answers import requested_container_id
+from nri_scope.recording.event_messages import requested_container_id
 from nri_scope.recording.schema import TABLES
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, named, storable
 

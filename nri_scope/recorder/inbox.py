@@ -1,14 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Queue between the event loop and the writer thread."""
+"""What a recorder is given, its queue for the writer thread, and counts of what became of it."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic_ns, time_ns
+from typing import Protocol
 
 from nri_scope.entries import CallsByMetrics
 from nri_scope.events import CapturedCall, Gap, Note, Printed, SessionStart
+from nri_scope.recording.display import many
+
+
+class Sink(Protocol):
+    """Receiver of sessions and their exchanges. No method blocks or raises."""
+
+    def begin_session(self, start: SessionStart) -> int: ...
+    def capture(self, session: int, item: CapturedCall) -> None: ...
+    def end_session(self, session: int, reason: str, at_ns: int) -> None: ...
+    def note_gap(
+        self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
+    ) -> None: ...
+    def note(self, session: int | None, at_ns: int, text: str) -> None: ...
+
+
+class PrintSink(Sink, Protocol):
+    """`Sink` that also receives lines printed by plugins."""
+
+    def printed(self, session: int, at_ns: int, stream: str, text: str) -> None: ...
+
+
+class EntryRedaction(Protocol):
+    """Redaction of all data before a recorder writes it; called in the writer thread."""
+
+    def redact_call(self, call: CapturedCall) -> CapturedCall: ...
+    def redact_entry(self, entry: ControlEntry) -> ControlEntry: ...
+
 
 ITEM_BYTES = 600
 """Approximate memory of a queued item in addition to its payloads."""
@@ -231,3 +261,44 @@ class Inbox:
 
     def __len__(self) -> int:
         return len(self._entries)
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderCounters:
+    """Numbers of recorded, filtered, lost and removed events, and of gaps and bytes."""
+
+    recorded: int = 0
+    """Number of events written to the file."""
+    filtered: int = 0
+    """Number of events that ``keep`` rejected."""
+    lost: int = 0
+    """Number of lost events, without gaps of unknown size."""
+    gaps: int = 0
+    bytes_on_wire: int = 0
+    """Payload bytes of all received requests and replies, recorded or not."""
+    removed: int = 0
+    """Number of recorded events that the ring has removed."""
+
+    def outcome(self, path: Path, *, sessions: int, seconds: float) -> str:
+        """Return ``recorded 32 events in 1 session over 5 s, 0 gaps: PATH``, plus the numbers of
+        lost and removed events if there are any.
+        """
+        lost = f" ({many(self.lost, 'event')} lost)" if self.lost else ""
+        removed = f", {many(self.removed, 'event')} removed again" if self.removed else ""
+        return (
+            f"recorded {many(self.recorded, 'event')} in {many(sessions, 'session')} "
+            f"over {seconds:.0f} s{removed}, {many(self.gaps, 'gap')}{lost}: {path}"
+        )
+
+
+def wall_offset() -> int:
+    """Return the wall clock minus the monotonic clock, in nanoseconds.
+
+    Sessions of one recording are ordered by time, so the result must not depend on a pause of this
+    process between reading the two clocks: the fastest of three measurements is used.
+    """
+    measured = []
+    for _ in range(3):
+        before, wall, after = monotonic_ns(), time_ns(), monotonic_ns()
+        measured.append((after - before, wall - (before + after) // 2))
+    return min(measured)[1]

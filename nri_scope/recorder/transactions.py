@@ -37,14 +37,13 @@ from nri_scope.recording.schema import STARTS_MAX
 from nri_scope.recording.sqlite_text import WORDS_MAX, int64, named, storable
 from nri_scope.recording.writable_file import PAGE, RecordingFile
 
-from .checkpoint import Checkpointer
 from .content_store import ObjectStore
 from .encode import INSERT_PLUGIN_CALLS, Encoder, OpenSession
 from .inbox import Begin, ControlEntry, End, Queued, Resume, ShownLine
-from .ring import Ring, oldest_stretch, remove_oldest_stretch
+from .ring import Checkpointer, Ring, oldest_stretch, remove_oldest_stretch
 
 if TYPE_CHECKING:
-    from .sink import EntryRedaction
+    from .inbox import EntryRedaction
 
 Written = Queued | Pod | Container | EarlierState | Exchange | Mark
 """What a recording is written from: what a recorder receives, and entries of other recordings."""

@@ -16,9 +16,8 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import CapturedCall, Event, Gap, Note
 from nri_scope.recording.file_errors import LOCKED, error_words
 
-from .counters import RecorderCounters
 from .folder_budget import CHECK_SECONDS, FolderBudget
-from .inbox import TOO_FAST, Inbox, Queued
+from .inbox import TOO_FAST, Inbox, Queued, RecorderCounters
 from .transactions import LATE, BatchResult, TransactionWriter
 
 # Limits of one transaction. Larger ones save little, and a killed process loses uncommitted events.

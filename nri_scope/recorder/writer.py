@@ -13,15 +13,14 @@ from nri_scope.errors import UsageError
 from nri_scope.events import CapturedCall, Event, Gap, Note, Printed, SessionStart
 from nri_scope.recording.writable_file import RecordingFile
 
-from .counters import RecorderCounters
 from .folder_budget import FolderBudget
-from .inbox import Begin, ControlEntry, End, Inbox, Resume
+from .inbox import Begin, ControlEntry, End, Inbox, RecorderCounters, Resume
 from .ring import MIN_SIZE, Ring
 from .transactions import BatchResult, TransactionWriter
 from .worker import Worker
 
 if TYPE_CHECKING:
-    from .sink import EntryRedaction
+    from .inbox import EntryRedaction
 
 
 _GRACE_SECONDS = 5.0

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import CreationFate, Outcome
 from nri_scope.events import CONTAINER_STATUS, Event, Role, Session
-from nri_scope.nri.lifecycle import (
+from nri_scope.nri.events import (
     CONTAINER_ENDS,
     CREATE,
     POD_ENDS,
@@ -32,7 +32,7 @@ from nri_scope.nri.lifecycle import (
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
-from .cri_answers import CREATION_SECONDS, is_not_found
+from .event_messages import CREATION_SECONDS, is_not_found
 from .reader import Recording
 from .rows import Row, RowError, number_of, optional_numbers_of
 from .schema_check import has_outcomes

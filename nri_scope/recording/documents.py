@@ -12,7 +12,7 @@ from nri_scope.nri.plain import Plain, plain_bytes
 from nri_scope.text.yaml_text import FlowMapping
 
 from . import lookup
-from .plain_messages import reply_of, request_of
+from .event_messages import reply_of, request_of
 from .reader import Recording
 from .records import event_record, rfc3339, took_us
 from .tap_tables import printed_by, tapped

@@ -15,7 +15,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Pod, Printed, Session
 
 from .blobs import ObjectKind
-from .message_parts import synchronize
+from .event_messages import synchronize
 from .plugin_calls import plugin_calls
 from .reader import MAX_REQUEST, Recording
 from .row_pages import CHUNK, Numbers, chunks, is_among, listed, pages

@@ -14,9 +14,9 @@ from nri_scope.events import Container, Event, Gap, Pod, Role, Session
 from nri_scope.filter import Filter
 
 from . import row_limits
+from .event_times import is_redacted
 from .opening import is_settled
 from .reader import Recording, Value
-from .redacted import is_redacted
 from .rows import EVENT_COLUMNS, RowError, event_of, optional_numbers_of
 from .sqlite_errors import query_numbers, query_rows, recording_errors
 

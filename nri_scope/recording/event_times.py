@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time span of a recording, on which relative times and times without a date depend, and what
-its ring removed.
+"""Facts about a whole recording: its time span, what its ring removed, whether it was redacted.
+
+Relative times, and times without a date, depend on the time span.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from nri_scope.errors import RecordingError
-from nri_scope.events import RING_REMOVED
+from nri_scope.events import REDACTED, RING_REMOVED
 from nri_scope.filter import Filter, TimeSpan
 
 from .display import span
@@ -79,3 +82,20 @@ def span_words(times: TimeSpan | None) -> str:
     if times is None:
         return "the recording has no events"
     return f"the recording has events from {span(*times)}"
+
+
+def is_redacted(recording: Recording) -> bool:
+    """Return whether a recording, or the manifest of its bundle, says that it was redacted.
+
+    Raises RecordingError.
+    """
+    if recording.rows("SELECT 1 FROM note WHERE text = ? LIMIT 1", [REDACTED]):
+        return True
+    # By its name: opening and closing a recording that this process writes would drop SQLite's
+    # locks.
+    if recording.path.suffix.lower() == ".zip":
+        from .bundle.unpack import read_manifest
+
+        with suppress(RecordingError):
+            return read_manifest(recording.path).redaction is not None
+    return False

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from nri_scope.events import CLOSED_BY_RUNTIME, RUNTIME_CLOSED, Event, Session
-from nri_scope.nri.lifecycle import UNSOLICITED, UPDATE
+from nri_scope.nri.events import UNSOLICITED, UPDATE
 from nri_scope.nri.versions import runtime_title
 from nri_scope.wire.ttrpc import Code
 

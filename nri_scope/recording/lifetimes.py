@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.events import Event
-from nri_scope.nri.lifecycle import CONTAINER_STAGES, POD_STAGES, STARTS, Stage
+from nri_scope.nri.events import CONTAINER_STAGES, POD_STAGES, STARTS, Stage
 from nri_scope.oci.runtime_rules import shows_start
 
 SETTLE_EVENTS = 1_000

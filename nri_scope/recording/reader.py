@@ -22,13 +22,12 @@ from nri_scope.filter import Filter
 from nri_scope.nri.element_limits import MAX_ELEMENTS, MAX_STRINGS, UNCUT_BYTES, Elements, bounded
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
-from . import message_parts, row_limits
+from . import event_messages, row_limits
 from .blobs import ContentError, ObjectKind, Objects
 from .cache import RecentlyUsed
-from .failure_policies import with_failure_policies
+from .event_messages import has_parts
 from .file_errors import code_of, error_words, is_damage, reading_hint
 from .opening import attach, connect, fingerprint, to_recording_error
-from .plain_messages import has_parts
 from .rows import (
     CONTAINER_COLUMNS,
     EVENT_COLUMNS,
@@ -45,7 +44,7 @@ from .rows import (
     session_of,
 )
 from .schema_check import repair_hint
-from .session_gaps import gaps_between
+from .sessions import gaps_between, with_failure_policies
 from .sql_functions import register
 from .sqlite_text import WORDS_MAX, characters_sql, cut_sql
 from .work_budget import Allowance, QueryBudget
@@ -521,12 +520,12 @@ class Recording:
             state = self._load_state(
                 "session = ? AND event = ?", event.session, event.id, MAX_REQUEST
             )
-            return message_parts.synchronize(rest, state.pods, state.containers)
+            return event_messages.synchronize(rest, state.pods, state.containers)
         # All connections of a round have the same request, unless a plugin changed it.
         key = event.method, rest, pod, container
         request = self._requests.get(key)
         if request is None:
-            request = message_parts.request(*key)
+            request = event_messages.request(*key)
             self._requests.put(key, request, len(request) + 100)
         return request
 

@@ -16,7 +16,7 @@ from nri_scope.events import Event
 from nri_scope.nri.plain import plain_bytes
 
 from .blobs import ObjectKind
-from .plain_messages import reply_of, request_of
+from .event_messages import reply_of, request_of
 
 FUNCTIONS = {
     "nri_json(event.id)": "the request of an event",

@@ -18,7 +18,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope.nri.element_limits import UNCUT_BYTES, short_elements
-from nri_scope.nri.lifecycle import CREATE, UPDATE, VALIDATE
+from nri_scope.nri.events import CREATE, UPDATE, VALIDATE
 
 
 class Rate(NamedTuple):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
-from nri_scope.recording.regular_files import check_private, read_regular, write_private
+from nri_scope.recording.trusted_location import check_private, read_regular, write_private
 
 from .golden import Golden, Mismatch, as_data, lines
 from .recorded_replies import SOURCE_LABEL, TapComparison

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nri_scope.errors import UsageError, limit_words
-from nri_scope.filter.quantity import parse_duration
+from nri_scope.filter.moments import parse_duration
 from nri_scope.nri.events import Event
 from nri_scope.nri.identity import check_index
 

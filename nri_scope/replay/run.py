@@ -17,10 +17,9 @@ from nri_scope.transport.loop import run_interruptibly
 from .chain import Command
 from .playback import PlaybackOptions, ReplayListener
 from .plugins import PluginSet
-from .replay_recording import ReplayRecorder
 from .result import Replayed
 from .script import ReplaySelection, Script
-from .session import ReplayRun
+from .session import ReplayRecorder, ReplayRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a replay, with its runtime, world and plugins."""
+"""One run of a replay, with its runtime, world and plugins, and its recording."""
 
 from __future__ import annotations
 
@@ -7,22 +7,33 @@ from collections.abc import Collection, Iterable
 from contextlib import AsyncExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
-from time import monotonic_ns
+from pathlib import Path
+from time import monotonic_ns, time_ns
 
 from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import ConnectionClosed, NriScopeError, RemoteProtocolError
-from nri_scope.events import Role, Session
+from nri_scope._gen.nri.api_pb2 import ConfigureResponse
+from nri_scope.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    NriScopeError,
+    RemoteProtocolError,
+    RpcError,
+)
+from nri_scope.events import CapturedCall, Role, Session, SessionStart
+from nri_scope.nri.events import PLUGIN_SERVICE
 from nri_scope.nri.merging import Dropped, drop_evictions
 from nri_scope.nri.merging.isulad import SYNCHRONIZE_IGNORED, UNSOLICITED_CRASH
 from nri_scope.nri.runtime_setup import NO_POLICY
 from nri_scope.nri.session import check_part_reply
 from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.oci import runtime_rules_of
+from nri_scope.recorder.writer import Recorder
 from nri_scope.runtime import Answer, Exchange, Plugin, Profile, ProfileSetUp, Runtime
 from nri_scope.runtime.operations import event_of
 from nri_scope.specs import changes
+from nri_scope.wire import Code
 
 from .applied_replies import Effects
 from .faults import InjectedFaults
@@ -30,7 +41,6 @@ from .golden import fingerprint
 from .playback import PlaybackOptions, ReplayListener, ReplayProgress
 from .player import Player, ReplayParts
 from .plugins import PluginSet, ReplayPlugins
-from .replay_recording import ReplayRecorder
 from .replies import Judge
 from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
 from .script import Script
@@ -343,3 +353,83 @@ def _sync_reply(
     except RemoteProtocolError as error:
         return reply, error, False
     return reply, None, True
+
+
+class ReplayRecorder:
+    """Recorder of every exchange of a replay. Call `close` at the end."""
+
+    def __init__(self, path: Path, profile: Profile) -> None:
+        """Create the file. Raises RecordingError if that fails."""
+        self._profile = profile
+        self._recorder = Recorder.open(path)
+        self._sessions: dict[Plugin, int] = {}
+        self._offset = time_ns() - monotonic_ns()
+
+    def exchanged(self, plugin: Plugin, exchange: Exchange) -> None:
+        """Record one request and its reply."""
+        if exchange.method == "Configure" and plugin not in self._sessions:
+            self._sessions[plugin] = self._recorder.begin_session(self._start(plugin, exchange))
+        session = self._sessions.get(plugin)
+        if session is None:
+            return
+        code, message = _status(exchange.error)
+        self._recorder.capture(
+            session,
+            CapturedCall(
+                wall_ns=self._offset + exchange.started_ns,
+                mono_ns=exchange.started_ns,
+                method=exchange.method,
+                request=exchange.request,
+                reply=exchange.reply,
+                status_code=code,
+                status_message=message,
+                took_ns=exchange.took_ns,
+                timeout_ns=exchange.timeout_ns,
+                service="" if exchange.service == PLUGIN_SERVICE else exchange.service,
+            ),
+        )
+
+    def ended(self, plugin: Plugin) -> None:
+        """Record that a plugin's connection has ended."""
+        session = self._sessions.pop(plugin, None)
+        if session is not None:
+            self._recorder.end_session(session, plugin.end_reason, time_ns())
+
+    def close(self) -> None:
+        """Write the remaining data."""
+        for plugin in list(self._sessions):
+            self.ended(plugin)
+        self._recorder.close()
+
+    def _start(self, plugin: Plugin, configure: Exchange) -> SessionStart:
+        profile = self._profile
+        try:
+            mask = ConfigureResponse.FromString(configure.reply).events
+        except DecodeError:
+            mask = 0
+        return SessionStart(
+            role=Role.REPLAY,
+            plugin_name=plugin.name,
+            plugin_index=plugin.index,
+            runtime_name=profile.runtime_name,
+            runtime_version=profile.runtime_version,
+            nri_version=profile.nri_version,
+            nri_version_inferred=not profile.sends_nri_version,
+            mask=mask,
+            registration_timeout_ms=profile.registration_timeout_ms,
+            request_timeout_ms=profile.request_timeout_ms,
+            started_ns=self._offset + configure.started_ns,
+        )
+
+
+def _status(error: NriScopeError | None) -> tuple[int, str]:
+    match error:
+        case None:
+            return Code.OK, ""
+        case RpcError():
+            return error.code, error.message
+        case DeadlineExceeded():
+            return Code.DEADLINE_EXCEEDED, str(error)
+        case ConnectionClosed():
+            return Code.UNAVAILABLE, str(error)
+    return Code.INTERNAL, str(error)

@@ -28,16 +28,15 @@ from nri_scope.events import (
     Session,
 )
 from nri_scope.nri import v01
+from nri_scope.nri.events import CREATE
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.lifecycle import CREATE
 from nri_scope.recording import lookup
-from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.display import runtime
+from nri_scope.recording.event_messages import is_container_status
+from nri_scope.recording.event_times import is_redacted
 from nri_scope.recording.plugin_calls import by_plugin, measured_times
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.redacted import is_redacted
-from nri_scope.recording.stats import Times, Timing
-from nri_scope.recording.summary import time_range
+from nri_scope.recording.stats import Times, Timing, time_range
 from nri_scope.specs import label
 
 from .finder import Finder

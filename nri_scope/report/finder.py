@@ -25,7 +25,7 @@ from nri_scope.events import (
     Session,
 )
 from nri_scope.filter import parse
-from nri_scope.nri.lifecycle import (
+from nri_scope.nri.events import (
     CREATE,
     POST_UPDATE,
     START,
@@ -38,11 +38,11 @@ from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci.runtime_rules import shows_start
 from nri_scope.recording import lookup
 from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.cri_answers import is_container_status
 from nri_scope.recording.display import SHORT_ID
+from nri_scope.recording.event_messages import is_container_status
+from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
-from nri_scope.recording.timeline import sessions_overlap
 
 from .diagnosis import Diagnosis, RecordingFacts
 from .diagnosis.deadlines import misses_deadline

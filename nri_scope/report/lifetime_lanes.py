@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import NameOf
 from nri_scope.events import Event, Gap, Session
-from nri_scope.nri.lifecycle import Stage
+from nri_scope.nri.events import Stage
 from nri_scope.recording.lifetimes import Lifetime
 
 from .limits import COLUMNS, LANES_KEPT, LANES_MAX, PLUGINS_MAX, TRACKED_MAX

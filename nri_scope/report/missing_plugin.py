@@ -20,8 +20,8 @@ from nri_scope.entries import CreationFate
 from nri_scope.events import Event, Gap, Role, Session, plugin_title
 from nri_scope.filter import parse
 from nri_scope.nri.changes import consulted_plugins, owned_paths
+from nri_scope.nri.events import CREATE, POST_CREATE, REMOVE, START, STOP, SYNCHRONIZE, VALIDATE
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.lifecycle import CREATE, POST_CREATE, REMOVE, START, STOP, SYNCHRONIZE, VALIDATE
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.display import clock, moment
 from nri_scope.recording.reader import Recording

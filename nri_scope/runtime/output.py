@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Output of a launched plugin, line by line, in bounded memory.
+"""Output of a launched plugin, line by line, in bounded memory, and the crash that it shows.
 
 Real runtimes discard it. Here it is stored up to a limit: a plugin that prints endlessly must
 neither exhaust memory nor block on a full pipe.
+
+A crash is a message, and the place where it was caused. Unrelated Go panics or Python tracebacks
+have the same exit status, and the same frames of the library that called the plugin. A crash is
+therefore identified by its message and by the innermost frame in the plugin's own code.
 """
 
 from __future__ import annotations
 
+import re
+import signal
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-
-from .crash_output import CrashOutput
+from itertools import pairwise
+from typing import NamedTuple
 
 LINE_MAX = 16 << 10
 """Maximum bytes of one line; longer lines are cut."""
@@ -184,3 +190,220 @@ def _text(line: bytes, over: int) -> str:
         if line[-length] < 0x80:
             break
     return f"{line.decode('utf-8', 'backslashreplace')} … ({over} more bytes)"
+
+
+CRASH_LINES_MAX = 500
+"""Maximum number of lines stored of a crash: message and frames of one goroutine or thread."""
+LATER_LINES_MAX = 12
+"""Number of other lines after which a Python traceback or a Rust panic was not the program's end.
+
+Both are printed by programs that continue, while a Go panic always ends the program."""
+CAUGHT_MAX_NS = 1_000_000_000
+"""Maximum time between the traceback of a caught exception and the end that it caused."""
+_HEAD_LINES = 20
+_CRASH_LINE_MAX = 2_000
+"""Maximum number of characters of a line."""
+_MESSAGE_MAX = 500
+"""Maximum number of characters of a message."""
+
+_GO = re.compile(r"\t*(panic: |fatal error: |SIG[A-Z]+: )")
+_GO_FILE = re.compile(r"\t(?P<file>.+?):(?P<line>\d+)(?: \+0x[0-9a-f]+)?$")
+_GO_LIBRARY = re.compile(r"github\.com/containerd/(nri/pkg|ttrpc)\b")
+_PYTHON = re.compile(r"(.*\bTraceback \(most recent call last\):|Fatal Python error: .*)$")
+_PYTHON_SYNTAX = re.compile(r'  File "(?P<file>[^"]+)", line (?P<line>\d+)$')
+"""Place of a syntax error, which has no traceback if it is in the program itself."""
+_PYTHON_FRAME = re.compile(r'\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:,)? in (?P<name>.+)$')
+_PYTHON_LIBRARY = re.compile(r"^<|/(site|dist)-packages/|/lib/python\d|/nri_scope/")
+_PYTHON_TOP = re.compile(r'\s*(\| +)?File ("<frozen runpy>"|".*", line \d+, in <module>$)')
+"""First frame of an exception that ends Python: a caught one begins where it was caught."""
+_PYTHON_IGNORED = "Exception ignored "
+"""Start of the line above a traceback of an exception that cannot be raised, often at the exit."""
+_PYTHON_EXIT = re.compile(r"(sys|<sys>|<frozen .*>):\d+: \w+Warning: ")
+"""Other output of the interpreter at the exit."""
+_IN_GROUP = re.compile(r"^ *[|+] ?")
+"""Prefix of the lines of an exception group."""
+_RUST = re.compile(r"thread '[^']*' (?:\(\d+\) )?panicked at (?P<place>.*)$")
+_RUST_FRAME = re.compile(r"\s+at (?P<file>\S+?):(?P<line>\d+)(?::\d+)?$")
+_RUST_LIBRARY = re.compile(r"^/rustc/|/\.cargo/|/rustlib/")
+
+
+class Crash(NamedTuple):
+    """What a crashed program printed about its crash."""
+
+    message: str
+    """The panic, or the last line of the traceback."""
+    place: str
+    """Function, file and line of the innermost frame in the program's own code; "" if none."""
+
+    def __str__(self) -> str:
+        return f"{self.message} (in {self.place})" if self.place else self.message
+
+
+class CrashOutput:
+    """The last crash in a program's standard error."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._began_ns = 0
+        self._later = 0
+        self._indent = ""
+        """Indentation of the whole traceback, as in a log."""
+        self._is_ignored = False
+        """Whether the next lines belong to an ignored exception."""
+
+    def crash(self, exit_code: int | None = None, ended_ns: int = 0) -> Crash | None:
+        """Return the crash that ended the program; None if it printed none.
+
+        ``exit_code``: as of `os.waitstatus_to_exitcode`; None if it is unknown. ``ended_ns``: the
+        monotonic time of the end, in ns.
+        """
+        if not self._lines or not self._is_end(exit_code, ended_ns):
+            return None
+        return crash_in(self._lines)
+
+    def _is_end(self, exit_code: int | None, ended_ns: int) -> bool:
+        first = self._lines[0]
+        if _GO.match(first) or first.startswith("Fatal"):
+            return True
+        if exit_code == 0:
+            return False
+        if not _PYTHON.match(first):
+            return True
+        if exit_code is not None and exit_code < 0 and exit_code != -signal.SIGINT:
+            # Of all exceptions, only KeyboardInterrupt ends Python by a signal.
+            return False
+        if any(map(_PYTHON_TOP.match, self._lines[1:2])):
+            return True
+        # It was caught, and is the reason of the end if the program did nothing else after it.
+        return self._later <= 1 and ended_ns - self._began_ns <= CAUGHT_MAX_NS
+
+    def add(self, line: str, at_ns: int) -> None:
+        """Process a line, which was printed at a monotonic time in ns."""
+        text = line[:_CRASH_LINE_MAX]
+        lines = self._lines
+        if self._is_ignored or text.startswith(_PYTHON_IGNORED):
+            # Its last line is the first one that is not indented.
+            is_inside = not text.strip() or text[0].isspace() or "Traceback (" in text
+            self._is_ignored = is_inside or not self._is_ignored
+        elif _is_new_crash(text, lines):
+            self._lines, self._began_ns, self._later = [text], at_ns, 0
+            indent, traceback, _ = text.partition("Traceback (")
+            self._indent = indent if traceback and indent.isspace() else ""
+        elif lines:
+            text = text.removeprefix(self._indent)
+            if len(lines) < CRASH_LINES_MAX:
+                lines.append(text)
+            is_other = bool(text[:1].strip()) and not _PYTHON_EXIT.match(text)
+            if is_other and not _GO.match(lines[0]) and not lines[0].startswith("Fatal"):
+                self._later += 1
+                if self._later > LATER_LINES_MAX:
+                    lines.clear()
+
+    def forget_before(self, at_ns: int) -> None:
+        """Discard a crash printed earlier, as the program is still running."""
+        if self._lines and self._began_ns < at_ns:
+            self._lines.clear()
+
+
+def crash_in(lines: Sequence[str]) -> Crash:
+    """Return the crash that begins with the first of ``lines``."""
+    if _GO.match(lines[0]):
+        message, place = " ".join(_go_message(lines)), next(_go_places(lines), "")
+    elif (panicked := _RUST.search(lines[0])) is not None:
+        message, place = _rust(lines, panicked["place"])
+    else:
+        message, place = _python(lines)
+    return Crash(message[:_MESSAGE_MAX], place)
+
+
+def _is_new_crash(text: str, lines: list[str]) -> bool:
+    """Return whether a new crash begins, rather than another part of the current one."""
+    if not lines and _PYTHON_SYNTAX.match(text):
+        return True
+    if "panicked at" in text or "Traceback (" in text or text.startswith("Fatal Python"):
+        # Of several consecutive tracebacks, the last one is fatal.
+        return (_RUST.search(text) or _PYTHON.match(text)) is not None
+    # Go prints the signal of a fatal error, and a panic during a panic, directly after the first.
+    return (
+        _GO.match(text) is not None
+        and text[0] != "\t"
+        and not (lines and len(lines) < 3 and _GO.match(lines[0]))
+    )
+
+
+# -- Go ------------------------------------------------------------------------------------------
+
+
+def _go_message(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines of one or several nested panics, without the further lines of a message."""
+    for line in lines[:_HEAD_LINES]:
+        if not line.strip() or line.startswith("goroutine "):
+            return
+        if _GO.match(line):
+            yield line.strip()
+
+
+def _go_places(lines: Sequence[str]) -> Iterator[str]:
+    for function, place in pairwise(lines):
+        where = _GO_FILE.match(place)
+        if where is None or function.startswith("\t"):
+            continue
+        name = function.removeprefix("created by ").partition(" in goroutine ")[0]
+        if not function.startswith("created by "):
+            # Arguments are addresses, and never contain parentheses.
+            name = name.rpartition("(")[0]
+        if not _is_go_library(name, where["file"]):
+            yield f"{name} {where['file']}:{where['line']}"
+
+
+def _is_go_library(function: str, file: str) -> bool:
+    """Return whether a frame is in the standard library, a downloaded or a vendored module."""
+    path, slash, name = function.rpartition("/")
+    package = f"{path}{slash}{name.partition('.')[0]}"
+    if function == "panic" or _GO_LIBRARY.match(package):
+        return True
+    if "/vendor/" in file or re.search(r"@v\d", file):
+        return True
+    folder = file.rpartition("/")[0]
+    standard = package != "main" and "." not in package.partition("/")[0]
+    # The runtime implements functions of other packages, such as internal/sync.fatal.
+    return standard and f"/src/{folder}".endswith((f"/src/{package}", "/src/runtime"))
+
+
+# -- Python --------------------------------------------------------------------------------------
+
+
+def _python(lines: Sequence[str]) -> tuple[str, str]:
+    own: list[str] = []
+    syntax = _PYTHON_SYNTAX.match(lines[0])
+    if syntax is not None:
+        own.append(f"{syntax['file']}:{syntax['line']}")
+    message = lines[0] if lines[0].startswith("Fatal") else ""
+    for raw in lines[1:]:
+        line = _IN_GROUP.sub("", raw)
+        frame = _PYTHON_FRAME.match(line)
+        if frame is not None:
+            if not _PYTHON_LIBRARY.search(frame["file"]):
+                own.append(f"{frame['name']} {frame['file']}:{frame['line']}")
+        elif line and not line[0].isspace() and not message:
+            message = line
+            break
+    # A fatal error of the interpreter prints the innermost frame first, a traceback prints it last.
+    innermost = 0 if lines[0].startswith("Fatal") else -1
+    return message, own[innermost] if own else ""
+
+
+# -- Rust ----------------------------------------------------------------------------------------
+
+
+def _rust(lines: Sequence[str], place: str) -> tuple[str, str]:
+    # Until Rust 1.72, the message precedes the place, in quotes.
+    quoted, _, after = place.rpartition(", ") if place.startswith("'") else ("", "", place)
+    frames = filter(None, map(_RUST_FRAME.match, lines))
+    own = (
+        f"{frame['file']}:{frame['line']}"
+        for frame in frames
+        if not _RUST_LIBRARY.search(frame["file"])
+    )
+    message = quoted or " ".join(lines[1:2])
+    return f"panicked: {message.strip()}", next(own, after.rstrip(":"))

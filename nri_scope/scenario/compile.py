@@ -22,9 +22,8 @@ from nri_scope.runtime import LifecycleState, Profile, ProfileSetUp
 from nri_scope.runtime.lifecycle import LifecycleStep
 from nri_scope.runtime.operations import request_for
 
-from .event_contents import EventContents
 from .model import ContainerKind, Ending, Scenario, ScenarioPod, Step, Verb
-from .subjects import LiveContainer, LivePod, Stage, Subjects
+from .subjects import EventContents, LiveContainer, LivePod, Stage, Subjects
 
 MAX_EVENTS = 200_000
 MAX_BYTES = 1 << 30

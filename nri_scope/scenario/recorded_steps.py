@@ -19,9 +19,8 @@ from nri_scope.nri.versions import runtime_title
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.runtime import Profile
 
-from .event_contents import KILLED, EventContents
 from .model import FieldChanges, Scenario, Step, Verb
-from .subjects import LiveContainer, LivePod, Stage, Subjects
+from .subjects import KILLED, EventContents, LiveContainer, LivePod, Stage, Subjects
 
 TIMES = frozenset({"created_at", "started_at", "finished_at"})
 """Fields of a container that the time of the scenario determines."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from nri_scope.filter.quantity import parse_duration
+from nri_scope.filter.moments import parse_duration
 from nri_scope.text.yaml_reader import Node
 
 from .model import Place, nearest, shown

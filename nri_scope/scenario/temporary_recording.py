@@ -12,10 +12,10 @@ from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.runtime import RECORDED
 
 from .compile import compile_scenario
+from .document import parse_scenario, read_text
 from .from_manifest import is_manifest, scenario_of_manifest
 from .from_recording import read_recording
 from .model import DEFAULT_PROFILE, RuntimeChoice, Scenario
-from .reader import parse_scenario, read_text
 from .source import is_text, source_name
 from .text import apply_changes
 

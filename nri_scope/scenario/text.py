@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a scenario as text that people edit and `reader` reads back, and change fields of it.
+"""Write a scenario as text that people edit and `document` reads back, and change fields of it.
 
 A change, ``shop/web/app:annotations.x=y``, names a pod or container, a path in its text form and a
 value in YAML. Keys of the path are separated by dots; a key with other characters is quoted or in
@@ -18,7 +18,7 @@ from typing import NamedTuple, cast
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.filter.quantity import DURATION_UNITS
+from nri_scope.filter.moments import DURATION_UNITS
 from nri_scope.nri.events import Event
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, Node, parse_yaml

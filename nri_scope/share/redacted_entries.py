@@ -43,7 +43,7 @@ from nri_scope.recording.reader import Recording
 
 from .redaction import NameKind, Redactor
 from .redaction.rules import Rules
-from .redaction.user_key import derive, local_key
+from .redaction.tokens import derive, local_key
 
 _FIXED_TEXTS = frozenset({RING_REMOVED, LEFT_OUT, DELETED, KILLED, REDACTED, ""})
 """Reasons and notes that programs recognize by exact text."""

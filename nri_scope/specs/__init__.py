@@ -23,6 +23,7 @@ from .json_spec import Json as Json
 from .json_spec import Spec as Spec
 from .json_spec import is_within as is_within
 from .json_spec import pointer as pointer
+from .json_spec import read_spec as read_spec
 from .json_spec import split as split
 from .json_spec import touches as touches
 from .path_labels import label as label
@@ -30,4 +31,3 @@ from .path_labels import labels_at as labels_at
 from .path_labels import path_of as path_of
 from .path_labels import value_at as value_at
 from .path_labels import values_of_key as values_of_key
-from .spec_file import read_spec as read_spec

@@ -15,9 +15,9 @@ from nri_scope.events import Event
 from nri_scope.filter import Filter
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recording import lookup
+from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
-from nri_scope.recording.timeline import sessions_overlap
 
 _CHANGES = frozenset({"changed", "owner"})
 ATTRIBUTED = _CHANGES | {"problem", "outcome"}

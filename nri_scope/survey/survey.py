@@ -28,7 +28,7 @@ from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
 from nri_scope.entries import CreationFate, Outcome
 from nri_scope.events import NO_ID, Event, Gap, Problem, Session
-from nri_scope.nri.lifecycle import CREATE
+from nri_scope.nri.events import CREATE
 from nri_scope.recording import lookup
 from nri_scope.recording.attribution_file import AttributionFile, Request
 from nri_scope.recording.creation_outcomes import Creations

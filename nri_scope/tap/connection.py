@@ -15,7 +15,7 @@ from nri_scope.events import PLUGIN_CLOSED, RUNTIME_CLOSED, SessionStart
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.runtime_setup import FailurePolicy
 from nri_scope.plugin import Identity
-from nri_scope.recorder.sink import PrintSink
+from nri_scope.recorder.inbox import PrintSink
 from nri_scope.transport.relay import Relay, RelayEnd
 
 from .session import TapSession

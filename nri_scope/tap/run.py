@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the tap: a writer process, tapped connections, and messages to the user."""
+"""Run the tap: its settings, a writer process, tapped connections, and messages to the user."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from time import monotonic
+from typing import TYPE_CHECKING
 
-from nri_scope.errors import ConnectError, RecordingError
+from nri_scope.errors import ConnectError, RecordingError, UsageError
 from nri_scope.events import SessionStart, plugin_title
 from nri_scope.nri.events import Event
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
@@ -24,15 +27,18 @@ from nri_scope.nri.versions import (
 from nri_scope.plugin import ABSENT_POLL, Identity, deregister, unix_socket
 from nri_scope.plugin.session import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
-from nri_scope.recorder.counters import RecorderCounters
+from nri_scope.recorder.inbox import RecorderCounters
 from nri_scope.transport.loop import prepare_process, run
 from nri_scope.transport.sockets import connect_socket
 from nri_scope.writer.channel import READY_S
-from nri_scope.writer.messages import CRI_HINT
+from nri_scope.writer.messages import CRI_HINT, CriSource, RecordingOptions
 from nri_scope.writer.supervisor import Batching, WriterProcess
 
 from .connection import Connection, PieceQueue
-from .settings import Settings
+
+if TYPE_CHECKING:
+    from nri_scope.share.redaction.rules import Rules
+
 
 BATCHING = Batching(wait_s=0.001, events=32, size=64 << 10)
 """Larger batches than by default, as all exchanges have already waited to be decoded."""
@@ -220,3 +226,73 @@ async def connect(
         await asyncio.wait([waiting], timeout=ABSENT_POLL)
         waiting.cancel()
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A tap's settings as plain values, which can be stored in a file."""
+
+    output: str
+    where: str = ""
+    """Filter of the events to keep; "" keeps all."""
+    redact: str | None = None
+    """A file of redaction rules; "" for the default rules; None to record without redaction."""
+    cri: str | None = None
+    """Socket of the CRI to query; None not to."""
+    cri_waits: bool = False
+    """Whether the CRI may be unavailable at first."""
+    max_size: int | None = None
+    """Maximum size of the recording in bytes."""
+    max_age: float | None = None
+    """Maximum age of events in seconds."""
+
+    def recording(self) -> RecordingOptions:
+        """Return the options of the recording, for its writer. Raise `NriScopeError`."""
+        return RecordingOptions(
+            Path(self.output).absolute(),
+            os.path.lexists(self.output),
+            self.max_size,
+            self.max_age,
+            self.where or None,
+            self._rules(),
+            cri=CriSource(Path(self.cri), self.cri_waits) if self.cri is not None else None,
+        )
+
+    def check(self) -> None:
+        """Raise `NriScopeError` for what a writer would reject, without creating a file."""
+        # Imported here: a tap itself needs neither SQLite nor the filter language.
+        from nri_scope.filter import parse
+        from nri_scope.recorder.ring import MIN_SIZE
+        from nri_scope.recording.reader import Recording
+        from nri_scope.share.source_redaction import check_continued
+
+        parse(self.where)
+        rules = self._rules()
+        if self.max_size is not None and self.max_size < MIN_SIZE:
+            raise UsageError(
+                f"a recording of at most {self.max_size} bytes is too small", "use for example 1M"
+            )
+        path = Path(self.output)
+        if path.exists() or path.is_symlink():
+            Recording.open(path).close()
+        check_continued(path, redacts=rules is not None)
+
+    def _rules(self) -> Rules | None:
+        if self.redact is None:
+            return None
+        from nri_scope.share.redaction.rules import Rules, read_rules
+
+        return read_rules(Path(self.redact)) if self.redact else Rules.DEFAULT
+
+    def plain(self) -> dict[str, object]:
+        """Return the settings as plain values, for a file."""
+        return asdict(self)
+
+    @classmethod
+    def read(cls, plain: Mapping[str, object]) -> Settings:
+        """Return the settings from plain values. Raise `UsageError` without an output file."""
+        known = {field.name for field in fields(cls)}
+        values = {name: value for name, value in plain.items() if name in known}
+        if not isinstance(values.get("output"), str):
+            raise UsageError("the tap's settings have no output file")
+        return cls(**values)  # type: ignore[arg-type]

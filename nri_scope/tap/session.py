@@ -20,8 +20,7 @@ from nri_scope.nri.runtime_setup import (
     parse_subscription,
 )
 from nri_scope.plugin import Identity
-from nri_scope.recorder.sink import PrintSink
-from nri_scope.recorder.wall_clock import wall_offset
+from nri_scope.recorder.inbox import PrintSink, wall_offset
 from nri_scope.wire import (
     Code,
     DecodingEnded,

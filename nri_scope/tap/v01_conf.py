@@ -27,8 +27,7 @@ from nri_scope.nri import v01
 from nri_scope.nri.v01 import PROGRAM, with_plugin
 from nri_scope.recording.trusted_location import private_place
 
-from .replaced_file import copy_label, locked, sync_folders, usage_errors, write_file
-from .wrapper import SHELL, no_step
+from .wrapper import SHELL, copy_label, locked, no_step, sync_folders, usage_errors, write_file
 
 RECORDER = "nri-scope"
 """Name of the recording plugin, in its results and as the folder in the spool."""

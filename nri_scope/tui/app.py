@@ -25,7 +25,7 @@ from nri_scope.survey.foreground import ATTRIBUTED
 from nri_scope.text.escape import safe
 
 from .actions import DEFAULT, Keymap, Scope, as_keymap, bindings
-from .commands.copy import Copier
+from .commands.copy import Copier, Source
 from .commands.filter import FILTER_GROUP, Narrower
 from .commands.find import Finder
 from .commands.job import Jobs
@@ -34,16 +34,14 @@ from .commands.mark import GROUP as MARKS_GROUP
 from .commands.mark import Chooser, Marker
 from .commands.save import Saver
 from .detail.tab_lines import Tab
-from .findings.surveyor import Surveyor
 from .frame import Frame
-from .key_order import KeyOrderApp
+from .key_order import KeyOrderApp, PaletteActions
 from .list.event_list import EventList
-from .palette import PaletteActions
 from .polling import Poller, RecorderStatus
-from .source import Source
 from .store.context import Context
 from .store.rows import Row
 from .store.store import Store
+from .surveyor import Surveyor
 from .terminal import EndSignals, TerminalDriver
 from .textual_workarounds import begin
 from .theme import DEFAULT as DEFAULT_THEME

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.recording.regular_files import read_regular
+from nri_scope.recording.trusted_location import read_regular
 
 from .actions import DEFAULT, Keymap, shown
 

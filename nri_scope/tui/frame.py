@@ -13,9 +13,8 @@ from nri_scope.recording.event_times import span_words
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.text.escape import safe
 
-from .actions import Keymap, Scope
+from .actions import Keymap, Scope, Situation
 from .detail.tab_lines import Tab
-from .footer import Situation
 from .store.context import Context
 from .store.markers import EntryMarker
 from .store.store import Facts, Store

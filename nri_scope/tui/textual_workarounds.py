@@ -30,8 +30,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
 
-from .sent_screen import SentScreen
-from .terminal import TerminalDriver
+from .terminal import SentScreen, TerminalDriver
 
 
 class TerminalApp(App[None], inherit_bindings=False):

@@ -120,7 +120,7 @@ class Views(Container):
     def _new_boards(self) -> dict[str, Board]:
         # Imported only once the list of events is shown.
         from .containers.container_board import ContainerBoard
-        from .findings.finding_board import FindingBoard
+        from .finding_board import FindingBoard
         from .plugins.plugin_board import PluginBoard
         from .plugins.session_board import SessionBoard
         from .timeline.timeline_board import TimelineBoard

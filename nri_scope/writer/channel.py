@@ -11,7 +11,7 @@ from typing import Any
 
 from nri_scope.errors import NriScopeError
 from nri_scope.process.channel import LoopChannel
-from nri_scope.recorder.counters import RecorderCounters
+from nri_scope.recorder.inbox import RecorderCounters
 
 from .messages import Opening, Order, Progress, Report, decode_report, error_of
 from .start import Helper

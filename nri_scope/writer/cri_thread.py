@@ -23,10 +23,9 @@ from typing import Final, NamedTuple
 from nri_scope.cri import CriClient
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Event, Role, SessionStart
 from nri_scope.nri.changes import targets_of
-from nri_scope.nri.events import DEFAULT_REQUEST_TIMEOUT_MS
-from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.lifecycle import (
+from nri_scope.nri.events import (
     CREATE,
+    DEFAULT_REQUEST_TIMEOUT_MS,
     POST_CREATE,
     POST_START,
     POST_UPDATE,
@@ -36,10 +35,11 @@ from nri_scope.nri.lifecycle import (
     UPDATE,
     VALIDATE,
 )
+from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.request_subject import decode_reply, decode_request
-from nri_scope.recorder.sink import Sink
-from nri_scope.recording.cri_answers import CREATION_SECONDS, status_request
+from nri_scope.recorder.inbox import Sink
 from nri_scope.recording.display import many
+from nri_scope.recording.event_messages import CREATION_SECONDS, status_request
 
 from .cri_polling import Answer, CriBegan, CriEnded, CriPoller
 from .messages import CriSource

@@ -28,12 +28,11 @@ from nri_scope.events import ORPHANED, CapturedCall, Event, Gap, Note, Printed
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.signals import ignore_stop_signals
-from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Begin, ControlEntry, End, Queued, ShownLine
+from nri_scope.recorder.inbox import Begin, ControlEntry, End, Queued, RecorderCounters, ShownLine
 from nri_scope.recorder.transactions import BatchResult
 from nri_scope.recorder.worker import NICER
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording.cri_answers import is_container_status
+from nri_scope.recording.event_messages import is_container_status
 from nri_scope.recording.writable_file import BUSY
 from nri_scope.share.source_redaction import opened
 

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import CapturedCall
-from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Queued, Resume
+from nri_scope.recorder.inbox import Queued, RecorderCounters, Resume
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
 
     from .metrics_reader import FirstReading
+
 
 CRI_HINT = (
     "what the runtime does with replies of plugins is only known where later events show it; --cri "

@@ -20,8 +20,16 @@ from typing import NamedTuple
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import CapturedCall, Gap, Note, Printed, SessionStart
-from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Begin, ControlEntry, End, Inbox, Queued, Resume, ShownLine
+from nri_scope.recorder.inbox import (
+    Begin,
+    ControlEntry,
+    End,
+    Inbox,
+    Queued,
+    RecorderCounters,
+    Resume,
+    ShownLine,
+)
 
 from .channel import EXIT_S, READY_S, RunningWriter, WriterGone
 from .messages import Order, Progress, RecordingOptions, pack

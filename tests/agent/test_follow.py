@@ -21,7 +21,7 @@ from grpclib.health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.agent.event_reader import REMOVED
-from nri_scope.agent.overruns import OVERRUN
+from nri_scope.agent.responses import OVERRUN
 from nri_scope.events import REDACTED, RING_REMOVED, UNREADABLE
 from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording

@@ -19,12 +19,17 @@ from hypothesis import strategies as st
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.agent import event_reader, node_recordings
 from nri_scope.agent.call_limits import Copies
-from nri_scope.agent.cursor import Cursor, Position, format_cursor, parse_cursor
 from nri_scope.agent.event_reader import LEFT_OUT, REMOVED, EventReader
-from nri_scope.agent.node_recordings import NodeRecordings
-from nri_scope.agent.overruns import OVERRUN
+from nri_scope.agent.node_recordings import (
+    Cursor,
+    NodeRecordings,
+    Position,
+    format_cursor,
+    parse_cursor,
+)
+from nri_scope.agent.responses import OVERRUN
 from nri_scope.agent.selected_parts import EventQuery
-from nri_scope.cluster.local_copy import LocalCopy
+from nri_scope.cluster.pull import LocalCopy
 from nri_scope.errors import UsageError
 from nri_scope.events import RING_REMOVED
 from nri_scope.filter import TimeSpan, parse

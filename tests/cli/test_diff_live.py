@@ -20,7 +20,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.events import CONTAINER_STATUS
 from nri_scope.nri.events import Event
-from nri_scope.recording.cri_answers import status_request
+from nri_scope.recording.event_messages import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Profile
 from tests.amount import sampled

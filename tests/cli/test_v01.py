@@ -293,7 +293,7 @@ def test_a_spool_has_one_recorder(
     spool.mkdir(mode=0o700)
     lock = locked_folder(spool)
     assert "another recorder reads this spool" in error_line(capsys, "record", "--spool", spool)
-    monkeypatch.setattr("nri_scope.logger.default_file.V01_SPOOL", spool)
+    monkeypatch.setattr("nri_scope.logger.background_output.V01_SPOOL", spool)
     arguments = ["record", "-o", str(file), "--socket", str(file.parent / "none")]
     assert run(arguments) == 2
     warning, *_, error = capsys.readouterr().err.splitlines()
@@ -308,7 +308,7 @@ def test_a_default_spool_without_an_installation_does_not_wait_for_a_runtime(
     spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool.mkdir(mode=0o700)
-    monkeypatch.setattr("nri_scope.logger.default_file.V01_SPOOL", spool)
+    monkeypatch.setattr("nri_scope.logger.background_output.V01_SPOOL", spool)
     arguments = ["record", "-o", str(file), "--socket", str(file.parent / "none")]
     assert run([*arguments, "--duration", "5s"]) == 2
     (spool / "nri-scope-v01").touch()
@@ -319,7 +319,7 @@ def test_the_live_view_leaves_the_spool_alone(
     spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool.mkdir(mode=0o700)
-    monkeypatch.setattr("nri_scope.logger.default_file.V01_SPOOL", spool)
+    monkeypatch.setattr("nri_scope.logger.background_output.V01_SPOOL", spool)
     used: list[RecordOptions] = []
     monkeypatch.setattr("nri_scope.logger.run.record", lambda options, *_: used.append(options))
     assert run(["record", "-o", str(file)]) == 0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.cri.runtime import v1
-from nri_scope.cri.codec import MessageCodec
+from nri_scope.cri.client import MessageCodec
 from nri_scope.errors import RemoteProtocolError
 
 ANSWER = v1.ContainerStatusResponse(

@@ -10,7 +10,7 @@ from grpclib.const import Cardinality, Handler
 from grpclib.server import Server, Stream
 
 from nri_scope._gen.cri.runtime import v1
-from nri_scope.cri.codec import MessageCodec
+from nri_scope.cri.client import MessageCodec
 from nri_scope.errors import ConnectError, ConnectionClosed, DeadlineExceeded, RpcError
 from tests.cri.driver import CriDriver, PodSpec
 from tests.cri.fake_runtime import FakeRuntime, listening

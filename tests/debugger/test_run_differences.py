@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.debugger.run_differences import REPLIES_SHOWN, count_words, run_differences
+from nri_scope.debugger.debugger import REPLIES_SHOWN, count_words, run_differences
 from nri_scope.replay.replies import Reply
 from tests.replay.plays import played
 from tests.replay.recordings import BUNDLED, PASSWORD

@@ -30,7 +30,7 @@ from nri_scope.nri.events import RUNTIME_SERVICE
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.versions import NriVersion
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import cri_answers
+from nri_scope.recording import event_messages
 from tests.interop.merge_cases import CREATED, PLUGINS, Case, generated
 
 from .chains import view
@@ -824,7 +824,7 @@ class Node:
         self.now_ns += MS
         item = CapturedCall(
             self.now_ns, self.now_ns - START_NS, CONTAINER_STATUS,
-            cri_answers.status_request(name), json.dumps(answer).encode(),
+            event_messages.status_request(name), json.dumps(answer).encode(),
             0, "", MS, 0, CRI_SERVICE,
         )  # fmt: skip
         self._answers.append((item, self.operation))

@@ -14,7 +14,7 @@ from nri_scope.differ.attribution.attributed_changes import Evidence, OutcomeKin
 from nri_scope.differ.recording_differ import excerpt_of_container, excerpt_of_event
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import cri_answers
+from nri_scope.recording import event_messages
 from nri_scope.recording.display import subject
 from nri_scope.recording.reader import Recording
 from tests.amount import amount
@@ -116,7 +116,7 @@ def _record_two_steps(path: Path) -> Path:
         request = api.CreateContainerRequest(pod=pod, container=container)
         capture(session, "CreateContainer", request.SerializeToString(), reply.SerializeToString())
     real = {"ociVersion": "1.2.0", "process": {"args": ["a"], "env": ["FOO=2"]}}
-    asked = cri_answers.status_request("c")
+    asked = event_messages.status_request("c")
     answer = json.dumps({"runtimeSpec": real}).encode()
     capture(cri, CONTAINER_STATUS, asked, answer, CRI_SERVICE)
     recorder.close()

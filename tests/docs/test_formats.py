@@ -18,7 +18,7 @@ from nri_scope.events import LEFT_OUT
 from nri_scope.recording.reader import Recording
 from nri_scope.share.formats import FORMATS
 from nri_scope.share.formats.expanded_sqlite import TABLES, VIEWS
-from nri_scope.share.formats.otlp_json import MAX_ITEMS, MAX_TEXT, SCHEMA_URL
+from nri_scope.share.formats.otlp import MAX_ITEMS, MAX_TEXT, SCHEMA_URL
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
 from tests.share.formats.recordings import SAMPLES, exported, varied

@@ -9,8 +9,7 @@ from itertools import product
 
 import pytest
 
-from nri_scope.tui.actions import DEFAULT, Scope
-from nri_scope.tui.footer import Situation, footer
+from nri_scope.tui.actions import DEFAULT, Scope, Situation, footer
 from nri_scope.tui.views import SCOPES
 from scripts.screens import FIRST, SCREENS, THEMES
 from tests.docs.readme import ROOT, TEXT

@@ -15,9 +15,8 @@ import pytest
 from nri_scope.cli.main import cli
 from nri_scope.recording.reader import Recording
 from nri_scope.scenario.compile import compile_scenario
-from nri_scope.scenario.document import KEYS
+from nri_scope.scenario.document import KEYS, parse_scenario
 from nri_scope.scenario.model import Verb
-from nri_scope.scenario.reader import parse_scenario
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
 from tests.docs.test_replay import PLUGIN

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from nri_scope.cli.tap import command
-from nri_scope.logger.default_file import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
+from nri_scope.logger.background_output import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
 from nri_scope.nri.identity import ORIGINALS_FOLDER
 from nri_scope.runtime.output import PASSING_RATE
 from nri_scope.tap.launched_plugin import GRACE_S

@@ -14,8 +14,8 @@ import atheris
 
 with atheris.instrument_imports(include=["nri_scope.scenario", "nri_scope.text"]):
     from nri_scope.scenario.compile import EventSequence
+    from nri_scope.scenario.document import parse_scenario
     from nri_scope.scenario.model import Scenario
-    from nri_scope.scenario.reader import parse_scenario
     from nri_scope.scenario.text import apply_changes, scenario_text
 
 from itertools import islice

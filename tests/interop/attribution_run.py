@@ -18,14 +18,13 @@ from google.protobuf.message import Message
 from nri_scope import specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
-from nri_scope.logger.logger import Logger
-from nri_scope.logger.service import LoggerService
+from nri_scope.logger.logger import Logger, LoggerService
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import adjusted, updated
 from nri_scope.nri.versions import V0_10, V0_12, NriVersion
 from nri_scope.plugin import Identity, unix_socket
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import cri_answers
+from nri_scope.recording import event_messages
 from tests.interop.attribution_cases import (
     FIRST,
     POD,
@@ -390,7 +389,7 @@ def _ask_cri(
                 started_ns=at_ns,
             )
         )
-    request = cri_answers.status_request(container.id)
+    request = event_messages.status_request(container.id)
     reply = json.dumps({"runtimeSpec": spec}).encode()
     recorder.capture(
         sessions["cri"],

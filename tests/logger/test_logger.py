@@ -17,8 +17,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, RpcError, UsageError
 from nri_scope.events import CapturedCall, SessionStart
 from nri_scope.logger import logger as logger_module
-from nri_scope.logger.logger import Logger, SessionReport
-from nri_scope.logger.service import LoggerService, watch_clock
+from nri_scope.logger.logger import Logger, LoggerService, SessionReport, watch_clock
 from nri_scope.nri.events import PLUGIN_SERVICE, Event
 from nri_scope.plugin import Exchange, Identity, SessionEnd, unix_socket
 from nri_scope.wire import RequestReceived

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nri_scope.logger.launched import Settings, parse_settings
 from nri_scope.nri.events import Event
 from nri_scope.share.redaction import Rules
-from nri_scope.share.redaction.rule_file import read_rules
+from nri_scope.share.redaction.rules import read_rules
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "# only a comment\n", "---\n"])

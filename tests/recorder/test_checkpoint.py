@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.checkpoint import Checkpointer
+from nri_scope.recorder.ring import Checkpointer
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile, wal_of
 

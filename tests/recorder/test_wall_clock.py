@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.recorder import wall_clock
+from nri_scope.recorder import inbox
 
 
 def test_wall_offset_ignores_readings_with_a_pause(
@@ -14,6 +14,6 @@ def test_wall_offset_ignores_readings_with_a_pause(
     # The process pauses between two readings in the first and in the last attempt.
     monotonic = iter([100, 9_100, 9_200, 9_210, 9_300, 20_300])
     wall = iter([1_000_000_150, 1_000_009_205, 1_000_009_310])
-    monkeypatch.setattr(wall_clock, "monotonic_ns", lambda: next(monotonic))
-    monkeypatch.setattr(wall_clock, "time_ns", lambda: next(wall))
-    assert wall_clock.wall_offset() == 1_000_000_000
+    monkeypatch.setattr(inbox, "monotonic_ns", lambda: next(monotonic))
+    monkeypatch.setattr(inbox, "time_ns", lambda: next(wall))
+    assert inbox.wall_offset() == 1_000_000_000

@@ -14,11 +14,11 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Event,
 from nri_scope.filter import parse
 from nri_scope.nri.plain import plain_json
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.cri_answers import requested_container_id, status_request
 from nri_scope.recording.display import runtime
 from nri_scope.recording.documents import document
+from nri_scope.recording.event_messages import requested_container_id, status_request
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.summary import summarise
+from nri_scope.recording.stats import summarise
 from nri_scope.text.yaml_text import to_yaml
 from tests.recording.traffic import NOW, a_container, a_pod, a_start, an_item, lifecycle
 

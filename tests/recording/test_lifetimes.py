@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_scope.nri.lifecycle import CONTAINER_ORDER, POD_ORDER, Stage
+from nri_scope.nri.events import CONTAINER_ORDER, POD_ORDER, Stage
 from nri_scope.recording import lifetimes
 from nri_scope.recording.lifetimes import Lifetime, Lifetimes, container_stage
 from tests.recording.made import an_event

@@ -13,12 +13,12 @@ import pytest
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.recording.bundle.unpack import unpack
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.regular_files import read_regular, write_private
+from nri_scope.recording.trusted_location import read_regular, write_private
 from nri_scope.replay.checked_replay import _check_junit, _write
 from nri_scope.replay.golden.entries import Origin
 from nri_scope.replay.golden.golden import Golden
-from nri_scope.share.redaction import rule_file
-from nri_scope.share.redaction.user_key import KEY_BYTES, local_key
+from nri_scope.share.redaction import rules
+from nri_scope.share.redaction.tokens import KEY_BYTES, local_key
 from nri_scope.tui import config
 from tests.recording.other_user import USER, give, make_other_kind, needs_root
 
@@ -31,7 +31,7 @@ def _key(path: Path) -> object:
 
 _READERS: dict[str, Callable[[Path], object]] = {
     "golden": Golden.load,
-    "rules": rule_file.read_rules,
+    "rules": rules.read_rules,
     "marks": sidecar.read,
     "bundle": lambda path: unpack(path, path.parent),
     "junit": _check_junit,

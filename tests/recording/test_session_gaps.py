@@ -18,7 +18,7 @@ from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recording.event_pages import SessionTables
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.session_gaps import gaps_between
+from nri_scope.recording.sessions import gaps_between
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.logger.test_logger import exchange

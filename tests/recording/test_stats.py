@@ -21,9 +21,9 @@ from nri_scope.recording.stats import (
     Sample,
     Slowest,
     distribution,
+    summarise,
     tally,
 )
-from nri_scope.recording.summary import summarise
 from tests.recording.made import SECOND, START, a_gap, at
 from tests.recording.recordings import captured, record
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.runtime.crash_output import (
+from nri_scope.runtime.output import (
     CAUGHT_MAX_NS,
+    CRASH_LINES_MAX,
     LATER_LINES_MAX,
-    LINES_MAX,
     Crash,
     CrashOutput,
 )
@@ -315,5 +315,5 @@ def test_any_output_is_accepted(lines: list[str]) -> None:
 
 
 def test_long_output_does_not_change_the_signature_of() -> None:
-    long = signature_of(go_panic("boom", "Create 33"), "x\n" * 10 * LINES_MAX)
+    long = signature_of(go_panic("boom", "Create 33"), "x\n" * 10 * CRASH_LINES_MAX)
     assert long == signature_of(go_panic("boom", "Create 33"))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.scenario.compile import EventSequence, MadeEvent, RuntimeStart
+from nri_scope.scenario.document import parse_scenario
 from nri_scope.scenario.model import Scenario
-from nri_scope.scenario.reader import parse_scenario
 
 
 def scenario(text: str) -> Scenario:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
+from nri_scope.scenario.document import parse_scenario
 from nri_scope.scenario.model import ContainerKind, Verb
-from nri_scope.scenario.reader import parse_scenario
 from nri_scope.scenario.text import duration_text, scenario_text
 
 from .scenarios import scenario

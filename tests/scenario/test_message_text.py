@@ -12,7 +12,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import METHODS
 from nri_scope.recording.reader import Recording
-from nri_scope.scenario.reader import message_text, read_message
+from nri_scope.scenario.document import message_text, read_message
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.nriscope.*"))
 REQUEST = api.CreateContainerRequest(

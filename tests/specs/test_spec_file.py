@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
 from nri_scope.specs import Spec, read_spec, same
-from nri_scope.specs.spec_file import MAX_SPEC_DEPTH, MAX_SPEC_SIZE
+from nri_scope.specs.json_spec import MAX_SPEC_DEPTH, MAX_SPEC_SIZE
 from tests.oci.examples import CONTAINER_SPEC
 
 from .generated import ANY

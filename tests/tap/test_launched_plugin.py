@@ -16,8 +16,7 @@ from nri_scope.recording.tap_tables import printed
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from nri_scope.runtime.command import command_of
 from nri_scope.tap.launched_plugin import Launch, to_socket
-from nri_scope.tap.run import Tap
-from nri_scope.tap.settings import Settings
+from nri_scope.tap.run import Settings, Tap
 from nri_scope.writer.supervisor import WriterProcess
 from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.scripts import is_running, plugin, python

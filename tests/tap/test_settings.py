@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import NriScopeError, UsageError
-from nri_scope.tap.settings import Settings
+from nri_scope.tap.run import Settings
 
 
 @given(

@@ -212,7 +212,7 @@ def test_concurrent_wraps_and_unwraps_are_rejected(
     plugin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = file_state(plugin)
-    monkeypatch.setattr("nri_scope.tap.replaced_file.LOCK_WAIT_S", 0.0)
+    monkeypatch.setattr("nri_scope.tap.wrapper.LOCK_WAIT_S", 0.0)
 
     def try_both(step: str) -> None:
         for work in (lambda: wrap(plugin, STARTER, b"{}"), lambda: unwrap(plugin)):

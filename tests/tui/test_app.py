@@ -18,8 +18,8 @@ from nri_scope.filter import parse
 from nri_scope.tui import polling
 from nri_scope.tui.actions import DEFAULT
 from nri_scope.tui.commands import copy
+from nri_scope.tui.commands.copy import Source
 from nri_scope.tui.list.scroll_state import FollowState
-from nri_scope.tui.source import Source
 from nri_scope.tui.widgets import screens
 from tests.tui.screen import RECORDING, copy_recording, showing
 

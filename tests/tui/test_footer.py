@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.tui.actions import DEFAULT, Scope
-from nri_scope.tui.footer import Situation, footer
+from nri_scope.tui.actions import DEFAULT, Scope, Situation, footer
 from tests.tui.screen import RECORDINGS, Shown, showing
 
 _BOOL = (False, True)

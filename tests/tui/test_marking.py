@@ -19,8 +19,8 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.marks.sidecar import marks_in, marks_of
 from nri_scope.recording.reader import Recording
+from nri_scope.tui.commands.copy import Source
 from nri_scope.tui.detail.comparison import CompareScreen
-from nri_scope.tui.source import Source
 from nri_scope.tui.widgets.board import Board
 from tests.share.bundle.bundles import a_bundle
 from tests.tui.hostile import HUGE_NAME, NAMES, assert_harmless, hostile_recording

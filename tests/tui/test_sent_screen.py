@@ -13,7 +13,7 @@ from textual._compositor import LayoutUpdate
 from textual.geometry import Region
 from textual.strip import Strip
 
-from nri_scope.tui.sent_screen import SentScreen
+from nri_scope.tui.terminal import SentScreen
 from tests.tui.emulator import Emulator
 
 WIDTH, HEIGHT = 12, 3

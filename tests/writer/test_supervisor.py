@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from nri_scope.entries import CallsByMetrics
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import CapturedCall, Gap, Note
-from nri_scope.recorder.counters import RecorderCounters
-from nri_scope.recorder.inbox import Begin, End, Queued
+from nri_scope.recorder.inbox import Begin, End, Queued, RecorderCounters
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.plugin_calls import plugin_calls
 from nri_scope.recording.reader import Recording

@@ -1,7 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of ``kubectl nri-scope``, one thin module each.
+"""The commands of ``kubectl nri-scope``, one thin module each, and the options that they share.
 
 In: a command line, and the answers of agents through `cluster`. Out: what the commands of
 nri-scope print about a copy of a node's recordings. This package never contains more than options
 and layout.
 """
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from nri_scope.cluster.agent_pods import NAMESPACE
+
+if TYPE_CHECKING:
+    from nri_scope.cluster.kubectl import Kubectl
+
+
+_Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
+
+NAMES = ("kubeconfig", "kube_context", "agent_namespace")
+"""Parameters of the options, for `kubectl_of`."""
+
+
+def cluster_options(command: _Command) -> _Command:
+    """Add the options."""
+    for option in reversed(
+        (
+            click.option("--kubeconfig", metavar="FILE", help="As for kubectl."),
+            click.option("--context", "kube_context", metavar="NAME", help="As for kubectl."),
+            click.option(
+                "--agent-namespace",
+                metavar="NAME",
+                default=NAMESPACE,
+                show_default=True,
+                help="Namespace of nri-scope's DaemonSet.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def kubectl_of(cluster: Mapping[str, str | None]) -> Kubectl:
+    """Return kubectl with the user's options, which are ``NAMES``."""
+    from nri_scope.cluster.kubectl import Kubectl
+
+    options = {"--kubeconfig": cluster["kubeconfig"], "--context": cluster["kube_context"]}
+    return Kubectl(tuple(f"{name}={value}" for name, value in options.items() if value))

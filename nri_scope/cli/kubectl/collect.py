@@ -14,7 +14,7 @@ from nri_scope.recording.display import size
 from nri_scope.recording.file_errors import error_words
 
 from ..params import NOT_EMPTY, NewFile, say
-from .options import cluster_options, kubectl_of
+from . import cluster_options, kubectl_of
 
 
 @click.command("collect")

@@ -23,7 +23,7 @@ from nri_scope.text.escape import columns
 from ..log_lines import Lines
 from ..output import Output
 from ..params import say
-from .options import kubectl_of
+from . import kubectl_of
 
 _POLL_S = 0.2
 _NODE_WIDTH = 30

@@ -12,7 +12,7 @@ from nri_scope.errors import UsageError
 
 from ..output import Output, table
 from ..params import NOT_EMPTY, format_option, say
-from .options import cluster_options, kubectl_of
+from . import cluster_options, kubectl_of
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain

@@ -16,7 +16,7 @@ from nri_scope.recording.display import many
 
 from ..option_rules import NeedOneOf, RuledCommand
 from ..params import NOT_EMPTY, NewRecording, say
-from .options import cluster_options
+from . import cluster_options
 from .views import client_of
 
 if TYPE_CHECKING:

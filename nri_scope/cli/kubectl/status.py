@@ -11,7 +11,7 @@ import click
 
 from ..output import Output, table
 from ..params import format_option, say
-from .options import cluster_options, kubectl_of
+from . import cluster_options, kubectl_of
 
 if TYPE_CHECKING:
     from nri_scope.cluster.node_states import NodeState

@@ -21,7 +21,7 @@ from nri_scope.errors import NriScopeError, UsageError
 
 from ..option_rules import Exclude, Need, NeedOneOf, Rule, RuledCommand, spellings
 from ..params import NOT_EMPTY, say
-from .options import NAMES, cluster_options, kubectl_of
+from . import NAMES, cluster_options, kubectl_of
 
 if TYPE_CHECKING:
     from nri_scope.cluster.agent_client import AgentClient

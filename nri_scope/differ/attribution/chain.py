@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from nri_scope import oci, specs
 from nri_scope.events import Role
-from nri_scope.nri.lifecycle import SYNCHRONIZE, VALIDATE
+from nri_scope.nri.events import SYNCHRONIZE, VALIDATE
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.specs import Change, Spec
 

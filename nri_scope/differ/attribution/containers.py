@@ -9,7 +9,7 @@ from typing import cast
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
-from nri_scope.nri.lifecycle import CONTAINER_ENDS, CREATE, STOP, UPDATE
+from nri_scope.nri.events import CONTAINER_ENDS, CREATE, STOP, UPDATE
 from nri_scope.nri.request_subject import name_of_container, name_of_pod
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.specs import Spec

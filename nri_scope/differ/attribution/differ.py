@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event, Gap, Session
-from nri_scope.nri.lifecycle import CREATE, VALIDATE
+from nri_scope.nri.events import CREATE, VALIDATE
 
 from .attributed_changes import RoundDiff
 from .containers import Containers

@@ -13,8 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event, Role
-from nri_scope.nri.events import METHODS
-from nri_scope.nri.lifecycle import CREATE, VALIDATE
+from nri_scope.nri.events import CREATE, METHODS, VALIDATE
 from nri_scope.nri.request_subject import UNKNOWN, container_of
 from nri_scope.nri.versions import NriVersion
 from nri_scope.specs import Change, Json, Spec

@@ -11,7 +11,7 @@ from typing import TypeAlias
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
-from nri_scope.nri.lifecycle import POST_CREATE
+from nri_scope.nri.events import POST_CREATE
 from nri_scope.specs import ABSENT, Absent, Change, Json, Spec
 from nri_scope.specs.json_spec import key_of, member_of
 

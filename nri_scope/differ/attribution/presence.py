@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nri_scope.events import CONTAINER_STATUS, Event, Gap, Session
-from nri_scope.nri.lifecycle import SYNCHRONIZE, UNSOLICITED
+from nri_scope.nri.events import SYNCHRONIZE, UNSOLICITED
 
 ASIDE = frozenset({UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
 """Exchanges between the runtime and one connection that can happen at any time."""

@@ -10,8 +10,7 @@ from typing import cast
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import CreationFate, Outcome
 from nri_scope.events import CONTAINER_STATUS, Event
-from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.lifecycle import (
+from nri_scope.nri.events import (
     CONTAINER_ENDS,
     CREATE,
     POD_ENDS,
@@ -23,6 +22,7 @@ from nri_scope.nri.lifecycle import (
     UPDATE,
     VALIDATE,
 )
+from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recording.creation_outcomes import UNKNOWN
 from nri_scope.recording.display import duration
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from nri_scope.entries import Outcome
 from nri_scope.events import NO_ID, PASSIVE_ROLES, RUNTIME_CLOSED, Event, Gap, Role, Session
+from nri_scope.nri.events import CREATE, POST_CREATE, STARTS, UPDATE, VALIDATE
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.lifecycle import CREATE, POST_CREATE, STARTS, UPDATE, VALIDATE
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.recording.creation_outcomes import UNKNOWN
 from nri_scope.wire.ttrpc import Code

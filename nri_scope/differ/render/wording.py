@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from nri_scope.nri.lifecycle import UNSOLICITED
+from nri_scope.nri.events import UNSOLICITED
 from nri_scope.recording.display import OUTCOME_SIGNS, deadline, duration, share_of_deadline
 from nri_scope.specs import Json, label
 

@@ -13,8 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.recording.regular_files import check_folder, read_regular, without_links
-from nri_scope.recording.trusted_location import trusted_users
+from nri_scope.recording.trusted_location import (
+    check_folder,
+    read_regular,
+    trusted_users,
+    without_links,
+)
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, parse_yaml
 from nri_scope.text.yaml_text import to_yaml

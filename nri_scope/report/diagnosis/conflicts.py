@@ -27,7 +27,7 @@ from nri_scope.differ.render.values import clipped
 from nri_scope.entries import NO_STATE
 from nri_scope.events import CONTAINER_STATUS, Event, Role
 from nri_scope.nri import v01
-from nri_scope.nri.lifecycle import (
+from nri_scope.nri.events import (
     CREATE,
     POST_CREATE,
     POST_UPDATE,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
 from nri_scope.differ.render import wording
 from nri_scope.events import Event
-from nri_scope.nri.lifecycle import CREATE, SYNCHRONIZE, VALIDATE
+from nri_scope.nri.events import CREATE, SYNCHRONIZE, VALIDATE
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.nri.versions import runtime_title

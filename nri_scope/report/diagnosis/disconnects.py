@@ -23,8 +23,8 @@ from nri_scope.events import (
     Event,
     Session,
 )
+from nri_scope.nri.events import CREATE, SYNCHRONIZE, UNSOLICITED, UPDATE
 from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.lifecycle import CREATE, SYNCHRONIZE, UNSOLICITED, UPDATE
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.oci.runtime_rules import runtime_rules_of

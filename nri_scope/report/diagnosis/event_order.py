@@ -11,8 +11,7 @@ from collections.abc import Collection, Iterator
 from enum import Enum
 
 from nri_scope.events import Event
-from nri_scope.nri.events import Event as NriEvent
-from nri_scope.nri.lifecycle import (
+from nri_scope.nri.events import (
     CONTAINER_ORDER,
     CREATE,
     FIRST,
@@ -27,6 +26,7 @@ from nri_scope.nri.lifecycle import (
     STOP_POD,
     SYNCHRONIZE,
 )
+from nri_scope.nri.events import Event as NriEvent
 
 from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Detector, Latest, RecordingFacts, Sequence

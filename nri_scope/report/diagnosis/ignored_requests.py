@@ -27,7 +27,7 @@ from nri_scope.differ.attribution.updates import NO_ID
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped, shown
 from nri_scope.events import Event
-from nri_scope.nri.lifecycle import CREATE, POST_UPDATE, UPDATE, Stage
+from nri_scope.nri.events import CREATE, POST_UPDATE, UPDATE, Stage
 from nri_scope.oci import VOIDED
 from nri_scope.recording.lifetimes import container_stage
 from nri_scope.specs import Spec, label

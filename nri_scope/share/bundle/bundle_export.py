@@ -32,10 +32,9 @@ from nri_scope.recording.reader import Recording
 from ..extract import Extracted, Selection, extract
 from ..output_files import Outputs
 from ..redaction import Redactor, Rules, derive, local_key
-from ..redaction.user_key import KEY_BYTES
+from ..redaction.tokens import KEY_BYTES
 from .leak_scan import Scan
-from .manifest_content import ManifestBuilder, fixed_text
-from .readme import render
+from .manifest_content import ManifestBuilder, fixed_text, render
 
 
 def redactor_for(

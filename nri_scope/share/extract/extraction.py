@@ -25,9 +25,9 @@ from nri_scope.recording.entries import (
     printed_in,
     subjects,
 )
+from nri_scope.recording.event_times import is_redacted
 from nri_scope.recording.marks.sidecar import marks_of
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.redacted import is_redacted
 from nri_scope.recording.row_pages import is_among, newest_event, pages
 from nri_scope.recording.rows import optional_numbers_of
 from nri_scope.recording.sqlite_errors import recording_errors

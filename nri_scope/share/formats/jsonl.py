@@ -43,9 +43,10 @@ from nri_scope.recording.creation_outcomes import (
     outcome_of,
     stored_outcomes,
 )
-from nri_scope.recording.cri_answers import status_request
 from nri_scope.recording.documents import event_document, tap_record
+from nri_scope.recording.event_messages import status_request
 from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.log_rows import Timeline
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import (
     SCHEMA_VERSION,
@@ -54,7 +55,6 @@ from nri_scope.recording.records import (
     rfc3339,
     session_record,
 )
-from nri_scope.recording.timeline import Timeline
 from nri_scope.text.escape import safe
 
 from .exported_part import KINDS, Excerpt

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from nri_scope.events import Event, Gap, Note, Session
-from nri_scope.nri.lifecycle import Stage
+from nri_scope.nri.events import Stage
 from nri_scope.recording.lifetimes import Lifetime, Lifetimes
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms

@@ -2,15 +2,15 @@
 """Replace what is not known to be harmless, wherever a recording is written or shown.
 
 In: messages, texts, names and paths, one at a time. Out: the same with tokens in place of
-everything that is neither known to be harmless (`harmless`, `vocabulary`) nor a name of the
-recording; what follows a key that names a credential is always replaced. Tokens are made with a
-key, so originals cannot be guessed without it, and for each container separately (see `scope`), so
-a guess planted in another container cannot be compared. This package never knows files or tables.
+everything that is neither known to be harmless (`harmless`) nor a name of the recording; what
+follows a key that names a credential is always replaced. Tokens are made with a key, so originals
+cannot be guessed without it, and for each container separately (see `tokens.Scope`), so a guess
+planted in another container cannot be compared. This package never knows files or tables.
 """
 
+from .engine import Tally as Tally
 from .names import NameKind as NameKind
 from .redactor import Redactor as Redactor
 from .rules import Rules as Rules
-from .tally import Tally as Tally
-from .user_key import derive as derive
-from .user_key import local_key as local_key
+from .tokens import derive as derive
+from .tokens import local_key as local_key

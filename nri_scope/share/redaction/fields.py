@@ -12,9 +12,8 @@ from . import texts
 from .harmless import KEPT_KEYS, KEPT_VARIABLES, NAMESPACES, is_harmless
 from .key_names import certainty_of, must_replace, names_node
 from .names import NameKind
-from .re2_patterns import any_of
-from .scope import NAMES_SCOPE
-from .tokens import is_local, is_token
+from .rules import any_of
+from .tokens import NAMES_SCOPE, is_local, is_token
 
 if TYPE_CHECKING:
     import re2

@@ -1,12 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide what is known to be harmless: numbers, times, versions, known words, hosts, registries."""
+"""Decide what is known to be harmless: numbers, times, versions, known words, hosts, registries.
+
+The words are English, and those of NRI, OCI, CRI, Kubernetes and programs.
+``vocabulary.txt.xz`` is written by ``scripts/update_vocabulary.py`` and names its sources.
+"""
 
 from __future__ import annotations
 
+import lzma
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 
-from .vocabulary import is_word
+MIN_PART = 3
+"""Minimum length of a word that is joined to others by its case alone."""
+_PART = re.compile(r"[A-Z]{2,}(?=s(?![a-z]))|[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WITH_DIGITS = frozenset(
+    {"s3", "x86", "x64", "k8s", "k3s", "e2e", "i18n", "l10n", "h2", "b64", "p2p"}
+)
 
 
 def words(text: str) -> frozenset[str]:
@@ -113,3 +124,31 @@ def is_harmless(text: str) -> bool:
     if all(part.isdigit() for part in parts):
         return sum(map(len, parts)) <= _MAX_DIGITS
     return all(map(is_word, parts))
+
+
+@cache
+def _words() -> frozenset[str]:
+    content = files(__package__).joinpath("vocabulary.txt.xz").read_bytes()
+    lines = lzma.decompress(content).decode().splitlines()
+    return frozenset(line for line in lines if not line.startswith("#"))
+
+
+@lru_cache(maxsize=1 << 16)
+def is_word(text: str) -> bool:
+    """Return whether letters and digits without anything between them are known.
+
+    Known are a word, a number of up to six digits, and words that are joined by their case, such as
+    "getUserName". A word with a number behind it is known only if the vocabulary has both
+    together ("eth0", "sha256"): people choose such passwords.
+    """
+    lower = text.lower()
+    if lower in _words() or lower in _WITH_DIGITS:
+        return True
+    if text.isdigit():
+        return len(text) <= 6
+    if len(text) > 80 or not (text.isascii() and text.isalpha()):
+        return False
+    return all(
+        part == "s" or (len(part) >= MIN_PART and part.lower() in _words())
+        for part in _PART.findall(text)
+    )

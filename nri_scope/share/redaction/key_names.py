@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 
 from .harmless import is_plain, words
-from .re2_patterns import compiled
+from .rules import compiled
 from .tokens import is_token
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")

@@ -16,7 +16,7 @@ from .names import NameKind
 
 if TYPE_CHECKING:
     from .engine import Engine
-    from .scope import Scope
+    from .tokens import Scope
 
 _Map = MutableMapping[str | int, str | Message]
 TextFunction = Callable[["Engine", str, str], str]

@@ -13,16 +13,15 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, EVENT_TEXTS
 from nri_scope.nri import v01
 from nri_scope.nri.events import METHODS
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.cri_answers import requested_container_id
+from nri_scope.recording.event_messages import requested_container_id
 from nri_scope.specs.json_spec import pointer as joined
 from nri_scope.specs.json_spec import split
 
 from . import fields, messages, texts
-from .engine import MAX_WORDS, Engine
+from .engine import MAX_WORDS, Engine, Tally
 from .json_documents import dump_json, parse_json, redact_json, redact_value
 from .names import SESSION_NAMES, NameKind
 from .rules import Rules
-from .tally import Tally
 from .tokens import is_token
 
 _WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
@@ -33,7 +32,7 @@ _PLUGIN = re.compile(r"([0-9]{2}-)(.*)", re.DOTALL)
 class Redactor:
     """Redacts one recording, or several recordings that must get the same tokens.
 
-    Equal originals get equal tokens in texts about one container, wherever they occur; see `scope`.
+    Equal originals get equal tokens in texts about one container, wherever they occur; see `Scope`.
     No content of a recording raises an exception. Not thread-safe.
 
     Texts show the names that are noted before (`note_names`), and those in the messages so far.

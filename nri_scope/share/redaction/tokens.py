@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens: the replacements of originals.
+"""Tokens: the replacements of originals, their scopes, and the user's key.
 
 A token is recognized by its form, regardless of its key, so that text which was already redacted
 stays unchanged. It has the form of its original as far as programs require this: an address becomes
@@ -7,7 +7,11 @@ an address, a host name a host name, a path a path, and a plain token is valid a
 file name, a key or a value.
 
 Tokens belong to a scope, e.g. one container: equal originals have equal tokens within the scope,
-and tokens of two scopes cannot be linked.
+and tokens of two scopes cannot be linked. A user who can write a value into one container sees its
+token. If the same value had the same token in another container, the user could verify guesses
+about values of that container.
+
+The user's key makes tokens stable across runs, and never leaves the machine.
 """
 
 from __future__ import annotations
@@ -16,12 +20,27 @@ import base64
 import hashlib
 import hmac
 import ipaddress
+import os
 import re
+import secrets
+import stat
 from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
+from nri_scope._gen.nri.api_pb2 import Container
+from nri_scope.errors import UsageError
+from nri_scope.nri.request_subject import name_of_container
 from nri_scope.recording.cache import RecentlyUsed
+from nri_scope.recording.trusted_location import folder_access, name_of, trusted_users
 
 from .harmless import ENDINGS
+
+KEY_BYTES = 32
+
+_MAX_CONTAINERS = 10_000
+"""Number of containers whose pods are remembered."""
 
 TOKEN_PREFIX = "redacted-"
 PLAIN_TOKEN = TOKEN_PREFIX + "[a-z2-7]{12}"
@@ -32,7 +51,7 @@ MAIL_SUFFIX = "@redacted.invalid"
 TOKEN_NETWORK4 = ipaddress.IPv4Network("198.18.0.0/15")
 TOKEN_NETWORK6 = ipaddress.IPv6Network("2001:db8::/32")
 
-NAMES_SCOPE = ""
+_NAMES_UNIT = ""
 """The scope of names and ids, whose tokens must be the same in a whole recording."""
 
 _NETWORK_PREFIXES = ("198.18.", "198.19.", "2001:")
@@ -96,7 +115,7 @@ class Tokens:
         self._cache: RecentlyUsed[tuple[str, str], str] = RecentlyUsed(max_tokens)
         self._taken: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._taken_count = 0
-        self.scope = NAMES_SCOPE
+        self.scope = _NAMES_UNIT
         """The scope of new tokens."""
 
     def token_for(self, original: str, scope: str | None = None) -> str:
@@ -173,3 +192,147 @@ def _plain_token(digest: bytes) -> str:
 def _address_in(network: ipaddress.IPv4Network | ipaddress.IPv6Network, digest: bytes) -> str:
     hosts = network.num_addresses - 2
     return str(network[1 + int.from_bytes(digest, "big") % hosts])
+
+
+class Scope(NamedTuple):
+    """The unit to which a text belongs for the choice of tokens."""
+
+    name: str
+    """The value for `Tokens.scope`."""
+    pod: str
+    """The pod whose visible names may be shown; the text's own unit if its pod is unknown."""
+
+
+NAMES_SCOPE = Scope(_NAMES_UNIT, "names")
+"""The scope of all names and ids."""
+
+
+class Scopes:
+    """Finds the scopes of a recording's parts."""
+
+    def __init__(self, linked: Mapping[str, str] | None = None) -> None:
+        """``linked``: names for containers and pods by id; units with one name share a scope."""
+        self._linked = linked or {}
+        self._containers: RecentlyUsed[str, Scope] = RecentlyUsed(_MAX_CONTAINERS)
+
+    def pod(self, pod: str) -> Scope:
+        """Return the scope of a pod without its containers."""
+        return Scope(self._name("pod", pod), f"pod {pod}")
+
+    def container(self, container: str, pod: str = "", name: str = "") -> Scope:
+        """Return the scope of a container; its ``pod`` (an id) and ``name`` are remembered for
+        texts that contain only the container's id.
+        """
+        if not pod:
+            known = self._containers.get(container)
+            if known is not None:
+                return known
+        # iSulad has no id when a container is being created, and changes the name afterwards.
+        bare = name_of_container(Container(name=name))
+        if (bare != name or not container) and pod and name:
+            unit = f"container {bare} of {self._name('pod', pod)}"
+        else:
+            unit = self._name("container", container)
+        scope = Scope(unit, f"pod {pod}" if pod else f"container {container}")
+        if container and pod:
+            self._containers.put(container, scope)
+        return scope
+
+    def content(self, place: str, content: bytes) -> Scope:
+        """Return a scope for text about no container; only identical content shares it."""
+        name = f"{place} {hashlib.sha256(content).hexdigest()}"
+        return Scope(name, name)
+
+    def _name(self, kind: str, object_id: str) -> str:
+        linked = self._linked.get(object_id)
+        return f"{kind} {object_id}" if linked is None else f"{kind}s called {linked}"
+
+
+def key_folder(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the folder of the key according to the XDG Base Directory Specification."""
+    folder = environ.get("XDG_STATE_HOME", "")
+    # The specification requires ignoring a relative path.
+    base = Path(folder) if folder.startswith("/") else Path("~/.local/state").expanduser()
+    return base / "nri-scope"
+
+
+def local_key(folder: Path | None = None) -> bytes:
+    """Return the user's key on this machine, created on first use. Raises UsageError.
+
+    Only the owner may read the file: with the key, guesses of a token's original can be verified.
+    """
+    path = (folder if folder is not None else key_folder()) / "redaction.key"
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _unusable(path, error) from error
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return _make(path)
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def derive(key: bytes, purpose: bytes) -> bytes:
+    """Return a key for ``purpose``, e.g. one recording; tokens of two purposes cannot be linked."""
+    return hmac.digest(key, b"nri-scope redaction\0" + purpose, hashlib.sha256)
+
+
+def _read(path: Path) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise UsageError(f"{path}: the redaction key is not a regular file", "remove it")
+        _check_owners(path, status.st_uid)
+        if status.st_mode & 0o077:
+            raise UsageError(
+                f"{path}: users other than the owner can read this key",
+                "remove it: the next run makes a new key and other tokens",
+            )
+        key = file.read(KEY_BYTES + 1)
+    if len(key) != KEY_BYTES:
+        raise UsageError(f"{path}: not a key of {KEY_BYTES} bytes", "remove it")
+    return key
+
+
+def _check_owners(path: Path, owner: int) -> None:
+    """Raise UsageError if another user owns the key or could replace it with a known one.
+
+    Also raises OSError.
+    """
+    problem = folder_access(Path(os.path.realpath(path.parent))).problem
+    if owner not in trusted_users():
+        problem = f"it belongs to another user ({name_of(owner)})"
+    if problem:
+        raise UsageError(
+            f"{path}: the redaction key cannot be trusted: {problem}",
+            "set XDG_STATE_HOME to a folder of your own",
+        )
+
+
+def _make(path: Path) -> bytes:
+    _check_owners(path, os.geteuid())
+    key = secrets.token_bytes(KEY_BYTES)
+    # The link makes the complete file appear at once, and fails if another process was faster.
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(key)
+            file.flush()
+            os.fsync(descriptor)
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            return _read(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return key
+
+
+def _unusable(path: Path, error: OSError) -> UsageError:
+    words = (error.strerror or str(error)).lower()
+    return UsageError(f"{path}: the redaction key cannot be used: {words}", "check its folder")

@@ -8,14 +8,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.filter import Filter
 from nri_scope.text.escape import safe
 
-from ..source import Source
 from ..textual_workarounds import begin
-from .command import Command
+from . import Command
 from .mark import Chooser, Marker
 from .save import as_yaml, chosen_numbers, chosen_words
 
@@ -135,3 +135,12 @@ def pasteable(words: Sequence[str]) -> str:
             "change the filter or rename the file",
         )
     return line
+
+
+class Source(NamedTuple):
+    """What a temporary recording was made from."""
+
+    name: str
+    """As the title shows it."""
+    command: tuple[str, ...]
+    """Words of the command that shows it again."""

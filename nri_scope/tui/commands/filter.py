@@ -21,7 +21,7 @@ from ..textual_workarounds import begin
 from ..widgets.board import Board
 from ..widgets.filter_bar import FilterBar
 from ..widgets.messages import LinesAvailable, begin_reading
-from .command import Command
+from . import Command
 
 _Find = Callable[[Recording, int], Pod | Container | None]
 

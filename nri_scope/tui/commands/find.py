@@ -17,7 +17,7 @@ from ..store.view import View
 from ..textual_workarounds import begin
 from ..views import EVENTS
 from ..widgets.board import Board
-from .command import Command
+from . import Command
 
 GROUP = "search"
 _MAX_COLUMNS = 40

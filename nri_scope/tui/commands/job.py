@@ -23,7 +23,7 @@ from ..store.reader_thread import CancelFlag
 from ..text.styled_line import Style, line
 from ..textual_workarounds import begin
 from ..widgets.screens import ReadingScreen
-from .command import Command
+from . import Command
 
 _PROGRESS_S = 0.1
 """Seconds between progress messages."""

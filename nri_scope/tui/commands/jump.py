@@ -20,7 +20,7 @@ from ..containers.outline import NO_POD, Node
 from ..store.markers import Key
 from ..views import EVENTS
 from ..widgets.messages import begin_reading
-from .command import Command
+from . import Command
 
 GROUP = "jump"
 _BATCH = 1_000

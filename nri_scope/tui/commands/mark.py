@@ -22,7 +22,7 @@ from nri_scope.text.escape import safe
 from ..textual_workarounds import begin
 from ..widgets.filter_bar import Choice
 from ..widgets.messages import begin_reading
-from .command import Command
+from . import Command
 
 GROUP = "marks"
 _MAX_COLUMNS = 40

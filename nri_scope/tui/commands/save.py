@@ -31,7 +31,7 @@ from ..store.view import View
 from ..text.styled_line import Span, Style, StyledLine, line
 from ..widgets.filter_bar import Field
 from ..widgets.screens import ReadingScreen
-from .command import Command
+from . import Command
 from .job import Jobs, Progress
 from .mark import Chooser, Marker
 

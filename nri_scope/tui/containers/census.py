@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from nri_scope.nri.lifecycle import Stage
+from nri_scope.nri.events import Stage
 from nri_scope.recording.display import duration
 from nri_scope.recording.event_scan import EventScan, SubjectEvent, name_of
 from nri_scope.recording.lifetimes import FIRST_STAGES, container_stage, pod_stage

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from nri_scope.events import Container, Event, Pod, Status
-from nri_scope.nri.lifecycle import Stage
+from nri_scope.nri.events import Stage
 from nri_scope.recording.attribution_file import owners_by_key, owners_of
 from nri_scope.recording.display import SHORT_ID, clock, duration, moment, response_time
 from nri_scope.recording.reader import Recording

@@ -18,10 +18,10 @@ from nri_scope.differ.render.values import clipped_pair, sides
 from nri_scope.differ.render.wording import GLYPHS
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.events import Container, Event
-from nri_scope.nri.lifecycle import CREATE
+from nri_scope.nri.events import CREATE
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci import spec_of
-from nri_scope.recording import lookup, message_parts
+from nri_scope.recording import event_messages, lookup
 from nri_scope.recording.display import clock, day, many, subject
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
@@ -154,7 +154,7 @@ def _compared_container(recording: Recording, event: Event) -> ComparedContainer
     newest = None if container is None else lookup.newest_message(recording, container)
     if newest is None:
         return ComparedContainer(event, event.id, container, None)
-    message = decode_request(CREATE, message_parts.request(CREATE, b"", None, newest.content))
+    message = decode_request(CREATE, event_messages.request(CREATE, b"", None, newest.content))
     spec = None if message.container is None else spec_of(message.container)
     return ComparedContainer(event, newest.event, container, spec)
 

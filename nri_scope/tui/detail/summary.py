@@ -27,8 +27,7 @@ from nri_scope.recording.tap_tables import printed_by, tapped
 from nri_scope.specs import label
 
 from ..store.rows import Row
-from ..text.styled_line import Span, Style, StyledLine
-from ..text.yaml_lines import clipped_text
+from ..text.styled_line import Span, Style, StyledLine, clipped_text
 
 INDENT = 12
 """Columns for labels, before the values."""

@@ -17,7 +17,7 @@ from nri_scope.nri.v01 import is_invocation
 from nri_scope.recording import lookup
 from nri_scope.recording.display import many, mark_words
 from nri_scope.recording.documents import newest_message
-from nri_scope.recording.plain_messages import reply_of, request_of
+from nri_scope.recording.event_messages import reply_of, request_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.text.escape import columns
@@ -25,9 +25,18 @@ from nri_scope.text.styled_text import spans_of
 
 from ..store.reader_thread import CancelFlag
 from ..store.rows import Row
-from ..text.styled_line import Span, Style, StyledLine, line, text_of
-from ..text.wrapping import folded
-from ..text.yaml_lines import MAX_TEXT, clipped, clipped_text, yaml_lines
+from ..text.styled_line import (
+    MAX_TEXT,
+    Span,
+    Style,
+    StyledLine,
+    clipped,
+    clipped_text,
+    folded,
+    line,
+    text_of,
+    yaml_lines,
+)
 from . import summary
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from . import columns
 from .columns import place
 from .row_painter import GUTTER, PREFIX, EventHeader, RowPainter
 from .row_reader import RowReader
-from .row_scrolling import RowWindow
-from .scroll_state import FollowState, ScrollState
+from .scroll_state import FollowState, RowWindow, ScrollState
 
 _CACHED_STRIPS = 256
 _DRAW_DELAY_S = 0.03

@@ -14,8 +14,7 @@ from textual.widget import Widget
 from nri_scope.text.escape import columns
 
 from ..store.rows import Row
-from ..text.styled_line import fitted
-from ..text.wrapping import match_spans, split_by_spans
+from ..text.styled_line import fitted, match_spans, split_by_spans
 from .columns import PlacedColumn, cell
 
 GUTTER = 2

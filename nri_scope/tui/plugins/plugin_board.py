@@ -26,8 +26,16 @@ from ..actions import Scope, bindings
 from ..detail.summary import INDENT, fact
 from ..store.rows import line_row
 from ..store.store import Store
-from ..text.styled_line import EventLine, Span, Style, StyledLine, TableField, TableGrid, line
-from ..text.wrapping import folded
+from ..text.styled_line import (
+    EventLine,
+    Span,
+    Style,
+    StyledLine,
+    TableField,
+    TableGrid,
+    folded,
+    line,
+)
 from ..widgets.messages import OpenEvent, RowChosen, SetFilter
 from ..widgets.table_board import TableBoard
 from .chain_places import CallCounts, ChainPlace, ChainPlaceKind, call_counts_of, places

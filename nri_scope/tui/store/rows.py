@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nri_scope.entries import Began, Ended
 from nri_scope.events import Container, Event, Gap, Pod, Problem, Session, Status
-from nri_scope.nri.lifecycle import VALIDATE
+from nri_scope.nri.events import VALIDATE
 from nri_scope.recording import display
 from nri_scope.recording.records import deadline_ms
 from nri_scope.specs import label

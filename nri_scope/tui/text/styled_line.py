@@ -1,14 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of styled text and tables of them, created by views and shown by `Lines`."""
+"""Lines of styled text and tables of them, created by views and shown by `Lines`.
+
+Lines may be wrapped or truncated, searched for a text, and made of plain values as YAML.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice, pairwise
 from typing import Protocol, Self
 
+from rich.cells import cell_len, get_character_cell_size
+
+from nri_scope.nri.plain import Plain
+from nri_scope.text import yaml_text
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Span, Style, StyledLine, text_of
+
+from ..store.reader_thread import CancelFlag
+
+MAX_CHARACTERS = 4_000
+"""Maximum characters shown of one line."""
+
+MAX_TEXT = 2_000
+"""Maximum characters of one value."""
+MAX_MEMBERS = 1_000
+"""Maximum members of one list or mapping; real containers have fewer."""
+MAX_LINES = 20_000
+"""Maximum lines of a document; enough for a Synchronize request with hundreds of containers."""
+_KEY = re.compile(r"([ -]*)([^\s'\"-][^:]*:|'[^']*':|\"(?:[^\"\\]|\\.)*\":)( .*)?\Z")
 
 __all__ = ["Span", "Style", "StyledLine", "text_of"]
 
@@ -149,3 +172,169 @@ def cut(parts: StyledLine, width: int) -> StyledLine:
         kept.append(Span(text, style))
         left -= columns(text)
     return tuple(kept)
+
+
+def yaml_lines(value: dict[str, Plain], stop: CancelFlag) -> Iterator[StyledLine]:
+    """Yield the lines of a document, keeping the order of keys.
+
+    Raises CancelledError after `CancelFlag.set`.
+    """
+    for count, text in enumerate(yaml_text.yaml_lines(_clipped(value, stop.check))):
+        stop.check()
+        if count == MAX_LINES:
+            yield (Span(f"… more than {MAX_LINES:,} lines: the rest is omitted", Style.WARN),)
+            return
+        yield styled_yaml(text)
+
+
+def clipped(value: Plain) -> Plain:
+    """Truncate long texts, lists and mappings, adding what was cut."""
+    return _clipped(value, lambda: None)
+
+
+def _clipped(value: Plain, check: Callable[[], None]) -> Plain:
+    if isinstance(value, str):
+        return clipped_text(value)
+    if isinstance(value, list):
+        found = [_clipped(each, check) for each in value[:MAX_MEMBERS]]
+        return [*found, _omitted_count(value)] if len(value) > MAX_MEMBERS else found
+    if isinstance(value, dict):
+        check()
+        entries = islice(value.items(), MAX_MEMBERS)
+        named = {clipped_text(key): _clipped(each, check) for key, each in entries}
+        return {**named, "…": _omitted_count(value)} if len(value) > MAX_MEMBERS else named
+    return value
+
+
+def clipped_text(text: str, most: int = MAX_TEXT) -> str:
+    """Truncate to `most` characters, followed by the original number of characters."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… ({len(text):,} characters in all)"
+
+
+def _omitted_count(value: Sequence[Plain] | dict[str, Plain]) -> str:
+    return f"… {len(value) - MAX_MEMBERS:,} more"
+
+
+def styled_yaml(text: str) -> StyledLine:
+    """Return a line of YAML with its key in a style."""
+    found = _KEY.match(text)
+    if found is None:
+        return (Span(text),)
+    indent, key, value = found.groups(default="")
+    parts = (Span(indent), Span(key, Style.KEY), Span(value))
+    return tuple(part for part in parts if part.text)
+
+
+def shown(parts: StyledLine) -> StyledLine:
+    """Return the visible part of a line, escaped; if cut, followed by the number of characters."""
+    room = MAX_CHARACTERS
+    found: list[Span] = []
+    for part in parts:
+        if room <= 0:
+            break
+        text = part.text[:room]
+        room -= len(text)
+        found.append(Span(safe(text), part.style))
+    total = sum(len(part.text) for part in parts)
+    if total > MAX_CHARACTERS:
+        found.append(Span(f"… ({total:,} characters in all)", Style.DIM))
+    return tuple(found)
+
+
+_NATURAL = frozenset(" ,;:/=")
+"""Characters after which rows preferably end."""
+
+
+@lru_cache(maxsize=8)
+def pattern(text: str) -> re.Pattern[str] | None:
+    """Return a pattern of the literal `text`, ignoring case; None for ""."""
+    return re.compile(re.escape(text), re.IGNORECASE) if text else None
+
+
+def match_spans(text: str, needle: str) -> list[tuple[int, int]]:
+    """Return the spans of ``needle`` in ``text``, as start and end."""
+    regex = pattern(needle)
+    return [] if regex is None else [match.span() for match in regex.finditer(text)]
+
+
+def width(parts: StyledLine) -> int:
+    """Return the width of a line's visible part, in columns."""
+    return cell_len(text_of(shown(parts)))
+
+
+def hanging(text: str, room: int) -> int:
+    """Return the indentation of a wrapped line's rows after the first, in columns."""
+    indent = len(text) - len(text.lstrip(" "))
+    return min(indent + 2, room // 2)
+
+
+@lru_cache(maxsize=256)
+def breaks(text: str, room: int) -> tuple[int, ...]:
+    """Return the columns at which the rows of a wrapped line begin.
+
+    A row with its indentation is at most `room` columns wide, except for a single wider character.
+    """
+    cuts = _cuts(text, room, room - hanging(text, room))
+    return tuple(cuts if text.isascii() else (cell_len(text[:cut]) for cut in cuts))
+
+
+def folded(parts: StyledLine, room: int, indent: int) -> Iterator[StyledLine]:
+    """Wrap the visible part of a line; yield its rows, indented by ``indent`` after the first."""
+    parts = shown(parts)
+    text = text_of(parts)
+    indent = min(indent, room // 2)
+    cuts = [*_cuts(text, room, room - indent), len(text)]
+    for begin, end in pairwise(cuts):
+        row = [Span(" " * indent)] if begin else []
+        at = 0
+        for part in parts:
+            piece = part.text[max(0, begin - at) : max(0, end - at)]
+            if piece:
+                row.append(Span(piece, part.style))
+            at += len(part.text)
+        yield tuple(row)
+
+
+def _cuts(text: str, room: int, rest: int) -> list[int]:
+    """Return the indices at which rows begin: the first has `room` columns, all others `rest`.
+
+    Rows end after one of `_NATURAL`, unless that leaves more than half of a row empty.
+    """
+    found = [0]
+    if len(text) <= room and text.isascii():
+        return found
+    used = natural = left = 0
+    for at, char in enumerate(text):
+        size = get_character_cell_size(char)
+        while used and used + size > room:
+            # Text after the natural end moves to the next row.
+            at_natural = natural > found[-1] and 2 * left >= room
+            found.append(natural if at_natural else at)
+            used = used - left if at_natural else 0
+            room = rest
+        used += size
+        if char in _NATURAL:
+            natural, left = at + 1, used
+    return found
+
+
+def split_by_spans(
+    begin: int, end: int, spans: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int, bool]]:
+    """Split the range `begin` to `end` at the bounds of `spans`, which ascend and are disjoint.
+
+    Yields start, end, and whether the piece is in a span.
+    """
+    at = begin
+    for first, last in spans:
+        first, last = max(first, at), min(last, end)
+        if first >= last:
+            continue
+        if at < first:
+            yield at, first, False
+        yield first, last, True
+        at = last
+    if at < end:
+        yield at, end, False

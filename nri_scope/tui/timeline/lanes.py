@@ -33,11 +33,11 @@ from .lane_drawing import (
     UNOBSERVED,
     LanePoint,
     PointKind,
+    TimeWindow,
     axis,
     kind_of,
     nearest,
 )
-from .time_window import TimeWindow
 
 MAX_EVENTS = 2_000
 """Maximum number of events read for one lane; of a lane with more, one per column is read."""

@@ -26,6 +26,7 @@ from ..widgets.messages import AddToFilter, OpenEvent, StatusText
 from .lane_drawing import (
     LanePoint,
     TimeInterval,
+    TimeWindow,
     joined_cells,
     lane_cells,
     lanes_within,
@@ -44,7 +45,6 @@ from .lanes import (
     read_points,
     ruled,
 )
-from .time_window import TimeWindow
 
 
 class TimelineLines(BoardLines, inherit_bindings=False):

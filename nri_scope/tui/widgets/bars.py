@@ -15,11 +15,9 @@ from textual.widget import Widget
 from nri_scope.recording.display import many
 from nri_scope.text.escape import columns, safe
 
-from ..actions import Keymap
-from ..footer import Situation, footer
+from ..actions import Keymap, Situation, footer
 from ..store.store import Facts
-from ..text.styled_line import line, text_of
-from ..text.wrapping import folded
+from ..text.styled_line import folded, line, text_of
 from .messages import TabChosen
 
 _MIN_RUNTIME_COLUMNS = 12

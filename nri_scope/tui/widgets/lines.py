@@ -23,8 +23,21 @@ from textual.reactive import reactive
 from textual.strip import Strip
 
 from ..actions import Scope, bindings
-from ..text.styled_line import Source, Span, Style, StyledLine, line, text_of
-from ..text.wrapping import breaks, hanging, match_spans, pattern, shown, split_by_spans, width
+from ..text.styled_line import (
+    Source,
+    Span,
+    Style,
+    StyledLine,
+    breaks,
+    hanging,
+    line,
+    match_spans,
+    pattern,
+    shown,
+    split_by_spans,
+    text_of,
+    width,
+)
 from ..textual_workarounds import SizedView
 from .messages import StatusText
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.differ.attribution.evidence import Status, container_status
-from nri_scope.recording.cri_answers import NOT_FOUND
+from nri_scope.recording.event_messages import NOT_FOUND
 from nri_scope.specs import Spec, patch_of
 
 

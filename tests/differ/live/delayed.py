@@ -15,7 +15,7 @@ from nri_scope.events import CONTAINER_STATUS, CapturedCall, Gap, Role, SessionS
 from nri_scope.nri import merging
 from nri_scope.nri.events import Event
 from nri_scope.recorder.inbox import Begin, End
-from nri_scope.recording.cri_answers import status_request
+from nri_scope.recording.event_messages import status_request
 
 from .playing import Timed
 

@@ -9,8 +9,7 @@ from typing import Self
 
 from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
-from nri_scope.differ.live.channel import ReadPosition
-from nri_scope.differ.live.viewer import Follower, Seen
+from nri_scope.differ.live import Follower, ReadPosition, Seen
 from nri_scope.differ.recording_differ import excerpt_of_container
 from nri_scope.entries import Exchange
 from nri_scope.events import Event

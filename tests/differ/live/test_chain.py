@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ.live.viewer import ChainWatch
+from nri_scope.differ.live import ChainWatch
 from tests.recording.made import an_event
 
 VALIDATE = "ValidateContainerAdjustment"

@@ -6,15 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.live.channel import (
-    ChainSeen,
-    Closed,
-    Message,
-    ReadPosition,
-    Unread,
-    decode,
-    encode,
-)
+from nri_scope.differ.live import ChainSeen, Closed, Message, ReadPosition, Unread, decode, encode
 
 # Runtimes may send invalid Unicode.
 _TEXT = st.text(st.characters(exclude_categories=()))

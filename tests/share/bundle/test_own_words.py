@@ -16,7 +16,7 @@ from nri_scope.errors import RedactionLeak
 from nri_scope.events import REDACTED, Role
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
-from nri_scope.report import own_words as report_words
+from nri_scope.report import output_file as report_words
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html
 from nri_scope.report.markdown import markdown

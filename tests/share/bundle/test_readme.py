@@ -16,7 +16,7 @@ from nri_scope.recording.bundle.manifest import (
     Replaced,
     Runtime,
 )
-from nri_scope.share.bundle.readme import render
+from nri_scope.share.bundle.manifest_content import render
 from tests.share.bundle.bundles import a_manifest
 
 HOSTILE = (

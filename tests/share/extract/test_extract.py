@@ -30,7 +30,7 @@ from nri_scope.filter import parse
 from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording import lookup
-from nri_scope.recording.cri_answers import status_request
+from nri_scope.recording.event_messages import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.schema_check import check, check_schema
 from nri_scope.share.extract import Extracted, Selection, extract

@@ -22,7 +22,7 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Event, Gap, Role
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import lookup
-from nri_scope.recording.cri_answers import status_request
+from nri_scope.recording.event_messages import status_request
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.result import Replayed

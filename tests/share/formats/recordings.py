@@ -13,7 +13,7 @@ from pathlib import Path
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.cri_answers import status_request
+from nri_scope.recording.event_messages import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.share.formats import FORMATS
 from nri_scope.survey.foreground import analysed

@@ -11,7 +11,7 @@ from benchmarks import labelled
 from benchmarks.corpora import Sample, gitleaks
 from benchmarks.redaction import leaks, stays
 from benchmarks.samples import Sampler
-from nri_scope.share.redaction.re2_patterns import compiled
+from nri_scope.share.redaction.rules import compiled
 
 
 def test_every_planted_secret_can_be_read_before_redaction() -> None:

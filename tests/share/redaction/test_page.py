@@ -9,7 +9,7 @@ from pathlib import Path
 from nri_scope.share.redaction import Redactor
 from nri_scope.share.redaction.builtin import BUILT_IN
 from nri_scope.share.redaction.harmless import KEPT_VARIABLES
-from nri_scope.share.redaction.rule_file import read_rules
+from nri_scope.share.redaction.rules import read_rules
 
 PAGE = Path(__file__).parents[3] / "docs" / "redaction.md"
 

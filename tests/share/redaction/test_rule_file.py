@@ -11,7 +11,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.share.redaction import NameKind, Redactor, Rules
 from nri_scope.share.redaction.builtin import DEFAULT_RULES
-from nri_scope.share.redaction.rule_file import read_rules
+from nri_scope.share.redaction.rules import read_rules
 
 KEY = bytes(range(32))
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.share.redaction import tally as tallies
-from nri_scope.share.redaction.tally import Tally
+from nri_scope.share.redaction import engine as tallies
+from nri_scope.share.redaction.engine import Tally
 
 FOUND = st.lists(
     st.tuples(st.sampled_from(["env-values", "urls"]), st.sampled_from("abcde")), max_size=4

@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope.errors import UsageError
 from nri_scope.share.redaction import derive, local_key
-from nri_scope.share.redaction.user_key import key_folder
+from nri_scope.share.redaction.tokens import key_folder
 
 
 def test_the_key_is_created_once_and_private(tmp_path: Path) -> None:

@@ -16,8 +16,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import columns
 from nri_scope.tui.detail.comparison import Comparison, compare
 from nri_scope.tui.store.reader_thread import CancelFlag
-from nri_scope.tui.text.styled_line import text_of
-from nri_scope.tui.text.wrapping import shown
+from nri_scope.tui.text.styled_line import shown, text_of
 from tests.replay.recordings import POD, RECORDING, container
 from tests.replay.recordings import recording as make
 from tests.tui.hostile import assert_harmless, hostile_recording

@@ -23,8 +23,7 @@ from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
 from nri_scope.tui.store.markers import Key
 from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.store.rows import COLUMNS, Row, RowKind, RowStyle, line_row
-from nri_scope.tui.text.styled_line import StyledLine, text_of
-from nri_scope.tui.text.wrapping import shown
+from nri_scope.tui.text.styled_line import StyledLine, shown, text_of
 from tests.recording.made import a_gap, a_session
 from tests.replay.recordings import RECORDING, of_capture
 from tests.tui.hostile import assert_harmless, hostile_recording

@@ -9,14 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line, text_of
-from nri_scope.tui.text.wrapping import (
+from nri_scope.tui.text.styled_line import (
     MAX_CHARACTERS,
+    Span,
+    Style,
+    StyledLine,
     breaks,
     folded,
     hanging,
+    line,
     shown,
     split_by_spans,
+    text_of,
 )
 from tests.tui.hostile import NAMES, assert_harmless
 

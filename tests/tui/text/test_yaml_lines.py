@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from nri_scope.nri.plain import Plain
 from nri_scope.tui.store.reader_thread import CancelFlag
-from nri_scope.tui.text import yaml_lines as yamllines
-from nri_scope.tui.text.styled_line import Style, text_of
-from nri_scope.tui.text.yaml_lines import MAX_MEMBERS, MAX_TEXT, yaml_lines
+from nri_scope.tui.text import styled_line as yamllines
+from nri_scope.tui.text.styled_line import MAX_MEMBERS, MAX_TEXT, Style, text_of, yaml_lines
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 _VALUES: st.SearchStrategy[Plain] = st.recursive(

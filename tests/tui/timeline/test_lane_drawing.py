@@ -11,16 +11,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nri_scope.events import Gap, Problem, Session
-from nri_scope.nri.lifecycle import Stage
+from nri_scope.nri.events import Stage
 from nri_scope.tui.containers.census import NEVER_ENDS, Life, life_words, phases
 from nri_scope.tui.text.styled_line import Span, Style, text_of
 from nri_scope.tui.timeline.lane_drawing import (
     LINES,
+    MIN_SPAN,
     SIGNS,
     UNOBSERVED,
     LanePoint,
     PointKind,
     TimeInterval,
+    TimeWindow,
     axis,
     joined_cells,
     kind_of,
@@ -30,7 +32,6 @@ from nri_scope.tui.timeline.lane_drawing import (
     ticks,
     unobserved,
 )
-from nri_scope.tui.timeline.time_window import MIN_SPAN, TimeWindow
 
 NOW = 1_700_000_000 * 10**9
 SECOND = 10**9

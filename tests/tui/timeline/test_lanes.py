@@ -12,9 +12,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.tui.containers.census import Census
 from nri_scope.tui.containers.outline import Node
 from nri_scope.tui.timeline import lanes as points
-from nri_scope.tui.timeline.lane_drawing import PointKind
+from nri_scope.tui.timeline.lane_drawing import PointKind, TimeWindow
 from nri_scope.tui.timeline.lanes import read_points
-from nri_scope.tui.timeline.time_window import TimeWindow
 from tests.replay.recordings import START_NS, container, life, recording, run_pod
 
 SECOND = 10**9

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keep the findings, and the changes and problems of all events, up to date."""
+"""Keep the findings, and the changes and problems of all events, up to date.
+
+The survey runs in a process of its own; this module never reads the recording.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ from textual.app import App
 from nri_scope.errors import NriScopeError
 from nri_scope.survey.process import SurveyProcess, SurveyState
 
-from ..store.store import Store
-from ..textual_workarounds import begin
+from .store.store import Store
+from .textual_workarounds import begin
 
 SHOW_S = 2.0
 """Seconds until the views show results of an unfinished pass; doubled with each update, as views

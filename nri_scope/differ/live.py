@@ -1,29 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow a recording while another process writes it: attribute and show."""
+"""Follow a recording that probes are writing: attribute its changes and show them.
+
+In: the path of the growing file, messages of the recorder process. Out: rounds for a renderer, and
+messages to the recorder process. This module runs in a process of its own, the viewer, and never
+replies to a runtime.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from time import monotonic_ns
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from nri_scope.errors import UsageError
 from nri_scope.events import Event, Session
 from nri_scope.nri.changes import consulted_plugins
+from nri_scope.nri.events import VALIDATE
 from nri_scope.nri.identity import check_index
-from nri_scope.nri.lifecycle import VALIDATE
 from nri_scope.recording import lookup
 from nri_scope.recording.display import duration
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 
-from ..attribution.attributed_changes import RoundDiff
-from ..attribution.differ import Differ
-from ..recording_differ import LaterOutcomes
-from .channel import ChainSeen, Closed, Message, ReadPosition, ToRecorder
+from .attribution.attributed_changes import RoundDiff
+from .attribution.differ import Differ
+from .recording_differ import LaterOutcomes
 
 
 class ChainWatch:
@@ -224,3 +229,53 @@ class Follower:
                 break
             self._after = self._after._replace(event=event.id)
             yield Seen(event, request, tuple(self.differ.feed(event, request, reply)))
+
+
+class ChainSeen(NamedTuple):
+    """The indices of all plugins, except nri-scope's own."""
+
+    indices: tuple[str, ...]
+
+
+class Unread(NamedTuple):
+    """The output is no longer read."""
+
+
+class ReadPosition(NamedTuple):
+    """From the recorder: the file exists, and recording continues after this position."""
+
+    event: int
+    """The newest event's id; 0 for none."""
+    session: int
+    """The id of the last session; 0 for none."""
+
+    @classmethod
+    def end_of(cls, recording: Recording) -> ReadPosition:
+        """Return the current end of a file to be continued, whose earlier events are not shown."""
+        sessions = (session.id for session in recording.sessions())
+        return cls(lookup.event_range(recording)[1], max(sessions, default=0))
+
+
+class Closed(NamedTuple):
+    """From the recorder: the recording is complete."""
+
+    needless: bool
+    """Whether the file is new and empty, as nri-scope never connected, and is to be removed."""
+
+
+ToRecorder: TypeAlias = ChainSeen | Unread
+FromRecorder: TypeAlias = ReadPosition | Closed
+Message: TypeAlias = ToRecorder | FromRecorder
+
+_TYPES = (ChainSeen, Unread, ReadPosition, Closed)
+
+
+def encode(message: Message) -> tuple[int, bytes]:
+    """Return the kind and payload of a message."""
+    return _TYPES.index(type(message)), json.dumps(message).encode()
+
+
+def decode(kind: int, payload: bytes) -> Message:
+    """Return the message that `encode` turned into this kind and payload."""
+    message: Message = _TYPES[kind](*json.loads(payload))
+    return message

@@ -12,11 +12,10 @@ from nri_scope.recording.display import clock, moment
 from nri_scope.report.finding import Finding, Level
 from nri_scope.text.escape import columns, safe
 
-from ..actions import Scope, bindings
-from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, line
-from ..text.wrapping import folded
-from ..widgets.messages import OpenEvent, StatusText
-from ..widgets.table_board import TableBoard
+from .actions import Scope, bindings
+from .text.styled_line import Span, Style, StyledLine, TableField, TableGrid, folded, line
+from .widgets.messages import OpenEvent, StatusText
+from .widgets.table_board import TableBoard
 
 FIELDS = (
     TableField("Level", 8),

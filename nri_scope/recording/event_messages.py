@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The messages of events: NRI requests from stored parts, CRI calls, and both as plain values.
+
+ContainerStatus, a CRI call, is an event of a ``cri`` session. The request is the CRI message. The
+reply is the JSON text from ``info`` of a verbose reply, with the OCI spec that the runtime used in
+``runtimeSpec``, and ``status`` if the container failed to start. A recorder on the container's node
+adds ``cgroup``, the limits in its cgroups by OCI path, and ``bundleSpec``, the differences of its
+config.json from ``runtimeSpec`` (`specs.patch_of`). For a container that the runtime does not know,
+the reply is `NOT_FOUND`.
+
+The event's time is that of the question, and its duration ends after the files were read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from google.protobuf.message import DecodeError
+
+from nri_scope.events import CONTAINER_STATUS, Event
+from nri_scope.nri.element_limits import MAX_IN_SYNCHRONIZE, bounded, varint
+from nri_scope.nri.events import METHODS
+from nri_scope.nri.plain import MALFORMED, Plain, json_or_malformed, plain_bytes
+from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
+from nri_scope.nri.v01 import is_invocation
+
+CREATION_SECONDS = 10.0
+"""Time after a creation's chain from which `NOT_FOUND` shows that the creation failed. Until the
+end of a creation, runtimes do not know the container."""
+NOT_FOUND = '{"notFound": true}'
+"""Reply for a container that the runtime does not know."""
+# ContainerStatusRequest: container_id = 1, verbose = 2.
+_CONTAINER_ID = 1
+_VERBOSE = b"\x10\x01"
+_ID_MAX = 127
+"""Maximum bytes of an id, so that its length is encoded in one byte. Runtimes use 64."""
+
+_LENGTH_DELIMITED = 2
+_SYNC_PODS = METHODS["Synchronize"].request.DESCRIPTOR.fields_by_name["pods"].number
+_SYNC_CONTAINERS = METHODS["Synchronize"].request.DESCRIPTOR.fields_by_name["containers"].number
+
+
+def field(number: int, content: bytes) -> bytes:
+    """Return an encoded length-delimited field: tag, length and content."""
+    return varint(number << 3 | _LENGTH_DELIMITED) + varint(len(content)) + content
+
+
+def request(method: str, rest: bytes, pod: bytes | None, container: bytes | None) -> bytes:
+    """Return a request built from its parts, serialised deterministically.
+
+    None means that a part was absent, b"" that it was present and empty. A message that is too
+    large is truncated (`element_limits.bounded`). Raises ValueError if the parts do not form such
+    a request.
+    """
+    parts = [rest]
+    for name, content in (("pod", pod), ("container", container)):
+        if content is not None:
+            parts.append(field(_number(method, name), content))
+    return _parsed(method, parts)
+
+
+def synchronize(rest: bytes, pods: Iterable[bytes], containers: Iterable[bytes]) -> bytes:
+    """Return a Synchronize request built from its parts, serialised deterministically."""
+    parts = [rest]
+    parts += [field(_SYNC_PODS, pod) for pod in pods]
+    parts += [field(_SYNC_CONTAINERS, container) for container in containers]
+    return _parsed("Synchronize", parts)
+
+
+def _number(method: str, name: str) -> int:
+    known = METHODS.get(method)
+    described = known.request.DESCRIPTOR.fields_by_name.get(name) if known else None
+    if described is None:
+        raise ValueError(f"{method} has no {name}")
+    return described.number
+
+
+def _parsed(method: str, parts: list[bytes]) -> bytes:
+    # Protobuf merges concatenated messages. Parsing puts the fields in order and detects damage.
+    joined = b"".join(parts)
+    known = METHODS.get(method)
+    if known is None:
+        raise ValueError(f"{method} is not a known method")
+    try:
+        message = known.request.FromString(bounded(known.request, joined, MAX_IN_SYNCHRONIZE))
+        return message.SerializeToString(deterministic=True)
+    except DecodeError as error:
+        raise ValueError(f"no request of {method}") from error
+
+
+def status_request(container_id: str) -> bytes:
+    """Return a verbose ContainerStatusRequest. Raises ValueError for an empty or overlong id."""
+    content = container_id.encode()
+    if not 0 < len(content) <= _ID_MAX:
+        raise ValueError("no container has such an id")
+    return field(_CONTAINER_ID, content) + _VERBOSE
+
+
+def requested_container_id(request: bytes) -> str | None:
+    """Return the container id in a `status_request`; None for other bytes."""
+    content = request[2:].removesuffix(_VERBOSE)
+    try:
+        container_id = content.decode()
+        return container_id if status_request(container_id) == request else None
+    except ValueError:
+        return None
+
+
+def is_not_found(reply: bytes) -> bool:
+    """Return whether an answer says that the runtime does not know the container."""
+    try:
+        answer = json.loads(reply)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(answer, dict) and answer.get("notFound") is True
+
+
+def is_container_status(event: Event) -> bool:
+    """Return whether an event is a well-formed ContainerStatus call."""
+    return event.method == CONTAINER_STATUS and not event.mark
+
+
+def request_as_plain(request: bytes) -> Plain:
+    """Decode a request for display; None if the bytes are malformed."""
+    container_id = requested_container_id(request)
+    return None if container_id is None else {"container_id": container_id, "verbose": True}
+
+
+def has_parts(event: Event) -> bool:
+    """Return whether an event's request is a protobuf message, of which parts are stored apart."""
+    return not (event.mark or is_container_status(event) or is_invocation(event.method, event.mark))
+
+
+def request_of(event: Event, content: bytes) -> Plain:
+    """Return an event's request in readable form."""
+    if is_container_status(event):
+        read = request_as_plain(content)
+        return {MALFORMED: content.hex()} if read is None else read
+    if is_invocation(event.method, event.mark):
+        return json_or_malformed(content)
+    return plain_bytes(kind_of_request(event.method, event.mark), content)
+
+
+def reply_of(event: Event, content: bytes) -> Plain:
+    """Return an event's reply in readable form."""
+    if is_container_status(event) or is_invocation(event.method, event.mark):
+        return json_or_malformed(content)
+    return plain_bytes(kind_of_reply(event.method, event.mark), content)
