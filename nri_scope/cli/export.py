@@ -100,8 +100,8 @@ def command(**options: Unpack[Options]) -> None:
     -o X.nriscope.db writes this recording without a package.
 
     With --redact, secret and personal values are replaced with tokens: within one container, equal
-    values get equal tokens. All output is then searched for each replaced value, except short and
-    ordinary ones; if one is found, no file is kept. Without --redact, the output contains
+    values get equal tokens. All output is then searched for the replaced words; if one is found, no
+    file is kept. Without --redact, the output contains
     everything that the runtime sent, secrets included.
     """
     _check(options)

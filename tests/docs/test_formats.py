@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from nri_scope.events import LEFT_OUT
-from nri_scope.recording.reader import Recording
 from nri_scope.share.formats import FORMATS
 from nri_scope.share.formats.expanded_sqlite import TABLES, VIEWS
 from nri_scope.share.formats.otlp import MAX_ITEMS, MAX_TEXT, SCHEMA_URL
@@ -135,14 +133,3 @@ def test_all_tables_and_views_are_described() -> None:
     assert _names_in_column(section) == list(VIEWS)
     for table in TABLES:
         assert f"`{table}`" in section
-
-
-def test_the_datasette_query_returns_the_example() -> None:
-    section = _section("Datasette")
-    query = " ".join(_examples(section, "sql"))
-    with Recording.open(RECORDING) as recording:
-        rows = recording.connection.execute(query)
-        names = [column[0] for column in rows.description]
-        shown = json.dumps([dict(zip(names, row, strict=True)) for row in rows])
-    (example,) = _examples(section)
-    assert _pattern(example).fullmatch(shown)
