@@ -128,7 +128,7 @@ def is_harmless(text: str) -> bool:
 
 @cache
 def _words() -> frozenset[str]:
-    content = files(__package__).joinpath("vocabulary.txt.xz").read_bytes()
+    content = files("nri_scope.share.redaction").joinpath("vocabulary.txt.xz").read_bytes()
     lines = lzma.decompress(content).decode().splitlines()
     return frozenset(line for line in lines if not line.startswith("#"))
 

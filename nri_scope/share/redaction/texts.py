@@ -319,8 +319,10 @@ def _end_of_group(text: str, begin: int) -> int:
 def _lines_below(text: str, start: int, begin: int, key: str, *, is_block: bool) -> _Value | None:
     """Return the value in the lines below a key: a block, a list, a group, or one value."""
     outer = _indentation(text, start)
-    while begin < len(text) and not (line := text[begin : _end_of_line(text, begin)]).strip():
+    line = text[begin : _end_of_line(text, begin)]
+    while begin < len(text) and not line.strip():
         begin += len(line) + 1
+        line = text[begin : _end_of_line(text, begin)]
     if begin >= len(text):
         return None
     width = len(line) - len(line.lstrip(" \t"))
