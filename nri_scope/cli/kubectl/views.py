@@ -9,6 +9,7 @@ import inspect
 import os
 import re
 import signal
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -40,6 +41,8 @@ _HELP = {
     "tui": "Browse the events of a pod, or of a whole node, in the terminal.",
     "report": "Write a report of a pod or a whole node, or diagnose problems in it.",
 }
+_SIGNAL_SECONDS = 2.0
+"""Seconds between two signals that end a command whose agent broke."""
 _NAMES_POD = "write NAMESPACE/POD[/CONTAINER], or --node NAME"
 _RULES: dict[str, Sequence[Rule]] = {
     "log": (
@@ -208,10 +211,14 @@ def _show(
             return show()
         request.follow = True
 
+        over = threading.Event()
+
         def end() -> None:
-            if not is_tui:
-                # This ends the command, which would wait for more.
+            # This ends the command, which would wait for more. An exception is lost where SQLite
+            # calls back, so one signal may not be enough.
+            while not (is_tui or over.is_set()):
                 os.kill(os.getpid(), signal.SIGINT)
+                over.wait(_SIGNAL_SECONDS)
 
         async def watch() -> str:
             assert target is not None
@@ -238,6 +245,8 @@ def _show(
             except KeyboardInterrupt:
                 if puller.error is None:
                     raise
+            finally:
+                over.set()
             if puller.error is not None and not is_tui:
                 raise puller.error
             return result
