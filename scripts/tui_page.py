@@ -69,14 +69,13 @@ plot of all its times, which marks the deadline, and the paths that it changed w
 events. Enter on a line in the pane goes to the event. Pods and containers, plugins, sessions and
 findings can be sorted by any column.
 
-Marks and comments are stored in the recording, in a separate table; nothing else in it is changed.
-During a recording, in a read-only file and for a bundle they are stored in `FILE.marks.json` beside
-it, which only you can read; if that is impossible too, and for a scenario or a manifest, a notice
-says that they last until you quit.
+Marks and comments are stored in `FILE.marks.json` beside the recording or bundle, which only you
+can read; nothing is changed in the recording. If that is impossible, and for a scenario or a
+manifest, a notice says that they last until you quit.
 Copies of the recording include them (`S`, `E`, and the command `export`); secrets in
 comments are redacted like all others.
 
-The keys `S`, `E` and `r` use the shown events, `y` and `w` the selected one, or all of them the
+The keys `S` and `E` use the shown events, `y` and `w` the selected one, or all of them the
 marked events. If events are marked, but others are shown, a question with both counts comes first:
 `m` means the marked ones, `s` the shown or selected ones, and Enter the marked ones, or the shown
 ones if a filter, pod or container hides others. `U` removes all marks, and asks first if there are

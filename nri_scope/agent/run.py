@@ -45,7 +45,7 @@ CONNECTIONS_MAX = 512
 """Maximum number of connections to the gRPC service; a new one replaces the oldest without calls.
 """
 UPDATE_S = 2.0
-"""Seconds between two readings of the recordings, for metrics and for redaction."""
+"""Seconds between two readings of the recordings."""
 _PROTO = "agent/v1/agent.proto"
 _WINDOW = 1 << 20
 """Bytes of requests of all calls of a connection that may wait."""
@@ -112,7 +112,7 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
     service = AgentService(recordings, new_redactor, status)
     with ExitStack() as threads:
         read = partial(_read, metrics, state, options.recorder)
-        threads.enter_context(_Repeating("metrics", lambda go_on: read()))
+        threads.enter_context(_Repeating("metrics", read))
         run(_serve(options, service, partial(HttpConnection, metrics.registry, state), say))
 
 
@@ -273,17 +273,10 @@ def _limit_log() -> None:
         logging.getLogger(name).propagate = False
 
 
-class _Stopped(Exception):
-    """The agent stops."""
-
-
 class _Repeating:
     """Thread that does the same work every `UPDATE_S` seconds."""
 
-    def __init__(self, name: str, work: Callable[[Callable[[], None]], None]) -> None:
-        """``work`` is called with a function that it must call regularly, and whose exceptions end
-        the work.
-        """
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
         self._work = work
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -295,15 +288,10 @@ class _Repeating:
         self._stopped.set()
         self._thread.join(5)
 
-    def _go_on(self) -> None:
-        if self._stopped.is_set():
-            raise _Stopped
-
     def _run(self) -> None:
-        with suppress(_Stopped):
-            while not self._stopped.is_set():
-                self._work(self._go_on)
-                self._stopped.wait(UPDATE_S)
+        while not self._stopped.is_set():
+            self._work()
+            self._stopped.wait(UPDATE_S)
 
 
 def _read(metrics: NodeMetrics, state: AgentState, recorder: str) -> None:

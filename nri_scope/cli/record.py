@@ -142,8 +142,7 @@ class Options(TypedDict):
     flag_value="",
     metavar="[RULES]",
     help="Replace secret and personal values before they are written, by the default rules or as "
-    "modified by the file RULES. Events recorded before a value was recognized as secret may still "
-    "contain it.",
+    "modified by the file RULES.",
 )
 def command(
     where: Filter | None,

@@ -152,7 +152,7 @@ def as_recorded(*, redacted: bool) -> str:
 
 
 def replacement_counts(by_rule: Mapping[str, int], *, before: bool) -> str:
-    """Return the counts as text, such as ``63 values replaced (42 env-values, …)``.
+    """Return the counts as text, such as ``63 values replaced (42 credential-keys, …)``.
 
     ``before``: the recording had been redacted before.
     """

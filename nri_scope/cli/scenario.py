@@ -34,7 +34,7 @@ def command() -> None:
     """Describe what a runtime tells plugins, as text.
 
     A scenario is a YAML file with pods, containers and what happens to them. `replay`,
-    `demo`, `tui` and pytest take it in place of a recording. They also take a manifest of
+    `debug`, `tui` and pytest take it in place of a recording. They also take a manifest of
     Kubernetes, as in `nri-scope replay pod.yaml -- ./my-plugin`.
     """
 

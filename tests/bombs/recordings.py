@@ -35,6 +35,7 @@ TEXTS = tuple(
     if column.type.startswith("TEXT")
 )
 """All columns with text, as table and column."""
+_KEYS = {table.name: table.columns[0].name for table in TABLES}
 
 
 def make(path: Path, bomb: Bomb, scale: float = 1.0) -> Path:
@@ -82,8 +83,7 @@ def long_text(table: str, column: str, text: str = "a", size: int = 60 * MIB) ->
             value = f'["{value}"]'
         if column == "metadata":
             value = f'[["k", "{value}"]]'
-        keys = {"event": "id", "pod": "key", "container": "key", "tapped": "event"}
-        key = keys.get(table, "rowid")
+        key = _KEYS[table]
         chosen = f"WHERE {key} = (SELECT min({key}) FROM {table})"
         connection.execute(f"UPDATE {table} SET {column} = ? {chosen}", (value,))
         if table == "pod":
@@ -92,6 +92,17 @@ def long_text(table: str, column: str, text: str = "a", size: int = 60 * MIB) ->
         if table == "container":
             (one,) = connection.execute(f"SELECT {key} FROM container {chosen}").fetchone()
             connection.execute("UPDATE event SET container = ? WHERE container NOT NULL", (one,))
+
+    return bomb
+
+
+def long_texts(text: str) -> Bomb:
+    """Many notes of nearly the same text, of the longest kind that redaction reads."""
+
+    def bomb(connection: sqlite3.Connection, scale: float) -> None:
+        insert = "INSERT INTO note VALUES (?, 1, ?, ?)"
+        rows = ((2 + n, NOW + 5, f"{n} {text}") for n in range(int(100 * scale) + 1))
+        connection.executemany(insert, rows)
 
     return bomb
 
@@ -388,6 +399,18 @@ def object_bombs() -> Iterator[tuple[str, Bomb]]:
 
 BOMBS: dict[str, Bomb] = {
     **{f"text {table}.{column}": long_text(table, column) for table, column in TEXTS},
+    **{
+        f"texts {name}": long_texts(text)
+        for name, text in {
+            "login": "@ ://" + "a" * 65_000,
+            "logins": "://a:" * 13_000,
+            "marks": f"x{'!' * 60_000}x",
+            "backslashes": "\\" * 65_000,
+            "phrase": f"password: a{' ' * 60_000}b",
+            "value far away": f"password{' ' * 60_000}x",
+            "keys": "password: a\n" * 5_000,
+        }.items()
+    },
     "text pod.name wide": long_text("pod", "name", "a" * 100 + "\U0001f433", 40 * MIB),
     "text pod.name medium": long_text("pod", "name", "a", 900 << 10),
     **{f"values {c}": many_values(c) for c in ("changed", "owners")},

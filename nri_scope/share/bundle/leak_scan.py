@@ -3,8 +3,8 @@
 
 Redaction replaces what is not known to be harmless, so an unknown word that was replaced in one
 place must not stand in another, unless as a name or key. The search covers the text of every table,
-every decompressed message, and every byte of the files, including unused pages: it finds columns
-and fields that redaction forgot.
+every decompressed message, and every byte of the files: it finds columns and fields that redaction
+forgot. In unused pages, where a text may touch the next one, it may miss a word.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..redacted_entries import NRI_NAMES
 _MAX_NESTING = 12
 _RUN = re.compile(rb"[0-9A-Za-z\x80-\xff]{6,}")
 """Letters and digits. In messages and files, a byte beside a text may look like one of them."""
-
+_WORD = re.compile(r"[^\W_]{6,}")
 
 _READ_BYTES, _OVERLAP = 8 << 20, 1 << 10
 _PAGE_ROWS = 1_000
@@ -108,9 +108,12 @@ class Scan:
         rules, own = self._rules, self._own or ()
         runs: list[bytes] = _RUN.findall(content) if rules else []
         for run in runs:
-            for word in (run, run[1:], run[:-1], run[1:-1]):
-                if word in rules and word not in own:
-                    return word
+            # Also without quotes and dashes of Unicode.
+            more = () if run.isascii() else _WORD.findall(run.decode(errors="ignore"))
+            for one in (run, *map(_bytes, more)):
+                for word in (one, one[1:], one[:-1], one[1:-1]):
+                    if word in rules and word not in own:
+                        return word
         return None
 
     def _check(self, place: str, word: bytes | None) -> None:
@@ -155,9 +158,7 @@ def _strings(content: bytes, level: int = 0) -> Iterator[bytes]:
 
 
 def _with_event(recording: Recording, place: str) -> str:
-    """Return ``place``; for an object, add the first event that refers to it."""
-    if not place.startswith(_OBJECT_PREFIX):
-        return place
+    """Return ``place``, which is an object, with the first event that refers to it."""
     number = int(place.removeprefix(_OBJECT_PREFIX))
     rows = recording.rows(
         "SELECT min(id) FROM event WHERE ? IN (pod_object, container_object, request, reply)",

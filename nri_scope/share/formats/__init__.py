@@ -2,9 +2,9 @@
 """Write recordings in formats that other programs read.
 
 In: an open recording and numbers of events. Out: a stream of bytes, written sequentially.
-`FORMATS` lists the formats; docs/formats.md describes them. They are for viewing and searching:
-nri-scope never reads them back. A format never depends on whether its recording was redacted, or on
-the path of the output.
+`FORMATS` lists the formats; docs/formats.md describes them. They are for viewing and searching;
+`import` reads JSON lines, and no other. A format never depends on whether its recording was
+redacted, or on the path of the output.
 """
 
 from __future__ import annotations

@@ -30,6 +30,8 @@ MAX_WORDS = 500_000
 _MAX_ROUNDS = 6
 MIN_WORD = 6
 """Minimum length of these words."""
+_MAX_WORD = 1_000
+"""Maximum length of these words."""
 _RUN = re.compile(r"[^\W_]+")
 
 
@@ -102,6 +104,12 @@ class Engine:
     def show(self, name: str, *, everywhere: bool = False) -> None:
         """Note a name of the current pod, or one of the node, which all texts may show."""
         self.names.show(name, "" if everywhere else self._pod)
+
+    def hide(self, name: str, rule: str) -> None:
+        """Note a name that ``rule`` replaces in all later texts."""
+        if self.names.hide(name, rule):
+            for cache in (self._texts, self._parts, self._harmless):
+                cache.clear()
 
     def count(self, rule: str, place: str) -> None:
         """Count one replacement by ``rule``."""
@@ -220,7 +228,8 @@ class Engine:
 
 
 def _unknown_words(text: str) -> Iterator[str]:
-    return (word for word in _RUN.findall(text) if len(word) >= MIN_WORD and not is_word(word))
+    words = (word for word in _RUN.findall(text) if MIN_WORD <= len(word) <= _MAX_WORD)
+    return (word for word in words if not is_word(word))
 
 
 class _ScopeContext:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from . import texts
 from .harmless import KEPT_KEYS, KEPT_VARIABLES, NAMESPACES, is_harmless
-from .key_names import certainty_of, must_replace, names_node
+from .key_names import TALKED_ABOUT, Certainty, must_replace, names_node
 from .names import NameKind
 from .rules import any_of
 from .tokens import NAMES_SCOPE, is_local, is_token
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _KEY = re.compile(r"-?[A-Za-z0-9_./*-]{1,316}")
 _ITEM = re.compile(r"(-{0,2}[A-Za-z_][A-Za-z0-9_.-]{0,100}=)(.+)", re.DOTALL)
+_BARE_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{2,40}")
 _ID = re.compile(r"[0-9a-f-]{8,128}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,62}")
@@ -113,7 +114,7 @@ def _redact_value(
     if not value or is_token(value):
         return value
     if (kept_by_user and _any_of(kept_by_user).fullmatch(key) is not None) or (
-        kept and _any_of(kept).fullmatch(key) is not None and not certainty_of(key)
+        kept and _any_of(kept).fullmatch(key) is not None and not engine.certainty_of(key)
     ):
         return engine.keep(engine.redact_hidden_names(value, place))
     if engine.is_on("nodes") and names_node(key) and not is_harmless(value):
@@ -127,15 +128,23 @@ def redact_items(engine: Engine, items: Sequence[str], place: str) -> list[str]:
     key = ""
     for item in items:
         pair = _ITEM.fullmatch(item)
-        if key and not item.startswith("-") and must_replace(key, item, engine.certainty_of(key)):
+        certainty = engine.certainty_of(key) if key else Certainty.NONE
+        is_short = len(item) < 3 or item[1] == "-"
+        is_option = item[:1] == "-" and (certainty is not Certainty.SURE or is_short)
+        if not is_option and must_replace(key, item, certainty):
             redacted.append(engine.replace("credential-keys", item, place))
-        elif pair is not None and must_replace(
+            key = ""
+            continue
+        if pair is not None and must_replace(
             pair[1], pair[2], engine.certainty_of(pair[1].rstrip("="))
         ):
             redacted.append(pair[1] + engine.replace("credential-keys", pair[2], place))
         else:
             redacted.append(engine.redact_text(item, place))
-        key = item if item[:1] == "-" and pair is None and engine.certainty_of(item) else ""
+        is_key = bool(redacted[1:]) and _BARE_KEY.fullmatch(item) and item not in TALKED_ABOUT
+        needed = Certainty.SURE if is_key else Certainty.LIKELY
+        is_key = pair is None and (is_key or item[:1] == "-")
+        key = item if is_key and engine.certainty_of(item) >= needed else ""
     return redacted
 
 
@@ -175,7 +184,7 @@ def note_name(engine: Engine, kind: NameKind, value: str) -> None:
     if not switch or not engine.is_on(switch):
         engine.show(value, everywhere=kind not in {NameKind.POD, NameKind.CONTAINER})
     elif value and not is_token(value) and value not in NAMESPACES:
-        engine.names.hide(value, switch)
+        engine.hide(value, switch)
 
 
 def note_id(engine: Engine, value: str) -> None:

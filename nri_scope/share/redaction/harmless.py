@@ -25,7 +25,7 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# No pattern here has nested repetitions, so all take linear time.
+# All repetitions in repetitions are bounded, so it takes linear time.
 _PLAIN = re.compile(
     r"""
     [+-]?[0-9]{1,13}(\.[0-9]{1,9})?                      # numbers, but for long ones
@@ -34,7 +34,7 @@ _PLAIN = re.compile(
         |Hz|[KMG]bps)
     | ([0-9]{1,6}(\.[0-9]{1,9})?(h|ms|m|s|ns|us|µs)){1,4}
     | [0-9]{1,4}-[0-9]{1,4}(:[0-9]{1,3})?                # ranges of processors
-    | 0[xX][0-9a-fA-F]{1,16}
+    | 0[xX][0-9a-fA-F]{1,12}
     | [vV]?[0-9]{1,4}(\.[0-9]{1,5}){1,3}([-+~.]?         # versions
         (alpha|beta|rc|dev|post|pre|final|ga|release|build|snapshot|r|p|deb|el|k3s|eks|gke)?[-.]?[0-9]{1,4}){0,3}
     | [vV][0-9]{1,3}((alpha|beta|rc)[0-9]{1,3})?
@@ -53,6 +53,8 @@ _PLAIN = re.compile(
 _JOINT = re.compile(r"[^A-Za-z0-9]+")
 _OPTION = re.compile(r"--[a-z][a-z]*(?:[-.][a-z0-9]+)*")
 _MAX_DIGITS = 9
+_MAX_CHUNK = 200
+_MAX_WORD = 80
 
 _CONFIGURATION = words(
     "true false yes no on off y n t f none null nil enabled disabled enable disable default auto "
@@ -93,7 +95,7 @@ HOSTS = words(
 NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease"})
 ENDINGS = words(
     "com net org io dev app cloud ai co me gov edu mil int info biz tech xyz online site group "
-    "internal local lan corp home intra intranet private priv localdomain domain "
+    "internal svc local lan corp home intra intranet private priv localdomain domain "
     "at au be br ca ch cn cz de dk es eu fi fr gr hu ie il in is it jp kr lu mx nl no nz pl pt ro "
     "ru se sg sk tr tv tw ua uk us za"
 )
@@ -107,18 +109,23 @@ def is_plain(value: str) -> bool:
     return value.lower() in _CONFIGURATION or _PLAIN.fullmatch(value) is not None
 
 
-@lru_cache(maxsize=1 << 16)
 def is_harmless(text: str) -> bool:
     """Return whether text without spaces, quotes and separators is known to be harmless.
 
     That are plain values, options, and words of the vocabulary, joined by punctuation or case.
     """
+    # Untrusted texts may be long; only short ones are worth their place in a cache.
+    return _is_harmless(text) if len(text) <= _MAX_CHUNK else not any(map(str.isalnum, text))
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_harmless(text: str) -> bool:
     bare = text.strip(".,!?*_~+#$@%^-")
     if not bare or _PLAIN.fullmatch(bare) is not None or _PLAIN.fullmatch(text) is not None:
         return True
     if len(text) <= 80 and _OPTION.fullmatch(text) is not None:
         return True
-    if len(text) > 200 or not text.isascii():
+    if not text.isascii():
         return not any(map(str.isalnum, text))
     parts = [part for part in _JOINT.split(bare) if part]
     if all(part.isdigit() for part in parts):
@@ -133,7 +140,6 @@ def _words() -> frozenset[str]:
     return frozenset(line for line in lines if not line.startswith("#"))
 
 
-@lru_cache(maxsize=1 << 16)
 def is_word(text: str) -> bool:
     """Return whether letters and digits without anything between them are known.
 
@@ -141,12 +147,17 @@ def is_word(text: str) -> bool:
     "getUserName". A word with a number behind it is known only if the vocabulary has both
     together ("eth0", "sha256"): people choose such passwords.
     """
+    return len(text) <= _MAX_WORD and _is_word(text)
+
+
+@lru_cache(maxsize=1 << 16)
+def _is_word(text: str) -> bool:
     lower = text.lower()
     if lower in _words() or lower in _WITH_DIGITS:
         return True
     if text.isdigit():
         return len(text) <= 6
-    if len(text) > 80 or not (text.isascii() and text.isalpha()):
+    if not (text.isascii() and text.isalpha()):
         return False
     return all(
         part == "s" or (len(part) >= MIN_PART and part.lower() in _words())

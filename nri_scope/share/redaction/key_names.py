@@ -12,6 +12,8 @@ from .harmless import is_plain, words
 from .rules import compiled
 from .tokens import is_token
 
+_MAX_KEY = 200
+"""Number of characters of a key, at its end, that are looked at."""
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _SEPARATORS = re.compile(r"[\W_]+")
 
@@ -81,6 +83,8 @@ _NODE_KEYS = frozenset(
     {("node", "name"), ("nodename",), ("hostname", "override"), ("host", "name", "override")}
 )
 _EMPTY_WORDS = words("true false yes no on off null none nil")
+TALKED_ABOUT = frozenset({"secret", "secrets", "imagepullsecret", "imagepullsecrets"})
+"""Keys that are words of sentences, too: secret "name" was not found."""
 _REFERENCE = re.compile(
     # A variable in Kubernetes and in a shell, a placeholder, a mask.
     r"\$\([A-Za-z_.-][A-Za-z0-9_.-]*\)|\$(?:[A-Z_][A-Z0-9_]*|\{[A-Z_][A-Z0-9_]*\}|[0-9@*?])"
@@ -124,24 +128,32 @@ class Certainty(IntEnum):
     """Certain for any value: ``password: 4096``."""
 
 
-@lru_cache(maxsize=4096)
 def _parts(key: str) -> tuple[str, ...]:
     """Return the words of a key in small letters, without digits at their ends ("PASS1")."""
+    return _parts_of(key[-_MAX_KEY:])
+
+
+@lru_cache(maxsize=4096)
+def _parts_of(key: str) -> tuple[str, ...]:
     found = (
         part.rstrip("0123456789").lower()
-        for word in _SEPARATORS.split(key[-200:])
+        for word in _SEPARATORS.split(key)
         for part in _CAMEL.split(word)
     )
     return tuple(part for part in found if part)
 
 
-@lru_cache(maxsize=1 << 15)
 def certainty_of(key: str) -> Certainty:
     """Return how certain it is that the value of a key is a credential."""
+    return _certainty_of(key[-_MAX_KEY:])
+
+
+@lru_cache(maxsize=1 << 15)
+def _certainty_of(key: str) -> Certainty:
     if _HINTS.search(key.lower()) is None:
         return Certainty.NONE
     parts = _parts(key)
-    if key in {"PWD", "OLDPWD"} or parts in _NO_CREDENTIALS or not parts:
+    if parts in _NO_CREDENTIALS or not parts:
         return Certainty.NONE
     if parts[-1] in _ATTRIBUTES:
         return Certainty.NONE
@@ -172,7 +184,6 @@ def _certainty_of_part(part: str) -> Certainty:
     return Certainty.NONE
 
 
-@lru_cache(maxsize=4096)
 def names_attribute(key: str) -> bool:
     """Return whether the value of such a key describes something: a name, a path, a time."""
     parts = _parts(key)
@@ -188,6 +199,8 @@ def must_replace(key: str, value: str, certainty: Certainty) -> bool:
         or bare.lower() in _EMPTY_WORDS
         or is_token(bare)
         or _REFERENCE.fullmatch(bare) is not None
+        # The shell's variables; in a connection string, it is a password.
+        or (key in {"PWD", "OLDPWD"} and bare[0] == "/")
     ):
         return False
     if certainty is Certainty.SURE:
@@ -195,16 +208,16 @@ def must_replace(key: str, value: str, certainty: Certainty) -> bool:
     if all(map(is_plain, bare.split(","))):
         # --auth=ldap,token, --max-tokens=4096, pin: 1234
         few = 3 if not _PIN_WORDS.isdisjoint(_parts(key)) else 5
-        return sum(c.isdigit() for c in bare) > few and not _names_amount(key)
+        is_digit = str.isalnum if bare[1:2] in {"x", "X"} else str.isdigit
+        return sum(map(is_digit, bare)) > few and not _names_amount(key)
     return _PATH.fullmatch(bare) is None
 
 
 def _names_amount(key: str) -> bool:
     parts = _parts(key)
-    return bool(parts) and (parts[-1] in _GROUPS or parts[0] in _AMOUNT_WORDS)
+    return bool(parts) and (parts[-1] == "tokens" or parts[0] in _AMOUNT_WORDS)
 
 
-@lru_cache(maxsize=4096)
 def certainty_below(key: str, above: Certainty = Certainty.NONE) -> Certainty:
     """Return the certainty of everything in a map or list that is the value of a key."""
     parts = _parts(key)
@@ -213,14 +226,12 @@ def certainty_below(key: str, above: Certainty = Certainty.NONE) -> Certainty:
     return max(above, certainty_of(key) if not parts or parts[-1] in _GROUPS else Certainty.NONE)
 
 
-@lru_cache(maxsize=4096)
 def names_group(key: str) -> bool:
     """Return whether the value of such a key has several credentials, each with any key."""
     parts = _parts(key)
     return not _GROUPS.isdisjoint(parts) and parts[-1] not in _ATTRIBUTES
 
 
-@lru_cache(maxsize=4096)
 def names_node(key: str) -> bool:
     """Return whether the value of such a key is a node's name."""
     parts = _parts(key)

@@ -60,8 +60,8 @@ class Names:
         shown = self._shown
         return (pod, text) in shown or (bool(pod) and ("*", text) in shown)
 
-    def hide(self, name: str, rule: str) -> None:
-        """Note a name that ``rule`` replaces wherever it stands as a word."""
+    def hide(self, name: str, rule: str) -> bool:
+        """Note a name that ``rule`` replaces wherever it stands as a word; return if it is new."""
         run = _RUN.search(name)
         if run is not None and len(name) > 2:
             known = self._hidden.get(run[0]) or ()
@@ -71,6 +71,8 @@ class Names:
                 # The longest first.
                 longest_first = sorted((*known, hidden), key=lambda one: -len(one[0]))
                 self._hidden.put(run[0], tuple(longest_first))
+                return True
+        return False
 
     def hidden_in(self, text: str) -> Iterator[tuple[int, int, str]]:
         """Yield where names to replace begin and end in a text, and their rule."""

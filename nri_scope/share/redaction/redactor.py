@@ -54,7 +54,7 @@ class Redactor:
         """By plugin: the key at the end of its last line, whose value is in the next line."""
         if self._engine.is_on("nodes"):
             for node in (*rules.node_names, os.uname().nodename):
-                self._engine.names.hide(node, "nodes")
+                self._engine.hide(node, "nodes")
 
     @property
     def tally(self) -> Tally:
@@ -205,7 +205,7 @@ class Redactor:
     def line(self, plugin: str, text: str) -> str:
         """Return a redacted line that a plugin printed. A key may end the line before its value."""
         before = self._pending.pop(plugin, "")
-        if (key := texts.pending_key(text)) and len(self._pending) < 1_000:
+        if (key := texts.pending_key(self._engine, text)) and len(self._pending) < 1_000:
             self._pending[plugin] = key
         if not before:
             return self.text(text, "output.text")

@@ -13,13 +13,15 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from .harmless import ENDINGS, UNIT_ENDINGS, is_harmless
-from .key_names import Certainty, certainty_of, must_replace, names_attribute, names_group
+from .key_names import TALKED_ABOUT, Certainty, must_replace, names_attribute, names_group
 from .tokens import PLAIN_TOKEN, TOKEN_PREFIX, address_of, is_local, is_token, is_token_address
 
 if TYPE_CHECKING:
     from .engine import Engine
 
-_CHUNK = re.compile(r"\\+(?:u[0-9A-Fa-f]{4}|(?!redacted-)[nrtbf])|([^\s\"'`=:,;?()\[\]{}<>|&/\\]+)")
+_CHUNK = re.compile(
+    r"(?<!\\)\\++(?:u[0-9A-Fa-f]{4}|(?!redacted-)[nrtbf])|([^\s\"'`=:,;?()\[\]{}<>|&/\\]+)"
+)
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _DIGEST = re.compile(r"sha(?:256|512):[0-9a-f]{64}")
 _TOKEN = re.compile(PLAIN_TOKEN)
@@ -30,8 +32,8 @@ _AFTER_KEY = re.compile(
     rf"(?P<close>{_QUOTE}?)[ \t]*(?:(?P<sep>:=|=>|->|==?|:|>)|,[ \t\n]*(?={_QUOTE}))[ \t]*"
 )
 _PAIR = re.compile(
-    rf"{_QUOTE}?[\s,;]*-?[ \t]*{_QUOTE}?(?i:value|val|data|content|stringvalue){_QUOTE}?[ \t]*"
-    r"[:=]>?[ \t]*"
+    rf"{_QUOTE}?[\s,;]*+(?:-[ \t]*+)?{_QUOTE}?(?i:value|val|data|content|stringvalue){_QUOTE}?"
+    r"[ \t]*[:=]>?[ \t]*"
 )
 """Between a name and its value: ``{Name:PASSWORD Value:…}``, ``- name: PASSWORD`` and a line."""
 _GAP = re.compile(r"[ \t]+(?!-)")
@@ -43,8 +45,8 @@ _WORD = re.compile(
 )
 _ARGUMENT = re.compile(r"(?:[^\s\"'`;&|()<>\\]|\\.|\"[^\"\n]*\"|'[^'\n]*')++", re.DOTALL)
 _END_OF_PHRASE = re.compile(
-    rf",[ \t]*{_NEXT_KEY}|,[ \t](?=[^\W\d]{{2}})|[ \t]+#|;[ \t]|;$"
-    r"|[ \t][\w.-]{1,64}=|[ \t](?:&&|\|)|\\+n"
+    rf",[ \t]*{_NEXT_KEY}|,[ \t](?=[^\W\d]{{2}})|(?<![ \t])[ \t]++#|;[ \t]|;$"
+    r"|[ \t][\w.-]{1,64}=|[ \t](?:&&|\|)|(?<!\\)\\++n"
 )
 _BLOCK = re.compile(r"(?:[|>][-+0-9]*)?[ \t]*\n")
 _KEY_LINE = re.compile(rf"[ \t]*(?:- )?{_QUOTE}?[\w.-]{{1,64}}{_QUOTE}?[ \t]*:(?:\s|\Z)")
@@ -67,9 +69,10 @@ _PENDING = re.compile(rf"[\w.-]{{1,64}}{_QUOTE}?[ \t]*:?[ \t]*$")
 _PEM = re.compile(
     r"-----BEGIN [A-Z0-9 ]{1,40}-----.*?(?:-----END [A-Z0-9 ]{1,40}-----|\Z)", re.DOTALL
 )
-_URL_LOGIN = re.compile(r"(?<=://)([^\s/\"'<>@\\:]*)(:?)([^\s/\"'<>@\\]*)(?=@)")
+_URL = re.compile(r"(?<=://)(?:(?!://)[^\s\"'<>\\])++")
+_PORT = re.compile(r"[0-9]{1,5}(?:/|\Z)")
 _LOGIN = re.compile(
-    r"(?<![^\s\"'=,(\[])([^\s:/@\"'=,]{1,64})(:)([^\s\"'@,/]{1,200})(?=@[A-Za-z(\[])"
+    r"(?<![^\s\"'=,(\[])([^\s:/@\"'=,]{1,64})(:)([^\s\"'@,/]{1,200})(?=@(?!sha[0-9]{3}:)[A-Za-z0-9(\[])"
 )
 _DOTTED4 = re.compile(
     r"(?<![0-9A-Za-z.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9A-Za-z]|\.[0-9A-Za-z])"
@@ -81,11 +84,12 @@ _HOST = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.){1,9}[A-Za-z]{2,20}")
 _MAIL = re.compile(
     r"[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,9}([A-Za-z][A-Za-z0-9-]{0,62})"
 )
-_EDGES = re.compile(r"([-+~@.]*)(.*?)([.!?,]*)", re.DOTALL)
 _LETTERS_KEY = re.compile(r"-{0,2}[A-Za-z_]{1,24}(?:[.-][A-Za-z_]{1,24}){0,5}[0-9]{0,2}")
 _IS_KEY = re.compile(rf"=(?![=\s]|$)|{_QUOTE}[ \t]*:")
 _SECRET_DATA = frozenset({"data", "stringData"})
 _AFTER_QUOTE = {"", *" \t\r\n,;&|)}]>:\\"}
+_TAG_BEGIN = re.compile(r"<(?:[\w.-]{1,64}:)?\Z")
+_TAG_END = re.compile(r"(?:\s[^<>]{0,1000}+)?>\s*+(?:<!\[CDATA\[)?")
 _HOMES = ("/home/", "/Users/", "\\Users\\")
 _JOINT = re.compile(r"[_@.]")
 
@@ -121,7 +125,7 @@ def redact_text(engine: Engine, text: str, place: str) -> str:
         if chunk in _SECRET_DATA and "Secret" in text:
             certainty = Certainty.SURE
         if certainty:
-            value = _value_after(text, match.start(1), pos, chunk)
+            value = _value_after(text, match.start(1), pos, chunk, certainty)
             if value is not None:
                 begin, end = value.begin, value.end
                 original = text[begin:end]
@@ -149,19 +153,15 @@ def _redact_key(engine: Engine, text: str, start: int, key: str, place: str) -> 
     return engine.keep(key) if is_name else _redact_chunk(engine, text, start, key, place)
 
 
-def pending_key(text: str) -> str:
+def pending_key(engine: Engine, text: str) -> str:
     """Return the end of a line whose value is in the next line; "" for other lines."""
     found = _PENDING.search(text[-100:])
-    return found[0] if found is not None and certainty_of(found[0]) else ""
+    return found[0] if found is not None and engine.certainty_of(found[0]) else ""
 
 
 def redact_keyed(engine: Engine, key: str, value: str, place: str) -> str:
     """Return the redacted value of a variable, an annotation, an option or a member."""
-    return _redact_certain(engine, key, value, place, engine.certainty_of(key))
-
-
-def _redact_certain(engine: Engine, key: str, value: str, place: str, certainty: Certainty) -> str:
-    if not must_replace(key, value, certainty):
+    if not must_replace(key, value, engine.certainty_of(key)):
         return engine.redact_text(value, place)
     scheme = _SCHEME.match(value)
     begin = scheme.end() if scheme is not None and "auth" in key.lower() else 0
@@ -171,7 +171,7 @@ def _redact_certain(engine: Engine, key: str, value: str, place: str, certainty:
 # -- what follows a key ---------------------------------------------------------------------
 
 
-def _value_after(text: str, start: int, pos: int, key: str) -> _Value | None:
+def _value_after(text: str, start: int, pos: int, key: str, certainty: Certainty) -> _Value | None:
     """Return the value of a key that begins at ``start`` and ends at ``pos``."""
     pair = _PAIR.match(text, pos)
     if pair is not None:
@@ -185,6 +185,8 @@ def _value_after(text: str, start: int, pos: int, key: str) -> _Value | None:
     line = text.rfind("\n", 0, start) + 1
     is_first = not text[line:start].strip(" \t-\"'")
     is_file = is_first and "\n" in text
+    if _TAG_BEGIN.search(text, max(0, start - 66), start) is not None:
+        return _content(text, pos)
     after = _AFTER_KEY.match(text, pos)
     if after is not None:
         separator, begin = after["sep"], after.end()
@@ -192,24 +194,31 @@ def _value_after(text: str, start: int, pos: int, key: str) -> _Value | None:
             # A list of arguments: the option, and its value.
             return _value_at(text, start, begin, key, _Extent.WORD) if key[0] == "-" else None
         if separator == ">":
-            # <password>…</password>, <entry key="password">…</entry>
-            is_tag = text[start - 1 : start] == "<" or after["close"]
-            end = text.find("<", begin) if is_tag else -1
-            return _Value(begin, end) if end > begin else None
+            # <entry key="password">…</entry>
+            return _content(text, after.end("close")) if after["close"] else None
         is_spaced = text[begin - 1 : begin].isspace() or text[begin : begin + 1] == "\n"
         extent = _Extent.WORD
-        if is_spaced and (is_file or separator == ":"):
+        if is_spaced:
             extent = _Extent.LINES if is_first else _Extent.PHRASE
         elif is_file and separator == "=" and _is_env_file(text, line):
             extent = _Extent.LINES
         return _value_at(text, start, begin, key, extent, of_colon=separator == ":")
     gap = _GAP.match(text, pos) if key[0] == "-" else None
-    if gap is None and "secret" not in key.lower() and certainty_of(key) is Certainty.SURE:
+    if gap is None and certainty is Certainty.SURE and key.lower() not in TALKED_ABOUT:
         # A line of a configuration: requirepass …
         gap = _LAST_WORD.match(text, pos) if is_file else None
         # PASSWORD '…', but not in sentences such as: secret "name" was not found
         gap = gap or _QUOTED_NEXT.match(text, pos)
     return None if gap is None else _value_at(text, start, gap.end(), key, _Extent.WORD)
+
+
+def _content(text: str, pos: int) -> _Value | None:
+    """Return the text of <password>…</password>, whose first tag goes on at ``pos``."""
+    tag = _TAG_END.match(text, pos)
+    if tag is None:
+        return None
+    end = text.find("]]>" if tag[0].endswith("[") else "<", tag.end())
+    return _Value(tag.end(), end) if end > tag.end() else None
 
 
 def _is_env_file(text: str, line: int) -> bool:
@@ -388,8 +397,23 @@ def _redact_group(engine: Engine, text: str, place: str, key: str, certainty: Ce
 def _redact_formats(engine: Engine, text: str, place: str) -> str:
     """Redact what separators would cut: private keys, logins in URLs, addresses."""
 
+    def login_of_url(found: re.Match[str]) -> str:
+        url: str = found[0]
+        end = url.partition("/")[0].rfind("@")
+        if end < 0:
+            # A password with a slash; not host:port/image@digest.
+            user, colon, rest = url.partition(":")
+            end = url.find("@")
+            if not colon or "/" in user or "[" in user or end < 0 or _PORT.match(rest):
+                return url
+        login = hide(*url[:end].partition(":"))
+        return f"{login}{url[end:]}"
+
     def login(found: re.Match[str]) -> str:
         user, colon, password = found.groups()
+        return hide(user, colon, password)
+
+    def hide(user: str, colon: str, password: str) -> str:
         if not colon:
             user, password = "", user
         if user and not (is_token(user) or is_harmless(user)):
@@ -401,7 +425,7 @@ def _redact_formats(engine: Engine, text: str, place: str) -> str:
     if "-----BEGIN " in text:
         text = _PEM.sub(lambda found: engine.replace("credential-keys", found[0], place), text)
     if "@" in text:
-        text = _URL_LOGIN.sub(login, text)
+        text = _URL.sub(login_of_url, text)
         text = _LOGIN.sub(login, text)
     if engine.is_on("addresses"):
         if text.count(".") > 2:
@@ -441,9 +465,9 @@ def _redact_chunk(engine: Engine, text: str, start: int, chunk: str, place: str)
         return engine.replace("rules-file", chunk, place)
     if is_harmless(chunk) or _is_kept(engine, text, start, chunk):
         return chunk
-    edges = _EDGES.fullmatch(chunk)
-    assert edges is not None
-    before, bare, after = edges.groups()
+    rest = chunk.lstrip("-+~@.")
+    bare = rest.rstrip(".!?,")
+    before, after = chunk[: len(chunk) - len(rest)], rest[len(bare) :]
     return before + engine.replace("unknown-words", bare, place) + after
 
 

@@ -302,3 +302,56 @@ def test_names_are_shown_in_texts_of_their_own_pod_and_of_no_pod(redactor: Redac
     assert env(redactor, "ANY=qzx-0") == ["ANY=qzx-0"]
     assert env(redactor, "ANY=zqx-0") != ["ANY=zqx-0"]
     assert redactor.text("cannot start zqx-0, qzx-0.") == "cannot start zqx-0, qzx-0."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Server=db;PWD=dragon;",
+        "admin:dragon@10.0.0.5:5432/app",
+        "postgres://admin:correct@dragon@db/x",
+        "postgres://admin:horse/dragon@db",
+        "see http://db/?to=https://admin:dragon@db",
+        '<password encrypted="false">dragon</password>',
+        '<wsse:Password Type="text">dragon</wsse:Password>',
+        "<password><![CDATA[dragon]]></password>",
+        "<password>\n  dragon\n</password>",
+        "password = correct horse dragon",
+        "port 1\nclient_secret dragon\n",
+    ],
+)
+def test_a_word_of_the_vocabulary_is_replaced_as_a_password(text: str) -> None:
+    assert "dragon" not in Redactor(Rules.DEFAULT, bytes(32)).text(text)
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        ["redis-cli", "config", "set", "requirepass", "dragon"],
+        ["login", "--password", "-dragon"],
+        ["login", "-p", "x", "--password", "dragon"],
+    ],
+)
+def test_a_word_of_the_vocabulary_is_replaced_as_an_argument(items: list[str]) -> None:
+    request = api.CreateContainerRequest(container=api.Container(id="c1", args=items))
+    content = request.SerializeToString()
+    shown = Redactor(Rules.DEFAULT, bytes(32)).request("CreateContainer", content)
+
+    args = list(api.CreateContainerRequest.FromString(shown).container.args)
+    assert args[:-1] == items[:-1]
+    assert args[-1] != items[-1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "PWD=/usr/local",
+        "https://registry.k8s.io:443/pause@sha256:" + "ab" * 32,
+        "docker://registry.k8s.io/pause:3.9@sha256:" + "ab" * 32,
+        "http://[::1]:8080/metrics@1",
+        "usage: login <user> <password> [options]",
+        'secret "name" was not found',
+    ],
+)
+def test_what_is_no_password_stays(text: str) -> None:
+    assert Redactor(Rules.DEFAULT, bytes(32)).text(text) == text

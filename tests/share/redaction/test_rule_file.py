@@ -82,6 +82,22 @@ def test_a_label_that_repeats_a_replaced_name_shows_no_part_of_it(
     assert container(again, env=given.env, labels=given.labels) == given
 
 
+def test_a_text_that_was_shown_before_its_name_was_read_is_redacted_then(tmp_path: Path) -> None:
+    read = redactor("[switches]\npods = true\n", tmp_path)
+    assert read.text("evicted battery-horse") == "evicted battery-horse"
+    read.note_names([(NameKind.POD, "p1", "battery-horse")])
+
+    assert "battery" not in read.text("evicted battery-horse")
+
+
+def test_listed_keys_win_over_those_that_stay(tmp_path: Path) -> None:
+    read = redactor('[replace]\nkeys = ["app", "PATH"]\n', tmp_path)
+    given = container(read, env=["PATH=/usr/bin"], labels={"app": "web"})
+
+    assert "bin" not in given.env[0]
+    assert "web" not in given.labels["app"]
+
+
 def test_listed_nodes_are_replaced_everywhere(tmp_path: Path) -> None:
     read = redactor('[names]\nnodes = ["worker-3"]\n', tmp_path)
 
