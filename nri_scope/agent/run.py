@@ -13,7 +13,7 @@ import stat
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -100,20 +100,20 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
     _allow_files()
     _limit_log()
     state = AgentState()
-    # This one and that of the metrics are each used by one thread at a time.
-    redactor = None if new_redactor is None else new_redactor()
-    status = RecorderStatus(recordings, options.node, redactor)
-    metrics = NodeMetrics(
-        recordings,
-        status,
-        None if new_redactor is None else new_redactor(),
-        by_namespace=options.by_namespace,
-    )
+    # Each is used by one thread at a time.
+    of_status, of_metrics = (None if new_redactor is None else new_redactor() for _ in range(2))
+    status = RecorderStatus(recordings, options.node, of_status)
+    metrics = NodeMetrics(recordings, status, of_metrics, by_namespace=options.by_namespace)
     service = AgentService(recordings, new_redactor, status)
-    with ExitStack() as threads:
-        read = partial(_read, metrics, state, options.recorder)
-        threads.enter_context(_Repeating("metrics", read))
+    stopped = threading.Event()
+    what = metrics, state, options.recorder, stopped
+    reading = threading.Thread(target=_keep_reading, args=what, name="metrics", daemon=True)
+    reading.start()
+    try:
         run(_serve(options, service, partial(HttpConnection, metrics.registry, state), say))
+    finally:
+        stopped.set()
+        reading.join(5)
 
 
 def _redactors(folder: Path, rules: Rules) -> Callable[[], Redactor]:
@@ -273,34 +273,17 @@ def _limit_log() -> None:
         logging.getLogger(name).propagate = False
 
 
-class _Repeating:
-    """Thread that does the same work every `UPDATE_S` seconds."""
-
-    def __init__(self, name: str, work: Callable[[], None]) -> None:
-        self._work = work
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def __enter__(self) -> None:
-        self._thread.start()
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join(5)
-
-    def _run(self) -> None:
-        while not self._stopped.is_set():
-            self._work()
-            self._stopped.wait(UPDATE_S)
-
-
-def _read(metrics: NodeMetrics, state: AgentState, recorder: str) -> None:
-    """Update the metrics and the state."""
-    try:
-        status = metrics.update()
-    except NriScopeError as error:
-        state.update(str(error), "")
-        return
-    named = [one for one in status.recordings if not recorder or one.recording == recorder]
-    ready = any(one.synchronized for one in named)
-    state.update("", "" if ready else "no recorder is synchronised")
+def _keep_reading(
+    metrics: NodeMetrics, state: AgentState, recorder: str, stopped: threading.Event
+) -> None:
+    """Update the metrics and the state every `UPDATE_S` seconds."""
+    while not stopped.is_set():
+        try:
+            status = metrics.update()
+        except NriScopeError as error:
+            state.update(str(error), "")
+        else:
+            named = [one for one in status.recordings if not recorder or one.recording == recorder]
+            ready = any(one.synchronized for one in named)
+            state.update("", "" if ready else "no recorder is synchronised")
+        stopped.wait(UPDATE_S)

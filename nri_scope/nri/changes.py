@@ -100,7 +100,9 @@ Changes = tuple[tuple[str, ...], tuple[str, ...]]
 NO_CHANGES: Changes = ((), ())
 
 
-class _WithUpdates(Protocol):
+class WithUpdates(Protocol):
+    """A reply that may request updates of containers."""
+
     @property
     def update(self) -> Iterable[api.ContainerUpdate]: ...
 
@@ -131,7 +133,7 @@ def updates_in(
     if isinstance(request, api.UpdateContainersRequest | api.ValidateContainerAdjustmentRequest):
         return request.update
     if method in _REPLIES_WITH_UPDATES and reply is not None and reply.ByteSize():
-        return cast("_WithUpdates", reply).update
+        return cast("WithUpdates", reply).update
     return ()
 
 

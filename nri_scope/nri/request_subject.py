@@ -34,7 +34,9 @@ class _WithPod(Protocol):
     def pod(self) -> api.PodSandbox: ...
 
 
-class _WithContainer(Protocol):
+class WithContainer(Protocol):
+    """A request about a container."""
+
     @property
     def container(self) -> api.Container: ...
 
@@ -112,7 +114,7 @@ def pod_of(method: str, message: Message) -> api.PodSandbox | None:
 def container_of(method: str, message: Message) -> api.Container | None:
     """Return the container of a request; None if there is none."""
     if method in _WITH_CONTAINER and message.HasField("container"):
-        return cast("_WithContainer", message).container
+        return cast("WithContainer", message).container
     return None
 
 

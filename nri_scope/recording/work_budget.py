@@ -56,11 +56,6 @@ class Budget:
         """Whether more than the units were spent."""
         return self.left < 0
 
-    @property
-    def is_limited(self) -> bool:
-        """Whether there is a limit."""
-        return self.left < math.inf
-
     def spend(self, units: int) -> None:
         """Subtract ``units``."""
         self.left -= units

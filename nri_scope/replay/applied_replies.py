@@ -7,12 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Protocol, cast
+from typing import cast
 
 from google.protobuf.message import Message
 
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.changes import WithUpdates
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import (
     Creation,
@@ -29,13 +30,6 @@ from nri_scope.runtime import Outcome
 
 from .result import Attributed, ContainerResult, PlayedEvent
 from .world import World
-
-
-class _ReplyWithUpdates(Protocol):
-    """Reply that may request updates of containers."""
-
-    @property
-    def update(self) -> Iterable[api.ContainerUpdate]: ...
 
 
 class Effects:
@@ -383,5 +377,5 @@ def _asked(outcome: Outcome) -> Iterator[tuple[str, api.ContainerUpdate]]:
     for answer in outcome.answers:
         reply = answer.reply
         if reply is not None and "update" in reply.DESCRIPTOR.fields_by_name:
-            for update in cast("_ReplyWithUpdates", reply).update:
+            for update in cast("WithUpdates", reply).update:
                 yield answer.plugin, update

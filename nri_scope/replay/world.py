@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Protocol, cast
+from typing import cast
 
 from google.protobuf.message import Message
 
@@ -21,6 +21,7 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import ADJUSTABLE, adjusted, with_resources
 from nri_scope.nri.request_subject import (
+    WithContainer,
     container_of,
     name_of_container,
     name_of_pod,
@@ -30,11 +31,6 @@ from nri_scope.nri.request_subject import (
 _OTHERS = tuple(
     field.name for field in api.Container.DESCRIPTOR.fields if field.name not in ADJUSTABLE
 )
-
-
-class _AboutContainer(Protocol):
-    @property
-    def container(self) -> api.Container: ...
 
 
 @dataclass(slots=True)
@@ -110,11 +106,11 @@ class World:
             return recorded
         request = deepcopy(recorded)
         if devices is not None:
-            shown = cast("_AboutContainer", request).container.linux
+            shown = cast("WithContainer", request).container.linux
             del shown.devices[:]
             shown.devices.extend(devices)
         elif ours is not None:
-            _overlay(cast("_AboutContainer", request).container, ours)
+            _overlay(cast("WithContainer", request).container, ours)
         return request
 
     def check_known(self, number: int, event: Event, recorded: Message, subject: str) -> None:

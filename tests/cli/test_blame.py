@@ -3,18 +3,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
-from tests.cli.command import NRI_SCOPE
+from tests.cli.command import NRI_SCOPE, CommandResult
 from tests.replay.recordings import BUNDLED, life, of_capture, recording, run_pod
 from tests.replay.recordings import container as a_container
 from tests.report.problem_recordings import SECRET, secret
@@ -41,21 +38,8 @@ def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-class Result:
-    """Output and exit status of a command line."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
-        self.status = run(["blame", *map(str, arguments)])
-        self.out, self.err = capsys.readouterr()
-
-    @property
-    def json(self) -> dict[str, Any]:
-        loaded: dict[str, Any] = json.loads(self.out)
-        return loaded
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
+class Result(CommandResult):
+    command = "blame"
 
 
 @pytest.mark.parametrize("name", CAPTURES)

@@ -8,18 +8,16 @@ import os
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from nri_scope._gen.cri.runtime.v1 import ContainerStatusRequest
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.cli.main import run
 from nri_scope.events import CapturedCall, Role
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.lookup import container_name
 from nri_scope.recording.reader import Recording
-from tests.cli.command import NRI_SCOPE
+from tests.cli.command import NRI_SCOPE, CommandResult
 from tests.recording.recordings import a_start
 from tests.replay.recordings import (
     BUNDLED,
@@ -48,21 +46,8 @@ def path(captures: dict[str, Path]) -> Path:
     return captures["containerd-2.4-beta"]
 
 
-class Result:
-    """Output and exit status of a command line."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
-        self.status = run(["diff", *map(str, arguments)])
-        self.out, self.err = capsys.readouterr()
-
-    @property
-    def json(self) -> dict[str, Any]:
-        loaded: dict[str, Any] = json.loads(self.out)
-        return loaded
-
-    @property
-    def lines(self) -> list[str]:
-        return self.out.splitlines()
+class Result(CommandResult):
+    command = "diff"
 
 
 def unwrapped(result: Result) -> str:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from google.protobuf.message import Message
@@ -233,10 +233,3 @@ def view(turn: merging.Creation) -> specs.Spec:
     if turn.adjustment.linux.HasField("memory_policy"):
         hidden.linux.memory_policy.CopyFrom(turn.adjustment.linux.memory_policy)
     return oci.adjust(oci.spec_of(turn.request.container), hidden)
-
-
-def changed_paths(found: Sequence[RoundDiff]) -> Iterator[tuple[RoundDiff, str]]:
-    """Yield each round with each of its changed paths."""
-    for one in found:
-        for step in one.steps:
-            yield one, step.change.path

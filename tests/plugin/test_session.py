@@ -13,7 +13,15 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError, UsageError
 from nri_scope.nri.events import PLUGIN_CONN, RUNTIME_CONN
-from nri_scope.plugin import Exchange, Identity, PluginSession, inherited, launched, unix_socket
+from nri_scope.plugin import (
+    Exchange,
+    Identity,
+    PluginSession,
+    SessionEnd,
+    inherited,
+    launched,
+    unix_socket,
+)
 from nri_scope.wire import Connection, RequestReceived
 
 from .runtime_end import RuntimeEnd, call, configure, synchronize
@@ -55,13 +63,17 @@ async def runtime(tmp_path: Path) -> AsyncIterator[RuntimeEnd]:
     await end.close()
 
 
+def started(folder: Path, plugin: RecordingPlugin | None = None) -> asyncio.Task[SessionEnd]:
+    """Start the session of a plugin."""
+    session = PluginSession(IDENTITY, plugin or RecordingPlugin())
+    return asyncio.create_task(session.run(unix_socket(folder / "nri.sock")))
+
+
 async def test_plugin_registers_with_its_identity_and_serves_until_closed(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     plugin = RecordingPlugin()
-    run = asyncio.create_task(
-        PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
-    )
+    run = started(tmp_path, plugin)
     link, registration = await runtime.registered()
     assert (registration.plugin_idx, registration.plugin_name) == ("05", "tester")
     assert registration.NRI_version == "v0.12.5"
@@ -80,9 +92,7 @@ async def test_configure_may_arrive_before_the_reply_to_register_plugin(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     runtime.answer_registration = False
-    run = asyncio.create_task(
-        PluginSession(IDENTITY, RecordingPlugin()).run(unix_socket(tmp_path / "nri.sock"))
-    )
+    run = started(tmp_path)
     link, request = await runtime.registrations.get()
     assert await configure(link) == 0x7FF
     link.respond(request.stream_id)
@@ -95,9 +105,7 @@ async def test_runtime_may_close_before_it_replies_to_register_plugin(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     runtime.answer_registration = False
-    run = asyncio.create_task(
-        PluginSession(IDENTITY, RecordingPlugin()).run(unix_socket(tmp_path / "nri.sock"))
-    )
+    run = started(tmp_path)
     link, _ = await runtime.registrations.get()
     assert await configure(link) == 0x7FF
     assert await synchronize(link) == b""
@@ -116,9 +124,7 @@ async def test_connection_closed_during_registration_is_an_error(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     runtime.answer_registration = False
-    run = asyncio.create_task(
-        PluginSession(IDENTITY, RecordingPlugin()).run(unix_socket(tmp_path / "nri.sock"))
-    )
+    run = started(tmp_path)
     link, _ = await runtime.registrations.get()
     link.abort()
     with pytest.raises(ConnectionClosed):
@@ -130,9 +136,7 @@ async def test_configuration_that_the_plugin_rejects_ends_the_session(
 ) -> None:
     plugin = RecordingPlugin()
     plugin.refuse_configuration = "none of the events"
-    run = asyncio.create_task(
-        PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
-    )
+    run = started(tmp_path, plugin)
     link, _ = await runtime.registered()
     with pytest.raises(RpcError, match="none of the events"):
         await configure(link)
@@ -145,9 +149,7 @@ async def test_error_replies_and_undecodable_configuration(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     plugin = RecordingPlugin()
-    run = asyncio.create_task(
-        PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
-    )
+    run = started(tmp_path, plugin)
     link, _ = await runtime.registered()
     with pytest.raises(RpcError, match="cannot be decoded"):
         await call(link, "Configure", b"\xff\xff")
@@ -164,9 +166,7 @@ async def test_requests_out_of_order_are_answered_and_noticed(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     plugin = RecordingPlugin()
-    run = asyncio.create_task(
-        PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
-    )
+    run = started(tmp_path, plugin)
     link, _ = await runtime.registered()
     assert await call(link, "CreateContainer", b"") == b""
     assert await synchronize(link) == b""
@@ -189,9 +189,7 @@ async def test_exception_in_a_callback_affects_neither_reply_nor_session(
             raise RuntimeError("no memory")
 
     plugin = Crashing()
-    run = asyncio.create_task(
-        PluginSession(IDENTITY, plugin).run(unix_socket(tmp_path / "nri.sock"))
-    )
+    run = started(tmp_path, plugin)
     link, _ = await runtime.registered()
     await configure(link)
     for _ in range(3):
@@ -287,9 +285,7 @@ async def test_missing_configure_is_awaited_unless_required(
     runtime: RuntimeEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nri_scope.plugin.session.CONFIGURE_TIMEOUT", 0.01)
-    run = asyncio.create_task(
-        PluginSession(IDENTITY, RecordingPlugin()).run(unix_socket(tmp_path / "nri.sock"))
-    )
+    run = started(tmp_path)
     link, _ = await runtime.registered()
     await asyncio.sleep(0.1)
     assert await configure(link) == 0x7FF

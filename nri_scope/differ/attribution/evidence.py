@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol, cast
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.changes import WithUpdates
 from nri_scope.nri.merging import EVICTION_IGNORED
 from nri_scope.specs import Change, Json, Spec, patched
 
@@ -23,11 +24,6 @@ from .rounds import ConnectionPart, Round
 
 EVICTIONS_MAX = 5_000
 """Maximum number of evictions read from one message: more than any node has containers."""
-
-
-class _WithUpdates(Protocol):
-    @property
-    def update(self) -> Sequence[api.ContainerUpdate]: ...
 
 
 class _WithEvictions(Protocol):
@@ -44,7 +40,7 @@ def updates_of_replies(stations: Iterable[ConnectionPart], *, merged: bool = Tru
         Wanted(Source.of(station), update, merged)
         for station in stations
         if (reply := reply_of(station)) is not None and hasattr(reply, "update")
-        for update in cast("_WithUpdates", reply).update
+        for update in cast("WithUpdates", reply).update
     ]
 
 

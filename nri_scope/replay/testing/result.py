@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from nri_scope.errors import NriScopeError, UsageError, did_you_mean
 from nri_scope.nri.merging import Dropped
@@ -117,22 +117,6 @@ _LISTED = 50
 """Maximum number of failures or containers listed in a failed assertion."""
 
 
-class Timing(NamedTuple):
-    """Response time of one reply."""
-
-    plugin: str
-    event: str
-    subject: str
-    took_ns: int
-    deadline_ns: int
-    """The request's deadline; 0 if there was none."""
-
-    @property
-    def share(self) -> float:
-        """Share of the deadline that was used, such as 0.5; 0 without a deadline."""
-        return self.took_ns / self.deadline_ns if self.deadline_ns else 0.0
-
-
 class Result:
     """A completed replay."""
 
@@ -186,14 +170,6 @@ class Result:
     def output(self) -> Sequence[PrintedLine]:
         """The output of launched plugins."""
         return tuple(line for event in self.replayed.events for line in event.output)
-
-    @property
-    def timings(self) -> Sequence[Timing]:
-        """The response time of each reply."""
-        return tuple(
-            Timing(reply.plugin, reply.event, reply.subject, reply.took_ns, reply.deadline_ns)
-            for reply in self.replayed.replies()
-        )
 
     def container(self, name: str) -> ContainerResult:
         """Return a container by ``namespace/pod/container``; fail the test if there is none."""

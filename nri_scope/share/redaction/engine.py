@@ -28,11 +28,8 @@ _CACHED = 4 << 20
 MAX_WORDS = 500_000
 """Maximum number of words that are remembered for the search of the output."""
 _MAX_ROUNDS = 6
-MIN_WORD = 6
-"""Minimum length of these words."""
-_MAX_WORD = 1_000
-"""Maximum length of these words."""
-_RUN = re.compile(r"[^\W_]+")
+_RUN = re.compile(r"[^\W_]{6,1000}")
+"""These words; a longer one is remembered in pieces."""
 
 
 class Engine:
@@ -228,8 +225,7 @@ class Engine:
 
 
 def _unknown_words(text: str) -> Iterator[str]:
-    words = (word for word in _RUN.findall(text) if MIN_WORD <= len(word) <= _MAX_WORD)
-    return (word for word in words if not is_word(word))
+    return (word for word in _RUN.findall(text) if not is_word(word))
 
 
 class _ScopeContext:

@@ -130,8 +130,8 @@ def redact_items(engine: Engine, items: Sequence[str], place: str) -> list[str]:
         pair = _ITEM.fullmatch(item)
         certainty = engine.certainty_of(key) if key else Certainty.NONE
         is_short = len(item) < 3 or item[1] == "-"
-        is_option = item[:1] == "-" and (certainty is not Certainty.SURE or is_short)
-        if not is_option and must_replace(key, item, certainty):
+        is_other = item[:1] == "-" and (certainty is not Certainty.SURE or is_short)
+        if not is_other and must_replace(key, item, certainty):
             redacted.append(engine.replace("credential-keys", item, place))
             key = ""
             continue
@@ -141,9 +141,11 @@ def redact_items(engine: Engine, items: Sequence[str], place: str) -> list[str]:
             redacted.append(pair[1] + engine.replace("credential-keys", pair[2], place))
         else:
             redacted.append(engine.redact_text(item, place))
-        is_key = bool(redacted[1:]) and _BARE_KEY.fullmatch(item) and item not in TALKED_ABOUT
-        needed = Certainty.SURE if is_key else Certainty.LIKELY
-        is_key = pair is None and (is_key or item[:1] == "-")
+        is_option = item[:1] == "-"
+        # The first item is a program.
+        is_bare = _BARE_KEY.fullmatch(item) is not None and item not in TALKED_ABOUT
+        needed = Certainty.LIKELY if is_option else Certainty.SURE
+        is_key = pair is None and (is_option or (is_bare and len(redacted) > 1))
         key = item if is_key and engine.certainty_of(item) >= needed else ""
     return redacted
 

@@ -130,14 +130,9 @@ class Certainty(IntEnum):
 
 def _parts(key: str) -> tuple[str, ...]:
     """Return the words of a key in small letters, without digits at their ends ("PASS1")."""
-    return _parts_of(key[-_MAX_KEY:])
-
-
-@lru_cache(maxsize=4096)
-def _parts_of(key: str) -> tuple[str, ...]:
     found = (
         part.rstrip("0123456789").lower()
-        for word in _SEPARATORS.split(key)
+        for word in _SEPARATORS.split(key[-_MAX_KEY:])
         for part in _CAMEL.split(word)
     )
     return tuple(part for part in found if part)

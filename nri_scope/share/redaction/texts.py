@@ -409,10 +409,6 @@ def _redact_formats(engine: Engine, text: str, place: str) -> str:
         login = hide(*url[:end].partition(":"))
         return f"{login}{url[end:]}"
 
-    def login(found: re.Match[str]) -> str:
-        user, colon, password = found.groups()
-        return hide(user, colon, password)
-
     def hide(user: str, colon: str, password: str) -> str:
         if not colon:
             user, password = "", user
@@ -426,7 +422,7 @@ def _redact_formats(engine: Engine, text: str, place: str) -> str:
         text = _PEM.sub(lambda found: engine.replace("credential-keys", found[0], place), text)
     if "@" in text:
         text = _URL.sub(login_of_url, text)
-        text = _LOGIN.sub(login, text)
+        text = _LOGIN.sub(lambda found: hide(*found.groups()), text)
     if engine.is_on("addresses"):
         if text.count(".") > 2:
             text = _DOTTED4.sub(lambda found: redact_address(engine, found[0], place), text)

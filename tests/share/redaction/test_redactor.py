@@ -324,22 +324,16 @@ def test_a_word_of_the_vocabulary_is_replaced_as_a_password(text: str) -> None:
     assert "dragon" not in Redactor(Rules.DEFAULT, bytes(32)).text(text)
 
 
-@pytest.mark.parametrize(
-    "items",
-    [
-        ["redis-cli", "config", "set", "requirepass", "dragon"],
-        ["login", "--password", "-dragon"],
-        ["login", "-p", "x", "--password", "dragon"],
-    ],
-)
-def test_a_word_of_the_vocabulary_is_replaced_as_an_argument(items: list[str]) -> None:
-    request = api.CreateContainerRequest(container=api.Container(id="c1", args=items))
+@pytest.mark.parametrize("line", ["redis-cli config set requirepass", "login -p x --password"])
+@pytest.mark.parametrize("password", ["dragon", "-dragon"])
+def test_a_word_of_the_vocabulary_is_replaced_as_an_argument(line: str, password: str) -> None:
+    request = api.CreateContainerRequest(container=api.Container(args=[*line.split(), password]))
     content = request.SerializeToString()
     shown = Redactor(Rules.DEFAULT, bytes(32)).request("CreateContainer", content)
 
-    args = list(api.CreateContainerRequest.FromString(shown).container.args)
-    assert args[:-1] == items[:-1]
-    assert args[-1] != items[-1]
+    *before, last = api.CreateContainerRequest.FromString(shown).container.args
+    assert before == line.split()
+    assert last.startswith("redacted-")
 
 
 @pytest.mark.parametrize(
