@@ -7,7 +7,6 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -40,14 +39,11 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _stop_signals_as_before() -> Iterator[None]:
-    """Commands that a test calls in this process leave signals ignored when they are over."""
-    handlers = {
-        each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    }
-    yield
-    for each, handler in handlers.items():
-        signal.signal(each, handler)
+def _stop_signals_handled() -> None:
+    """Commands that tests and fixtures call in this process leave signals ignored afterwards."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for each in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(each, signal.SIG_DFL)
 
 
 # A command called in this process would slow down all later tests and what they start, as a process

@@ -36,7 +36,7 @@ def test_the_commands_of_the_page_run_in_order(tmp_path: Path) -> None:
     plugin = tmp_path / "plugin"
     plugin.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{PLUGIN}"\n')
     plugin.chmod(0o700)
-    assert len(commands()) == 10
+    assert len(commands()) == 9
     for line in commands():
         done = subprocess.run(
             ["sh", "-ec", line],
@@ -53,7 +53,7 @@ def test_the_commands_of_the_page_run_in_order(tmp_path: Path) -> None:
             check=False,
         )
         assert done.returncode == 0, (line, done.stderr)
-    assert (tmp_path / "small-1.nriscope.zip").exists()
+    assert (tmp_path / "clean.nriscope.db").exists()
 
 
 def test_the_page_names_every_option_and_only_existing_ones() -> None:

@@ -15,7 +15,6 @@ ACTIONS = {
     "stats": "show the chain of plugins",
     "diff": "compare two marked events",
     "blame": "show who set what",
-    "replay": "replay the shown",
     "report": "show findings",
     "diagnose": "show findings",
     "export": "export the shown",
@@ -29,6 +28,7 @@ ACTIONS = {
 }
 """Words, and the first action that they find."""
 ELSEWHERE = {
+    "replay",
     "record",
     "agent",
     "tui",

@@ -214,10 +214,10 @@ def _show(
         over = threading.Event()
 
         def end() -> None:
-            # This ends the command, which would wait for more. An exception is lost where SQLite
-            # calls back, so one signal may not be enough.
+            # This ends the command, which would wait for more; SIGINT may be ignored. An exception
+            # is lost where SQLite calls back, so one signal may not be enough.
             while not (is_tui or over.is_set()):
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGTERM)
                 over.wait(_SIGNAL_SECONDS)
 
         async def watch() -> str:
