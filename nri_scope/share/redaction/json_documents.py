@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from . import fields, texts
-from .key_names import Certainty, certainty_below, certainty_of, must_replace
+from .key_names import Certainty, certainty_below, must_replace
 from .names import NameKind
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def redact_value(
         case bool() | None:
             return value
         case _:
-            is_secret = must_replace(key, str(value), max(above, certainty_of(key)))
+            is_secret = must_replace(key, str(value), max(above, engine.certainty_of(key)))
             return engine.replace("credential-keys", str(value), place) if is_secret else value
 
 
@@ -92,7 +92,7 @@ def _redact_object(
     # {"name": "DB_PASSWORD", "value": …}, {"password": {"value": …}}
     has_value = not value.keys().isdisjoint(_VALUES)
     names = [one for name in _NAMES if isinstance(one := value.get(name), str)] if has_value else []
-    named = next((name for name in names if certainty_of(name)), names[0] if names else key)
+    named = next((name for name in names if engine.certainty_of(name)), names[0] if names else key)
     redacted: dict[str, Plain] = {}
     for name, member in value.items():
         shown = fields.redact_key(engine, name, place)
@@ -112,7 +112,7 @@ def _redact_array(
 ) -> Plain:
     if not above and key.lower() in _ENV and all(isinstance(member, str) for member in value):
         return [fields.redact_variable(engine, str(member), place) for member in value]
-    if not (above or certainty_of(key)) and all(isinstance(member, str) for member in value):
+    if not (above or engine.certainty_of(key)) and all(isinstance(member, str) for member in value):
         return list(fields.redact_items(engine, cast("Sequence[str]", value), place))
     return [redact_value(engine, member, place, key, above, level + 1) for member in value]
 

@@ -64,7 +64,7 @@ class Redactor:
     @property
     def replaced_words(self) -> Mapping[str, str]:
         """The unknown words that were replaced so far, each with its rule, for a search of the
-        output for them. None, if too many words were kept as names and keys to tell them apart.
+        output for them. Empty if too many words were kept as names and keys to tell them apart.
         """
         engine = self._engine
         if len(engine.kept) >= MAX_WORDS:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -96,6 +97,15 @@ def test_listed_keys_win_over_those_that_stay(tmp_path: Path) -> None:
 
     assert "bin" not in given.env[0]
     assert "web" not in given.labels["app"]
+
+
+def test_listed_keys_count_in_json_whatever_their_values(tmp_path: Path) -> None:
+    read = redactor('[replace]\nkeys = ["tier"]\n', tmp_path)
+    shown = json.loads(read.text('{"tier": 4, "of": {"tier": ["web"]}, "level": ["web", 4]}'))
+
+    assert str(shown["tier"]).startswith("redacted-")
+    assert shown["of"]["tier"][0].startswith("redacted-")
+    assert shown["level"] == ["web", 4]
 
 
 def test_listed_nodes_are_replaced_everywhere(tmp_path: Path) -> None:
