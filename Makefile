@@ -49,8 +49,9 @@ demo: $(STAMP) ## show a recording of a real containerd
 	$(BIN)/nri-scope demo
 
 # ------------------------------------------------------------------------ tests
-# One worker per core; TEST_WORKERS=0 runs the tests one after the other.
-TEST_WORKERS ?= auto
+# One worker more than cores, as tests wait for processes a quarter of their time; TEST_WORKERS=0 runs
+# the tests one after the other.
+TEST_WORKERS ?= $(shell echo $$(($$(nproc) + 1)))
 # Few examples of each law, the same ones each time; NRI_SCOPE_EXAMPLES= tries as many as `make test-all`.
 .PHONY: test
 test: export NRI_SCOPE_EXAMPLES ?= few
@@ -121,7 +122,7 @@ bench: $(STAMP) ## benchmarks, with the Go reference in the same run; BENCH_ARGS
 
 # ------------------------------------------------------------------------- lint
 # Independent checks run in parallel, with their output grouped; all run even if one fails.
-CODE = $(wildcard nri_scope tests scripts benchmarks examples)
+CODE = nri_scope tests scripts benchmarks examples
 LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-lock lint-generated lint-docs lint-words lint-docstrings lint-size
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
@@ -155,15 +156,13 @@ lint-docstrings:
 lint-size:
 	@echo "== size"; $(BIN)/python -m scripts.check_size
 lint-docs:
-	@echo "== generated docs"; $(if $(GEN_DOCS),$(BIN)/python -m $(GEN_DOCS) --check,echo "none yet")
+	@echo "== generated docs"; $(BIN)/python -m scripts.gen_docs --check
 
 .PHONY: format
 format: $(STAMP) ## format the code, and apply ruff's fixes
 	$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
 
 # -------------------------------------------------------------------- generated
-GEN_DOCS := $(if $(wildcard scripts/gen_docs.py),scripts.gen_docs)
-
 .PHONY: generate
 generate: $(STAMP) ## generate nri_scope/_gen from proto/
 	$(BIN)/python -m scripts.generate

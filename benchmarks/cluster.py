@@ -22,7 +22,7 @@ from benchmarks.findings import Finding
 from nri_scope.cluster.node_states import STATUS_TIMEOUT_S
 from tests.agent.agent_process import agent
 from tests.cluster.fake_kubectl import agent_pod, install
-from tests.cluster.test_views import KUBECTL
+from tests.cluster.plugin_command import KUBECTL
 
 SECONDS_MAX = 10.0
 MEMORY_MAX = 200.0

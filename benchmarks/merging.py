@@ -9,7 +9,7 @@ from statistics import median, quantiles
 from benchmarks.findings import Finding, number
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.merging import Creation
+from nri_scope.nri.merging import CreationMerging
 from tests.plugin_builders import adjust, bind, update
 from tests.recording.traffic import a_container, a_pod
 
@@ -70,7 +70,7 @@ def _work(
     request: api.CreateContainerRequest, replies: list[tuple[str, api.CreateContainerResponse]]
 ) -> None:
     """Merge a CreateContainer as a replay does, with each plugin's changes and their sum."""
-    merging = Creation(request)
+    merging = CreationMerging(request)
     for plugin, reply in replies:
         merging.apply(reply, plugin)
     before = spec = oci.spec_of(request.container, request.pod)

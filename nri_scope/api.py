@@ -6,52 +6,38 @@ Methods raise errors of `nri_scope.errors`. Texts may quote a recording, and not
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING
 
-from nri_scope.differ.attribution.attributed_changes import ChangeStep
-from nri_scope.differ.attribution.history import History
-from nri_scope.differ.blame import OwnedLine, lines
-from nri_scope.differ.operations import Grouper, Operation
-from nri_scope.differ.recording_differ import history_of
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Gap, Note, Pod, Printed, Session
-from nri_scope.filter import parse
-from nri_scope.nri.plain import Plain
-from nri_scope.recording import lookup
-from nri_scope.recording.documents import event_document
-from nri_scope.recording.event_times import within
+from nri_scope.recording.lookup import Found
 from nri_scope.recording.reader import Recording as Reader
-from nri_scope.recording.tap_tables import printed
-from nri_scope.report.finder import diagnose
-from nri_scope.report.finding import Finding
-from nri_scope.survey.foreground import surveyed
+from nri_scope.recording.work_budget import OnShare
 
-_OPEN_OPERATIONS = 64
-"""Number of operations whose events are collected at the same time."""
+if TYPE_CHECKING:
+    from nri_scope.differ.attribution.attributed_changes import ChangeStep
+    from nri_scope.differ.attribution.history import History
+    from nri_scope.differ.blame import OwnedLine
+    from nri_scope.differ.latency import TimeIn
+    from nri_scope.differ.operations import Operation
+    from nri_scope.filter import Filter
+    from nri_scope.nri.plain import Plain
+    from nri_scope.recording.coverage import Coverage
+    from nri_scope.recording.plugin_calls import MeasuredTimes
+    from nri_scope.recording.stats import Summary
+    from nri_scope.report.finding import Finding
+    from nri_scope.report.report_data import Diagnosed, Facts
+    from nri_scope.share.bundle import Bundle
+    from nri_scope.share.extract import Selection
+    from nri_scope.share.redaction import Redactor, Rules
 
-
-class Blame(Mapping[str, OwnedLine]):
-    """The lines of a container's OCI spec by path, such as ``/process/env/FOO``, in order.
-
-    Headings are included. Of a value that was removed or refused, ``exists`` is False.
-    """
-
-    def __init__(self, history: History) -> None:
-        self._lines = {line.path: line for line in lines(history)}
-
-    def __getitem__(self, path: str) -> OwnedLine:
-        return self._lines[path]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._lines)
-
-    def __len__(self) -> int:
-        return len(self._lines)
+# Rooms above `recording` are imported in the methods, as loading all of them takes 0.1 s.
+Remark = Callable[[str], None]
+"""Receives a line about a result, such as which of several pods of one name is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +46,8 @@ class ContainerHistory:
 
     container: Container
     history: History
+    changed_path: str = ""
+    """The path of the spec, if the container was named by one that changed."""
 
     @property
     def name(self) -> str:
@@ -73,22 +61,82 @@ class ContainerHistory:
         """
         return self.history.steps
 
-    def blame(self) -> Blame:
-        """Return the newest spec with the owner of each line."""
-        return Blame(self.history)
+    def blame(self) -> Mapping[str, OwnedLine]:
+        """Return the lines of the newest spec by path, such as ``/process/env/FOO``, in order.
+
+        Headings are included, also of an array's members, such as ``/mounts/~1data``.
+        `OwnedLine.exists` is False for a value that was removed or refused.
+        """
+        from nri_scope.differ.blame import lines
+
+        return {line.path: line for line in lines(self.history, members=True)}
 
 
-class Recording:
-    """A recording or a bundle, opened for reading; a context manager."""
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Counts, rates and times of a recording."""
 
-    def __init__(self, path: str | Path) -> None:
-        """Open the file. Raises RecordingError."""
-        self._reader = Reader.open(path)
+    summary: Summary
+    chain: Sequence[TimeIn]
+    """The time that events spent in plugins, as several connections show it."""
+    runtime_metrics: Sequence[MeasuredTimes]
+    coverage: Coverage
+    """What was observed: the counts are of these times."""
+
+    def record(self) -> dict[str, Plain]:
+        """Return the values as ``stats --format json`` prints them."""
+        chain: list[Plain] = [entry.record() for entry in self.chain]
+        metrics: list[Plain] = [times.record() for times in self.runtime_metrics]
+        more: dict[str, Plain] = {"chain": chain, "runtime_metrics": metrics}
+        return {**self.summary.record(), "coverage": self.coverage.record(), **more}
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A written file."""
+
+    path: Path
+    size: int
+    """Size in bytes."""
+    events: int
+    """Number of the selected events."""
+    damage: str = ""
+    """Description of the original's damage, after which no events are copied; "" if undamaged."""
+    bundle: Bundle | None = None
+    """What was packed, if the file is a bundle."""
+
+
+class Recording(AbstractContextManager["Recording"]):
+    """A recording or a bundle, opened for reading; a context manager.
+
+    WHAT names an event by its number, a pod as ``namespace/pod``, a container as
+    ``namespace/pod/container`` (the newest of this name), either by the beginning of its id, or
+    the only container in which a path of the spec changed by that path.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        name: str = "",
+        original: Reader | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
+        """Open the file. Raises RecordingError. Other parameters are those of `redacted`.
+
+        The attributes ``reader``, ``original`` and ``redactor`` are for nri-scope's own commands,
+        and not a stable interface.
+        """
+        self.name = name or Path(path).name
+        """The file's name; redacted, if the values are."""
+        self.reader = Reader.open(path)
+        """The file's rows."""
+        self.original = self.reader if original is None else original
+        """The rows before `redacted`, which resolve names and filters."""
+        self.redactor = redactor
+        """What replaced the values, in a result of `redacted`."""
         self._surveyed = ExitStack()
         self._is_surveyed = False
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -96,72 +144,278 @@ class Recording:
     def close(self) -> None:
         """Close the file."""
         self._surveyed.close()
-        self._reader.close()
+        self.reader.close()
+
+    @property
+    def is_redacted(self) -> bool:
+        """Whether the file was redacted before it was opened."""
+        from nri_scope.recording.event_times import is_redacted
+
+        return is_redacted(self.original)
 
     def events(self, where: str = "") -> Iterator[Event]:
         """Yield the events that match a filter, in order, with the outcome of each request.
 
         The first call analyses the whole recording. Raises FilterError and RecordingError.
         """
-        condition = within(self._reader, parse(where)) if where else None
+        from nri_scope.survey.foreground import surveyed
+
+        condition = self._condition(where)
         if not self._is_surveyed:
-            self._surveyed.enter_context(surveyed(self._reader, None, needed=True))
+            self._surveyed.enter_context(surveyed(self.reader, None, needed=True))
             self._is_surveyed = True
-        yield from self._reader.events(where=condition)
+        yield from self.reader.events(where=condition)
+
+    def _condition(self, where: str | Filter | None) -> Filter | None:
+        from nri_scope.filter import parse
+        from nri_scope.recording.event_times import within
+
+        if isinstance(where, str):
+            where = parse(where) if where else None
+        return within(self.reader, where)
 
     def to_dicts(self, where: str = "") -> Iterator[dict[str, Plain]]:
         """Yield the events as ``show --format json`` prints them, with decoded messages."""
+        from nri_scope.recording.documents import event_document
+
         for event in self.events(where):
-            messages = self._reader.request(event.id), self._reader.reply(event.id)
+            messages = self.reader.request(event.id), self.reader.reply(event.id)
             yield event_document(event, *messages)
 
     def operations(self) -> Iterator[Operation]:
         """Yield the operations: each event on its way through the chain, at all connections."""
-        sessions = {session.id: session for session in self.sessions()}
-        first_of: dict[int, int] = {}
-        for step in Grouper().steps(self._reader):
-            first_of |= zip(step.rest, step.firsts, strict=True)
-        waiting: defaultdict[int, list[Event]] = defaultdict(list)
-        for event in self.events():
-            waiting[first_of.get(event.id, event.id)].append(event)
-            if len(waiting) > _OPEN_OPERATIONS:
-                yield Operation.of(waiting.pop(next(iter(waiting))), sessions)
-        for events in waiting.values():
-            yield Operation.of(events, sessions)
+        from nri_scope.differ.operations import Operation, OperationMerger
 
-    def container(self, name: str) -> ContainerHistory:
-        """Return a container by ``namespace/pod/container`` (the newest one) or the beginning of
-        its id. Raises UsageError.
+        merger = OperationMerger(self.reader, None, None, (None, None))
+        for item in merger.merge(self.events(), ended=True):
+            if isinstance(item, Operation):
+                yield item
+
+    def find(self, what: str, remark: Remark | None = None) -> Found:
+        """Return the event, pod or container named WHAT. Raises UsageError."""
+        from nri_scope.differ.subject_lookup import find_with_path
+
+        return self.counterpart(find_with_path(self.original, what, remark)[0])
+
+    def counterpart(self, subject: Found) -> Found:
+        """Return the redacted value of one of ``original``. Raises UsageError."""
+        if self.redactor is None:
+            return subject
+        found: Found | None
+        if isinstance(subject, Event):
+            found = self.reader.event(subject.id)
+        else:
+            alike = self.pods() if isinstance(subject, Pod) else self.containers()
+            found = next((one for one in alike if one.id == subject.id), None)
+        if found is None:
+            raise UsageError(
+                "the redaction rules replace the id of the named event, pod or container",
+                "write a redacted copy with `export --redact`, and look up its id there",
+            )
+        return found
+
+    def with_outcomes(self, event: Event) -> Event:
+        """Return an event with the changes and outcomes that only several events show.
+
+        Raises RecordingError.
         """
-        found = lookup.find(self._reader, name)
-        if not isinstance(found, Container):
-            raise UsageError(f'"{name}" is not a container', "use NAMESPACE/POD/CONTAINER")
-        return ContainerHistory(found, history_of(self._reader, found))
+        from nri_scope.survey.foreground import attributed
+
+        return attributed(self.reader, [event]).get(event.id, event)
+
+    def document(self, subject: Found) -> dict[str, Plain]:
+        """Return all data of an event, a pod or a container as the command show prints it."""
+        from nri_scope.recording.documents import document
+
+        return document(self.reader, subject)
+
+    def container(self, what: str, remark: Remark | None = None) -> ContainerHistory:
+        """Return a container named WHAT, by an event about it, or by its pod if that has only one.
+
+        Raises UsageError.
+        """
+        from nri_scope.differ.recording_differ import history_of
+        from nri_scope.differ.subject_lookup import container_with_path
+
+        named, path = container_with_path(self.original, what, remark)
+        container = self.counterpart(named)
+        assert isinstance(container, Container)
+        return ContainerHistory(container, history_of(self.reader, container), path)
 
     def containers(self) -> list[Container]:
         """Return all containers of events and Synchronize requests."""
-        return self._reader.containers()
+        return self.reader.containers()
 
     def pods(self) -> list[Pod]:
         """Return all pods of events and Synchronize requests."""
-        return self._reader.pods()
+        return self.reader.pods()
 
     def sessions(self) -> list[Session]:
         """Return all sessions, oldest first."""
-        return self._reader.sessions()
+        return self.reader.sessions()
 
     def gaps(self) -> list[Gap]:
         """Return the intervals that were not observed, or only partly, ordered by start."""
-        return self._reader.gaps()
+        return self.reader.gaps()
+
+    def coverage(self, since: str | None = None, until: str | None = None) -> Coverage:
+        """Return which of a time was observed, by default of the whole recording.
+
+        No events, findings or changes of a time that was not observed mean nothing. Raises
+        UsageError.
+        """
+        from nri_scope.recording.coverage import coverage
+        from nri_scope.recording.event_times import times_of
+
+        return coverage(self.reader, *times_of(self.reader, since, until))
 
     def notes(self) -> list[Note]:
         """Return the remarks of the programs that wrote the recording, ordered by time."""
-        return self._reader.notes()
+        return self.reader.notes()
 
     def output(self) -> Iterator[Printed]:
         """Yield the lines that tapped plugins printed, in recorded order."""
-        return printed(self._reader)
+        from nri_scope.recording.tap_tables import printed
+
+        return printed(self.reader)
+
+    def statistics(self) -> Statistics:
+        """Return counts, rates and times."""
+        from nri_scope.differ.latency import latency
+        from nri_scope.recording.coverage import coverage
+        from nri_scope.recording.plugin_calls import measured_times
+        from nri_scope.recording.stats import summarise
+
+        return Statistics(
+            summarise(self.reader),
+            latency(self.reader),
+            measured_times(self.reader),
+            coverage(self.reader),
+        )
 
     def findings(self) -> Sequence[Finding]:
         """Return the problems that ``report --diagnose`` names, the worst first."""
-        return diagnose(self._reader).findings
+        return self.diagnosis().findings
+
+    def diagnosis(
+        self, subject: Found | None = None, on_progress: OnShare | None = None
+    ) -> Diagnosed:
+        """Return the findings about a pod, a container or all, and what they are about."""
+        from nri_scope.report.finder import diagnose
+
+        diagnosis = diagnose(self.reader, subject, on_progress=on_progress)
+        return diagnosis if self.redactor is None else replace(diagnosis, file=self.name)
+
+    def report(self, subject: Found | None = None, on_progress: OnShare | None = None) -> Facts:
+        """Return the content of a report about a pod, a container or all."""
+        from nri_scope.report.collect import collect
+
+        facts = collect(self.reader, subject, on_progress=on_progress)
+        return facts if self.redactor is None else replace(facts, file=self.name)
+
+    def selection(
+        self,
+        where: str | Filter | None = None,
+        since: str | None = None,
+        until: str | None = None,
+        pod: str | None = None,
+        on_progress: OnShare | None = None,
+    ) -> Selection:
+        """Return a choice of events for `export`, by the options of ``export``.
+
+        Raises FilterError and UsageError.
+        """
+        from nri_scope.recording.event_times import times_of
+        from nri_scope.share.extract import Selection
+        from nri_scope.survey.foreground import resolved
+
+        condition = resolved(self.reader, self._condition(where), on_progress)
+        return Selection(condition, *times_of(self.reader, since, until), pod or "")
+
+    def export(
+        self,
+        output: str | Path,
+        selection: Selection | None = None,
+        *,
+        redactor: Redactor | None = None,
+        form: str = "",
+        note: str = "",
+        max_bytes: int | None = None,
+        force: bool = False,
+        on_progress: OnShare | None = None,
+    ) -> Exported:
+        """Write selected events, all by default, as the command ``export`` does.
+
+        A file named *.zip is a bundle, with ``note`` and at most ``max_bytes`` (25,000,000); with
+        ``form``, the file is of that format for other programs; any other file is a recording.
+        ``redactor`` is of `nri_scope.share.bundle.redactor_for`. ``force``: replace files. Raises
+        UsageError, RedactionLeak and RecordingError; the file is complete, or is not written.
+        """
+        from nri_scope.share import bundle, redacted_copy
+        from nri_scope.share.extract import Selection
+        from nri_scope.share.formats import FORMATS
+        from nri_scope.share.output_files import Outputs
+        from nri_scope.survey.foreground import analysed
+
+        path, chosen = Path(output), selection or Selection()
+        if form:
+            with Outputs(path, self.reader.path, force=force) as outputs:
+                draft = outputs.new(FORMATS[form].suffix)
+                count = redacted_copy.convert(
+                    self.reader, FORMATS[form], draft, path, chosen, redactor, analysed, on_progress
+                )
+                size = draft.stat().st_size
+                outputs.place(draft)
+            return Exported(path, size, count)
+        if path.suffix.lower() == ".zip":
+            packed = bundle.export(
+                self.reader,
+                path,
+                chosen,
+                redactor=redactor,
+                note=note,
+                max_bytes=max_bytes or bundle.MAX_BYTES,
+                force=force,
+                on_progress=on_progress,
+            )
+            size, manifest = packed.size, packed.manifest
+            return Exported(packed.path, size, manifest.counts.events, manifest.damage, packed)
+        copy = redacted_copy.copy_recording(
+            self.reader, path, redactor, chosen, force=force, on_progress=on_progress
+        )
+        return Exported(path, path.stat().st_size, copy.counts.events, copy.damage)
+
+
+@contextmanager
+def redacted(
+    recordings: Sequence[Recording],
+    rules: Rules,
+    *,
+    on_progress: OnShare | None = None,
+    remark: Remark = lambda text: None,
+) -> Iterator[list[Recording]]:
+    """Yield recordings with secret and personal values replaced, and equal numbers and ids.
+
+    Containers of one name have equal tokens for equal values in all of them. Raises RedactionLeak,
+    RecordingError, and UsageError if temporary files cannot be written.
+    """
+    from nri_scope.recording.temporary_files import temporary_folder, writing_to
+    from nri_scope.share.bundle import redactor_for
+    from nri_scope.share.redacted_copy import redact_for_comparison
+
+    originals = [recording.original for recording in recordings]
+    with ExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        # One, so that containers of one name have equal tokens for equal values.
+        redactor = redactor_for(originals[0], rules)
+        with writing_to(folder):
+            copies = redact_for_comparison(originals, folder, redactor, on_progress)
+        views: list[Recording] = []
+        for recording, copy in zip(recordings, copies, strict=True):
+            if copy.damage:
+                remark(f"data after the damage is missing: {copy.damage}")
+            # A default name of `record` contains the host name.
+            name = redactor.text(recording.name, "file.name")
+            view = Recording(copy.path, name=name, original=recording.original, redactor=redactor)
+            views.append(stack.enter_context(view))
+        yield views

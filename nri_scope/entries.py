@@ -25,10 +25,10 @@ from nri_scope.events import (
     Tapped,
 )
 
-NO_STATE = "the container never came to be"
+NEVER_CREATED = "the container was not created"
 
 
-class CreationFate(Enum):
+class OperationFate(Enum):
     """Result of a creation or an update."""
 
     CREATED = "created"
@@ -39,10 +39,10 @@ class CreationFate(Enum):
     """No event shows the result so far."""
 
 
-class Outcome(NamedTuple):
+class OperationOutcome(NamedTuple):
     """Outcome of a creation or an update, with the evidence."""
 
-    fate: CreationFate
+    fate: OperationFate
     event: int = 0
     """For FAILED: id of the event that shows the failure; 0 if a copy has another number for it."""
     name: str = ""
@@ -53,11 +53,6 @@ class Outcome(NamedTuple):
     """For OPEN: time from CreateContainer to the end of the session, in ns."""
 
     @property
-    def row(self) -> tuple[str, int, str, int, int]:
-        """Values for `INSERT_OUTCOME`, after that of the event."""
-        return self.fate.value, *self[1:]
-
-    @property
     def words(self) -> str:
         """Reason for FAILED or OPEN; "" for others."""
         return self.words_of("CreateContainer")
@@ -66,13 +61,13 @@ class Outcome(NamedTuple):
         """Return the reason for FAILED or OPEN of this kind of event; "" for others."""
         event = f" (event {self.event})" if self.event else ""
         match self.fate:
-            case CreationFate.FAILED if self.name == CONTAINER_STATUS:
-                return f"{NO_STATE}, by the CRI's answer{event}"
-            case CreationFate.FAILED if self.name:
+            case OperationFate.FAILED if self.name == CONTAINER_STATUS:
+                return f"{NEVER_CREATED}, by the CRI's answer{event}"
+            case OperationFate.FAILED if self.name:
                 return f"Post{operation} did not follow, {self.name} did{event}"
-            case CreationFate.FAILED:
-                return f"{NO_STATE}, as StopContainer shows it{event}"
-            case CreationFate.OPEN:
+            case OperationFate.FAILED:
+                return f"{NEVER_CREATED}, as StopContainer shows it{event}"
+            case OperationFate.OPEN:
                 return f"Post{operation} had not come when session {self.session} ended"
         return ""
 
@@ -110,7 +105,7 @@ class Omitted(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class RecordedCall:
     """An event with everything that is recorded of it."""
 
     event: Event
@@ -120,7 +115,7 @@ class Exchange:
     service: str = ""
     """The ttRPC service of the call; "" for the method's usual service."""
     tapped: Tapped | None = None
-    outcome: Outcome | None = None
+    outcome: OperationOutcome | None = None
     """Of a creation or an update whose later events are not all in the stream."""
     keys: SubjectKeys | None = None
     """None: the messages and the names in ``event`` tell the subjects."""
@@ -176,7 +171,7 @@ Entry = (
     | Container
     | Began
     | EarlierState
-    | Exchange
+    | RecordedCall
     | Gap
     | Note
     | Mark

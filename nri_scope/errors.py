@@ -36,13 +36,12 @@ class UsageError(NriScopeError):
 class FilterError(UsageError):
     """A filter expression with a syntax error or an unknown field.
 
-    ``position`` is the 0-based character offset in ``expression`` where the problem starts.
+    ``position`` is the 0-based character offset in the expression where the problem starts.
     """
 
     def __init__(self, expression: str, position: int, problem: str, hint: str = "") -> None:
         super().__init__(problem, hint)
         self.args = (expression, position, problem, hint)
-        self.expression = expression
         self.position = position
 
     def __str__(self) -> str:
@@ -113,18 +112,31 @@ class RpcError(NriScopeError):
         return f"rpc error: code {self.code}: {self.message}"
 
 
+def reason_of(error: BaseException) -> str:
+    """Return an error's reason in lower case; an OSError's without number and path."""
+    return str(getattr(error, "strerror", None) or error).lower()
+
+
 def limit_words(seconds: float) -> str:
     """Return a limit of time in all digits: ``2 s``, ``0.6 s``, ``1.5 ms``."""
     return f"{seconds:g} s" if seconds >= 0.1 else f"{seconds * 1000:g} ms"
 
 
-def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Return the hint ``did you mean NAME?`` with the most similar name; "" if none is similar."""
+def nearest_word(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return the most similar known word, ignoring case; "" if none is similar."""
     # Imported here: few processes need it.
     import difflib
 
-    nearest = difflib.get_close_matches(word, list(known), n=1, cutoff=cutoff)
-    return f"did you mean {nearest[0]}?" if nearest else ""
+    by_lower = {each.lower(): each for each in known}
+    # Long words take quadratic time.
+    found = difflib.get_close_matches(word[:300].lower(), list(by_lower), n=1, cutoff=cutoff)
+    return by_lower[found[0]] if found else ""
+
+
+def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Return the hint ``did you mean NAME?`` with the most similar name; "" if none is similar."""
+    nearest = nearest_word(word, known, cutoff=cutoff)
+    return f"did you mean {nearest}?" if nearest else ""
 
 
 class DeadlineExceeded(NriScopeError):
@@ -176,6 +188,14 @@ class AdjustmentRefused(NriScopeError):
     def __init__(self, problem: str) -> None:
         super().__init__(problem)
         self.problem = problem
+
+
+class FieldConflict(AdjustmentRefused):
+    """A request of ``plugin`` to set a ``field`` that ``other`` has set; both may be one plugin."""
+
+    def __init__(self, problem: str, plugin: str, other: str, field: str) -> None:
+        super().__init__(problem)
+        self.plugin, self.other, self.field = plugin, other, field
 
 
 class RuntimeKilled(AdjustmentRefused):

@@ -12,7 +12,8 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
+from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy, Introduction
 
 CONTAINER_STATUS = "ContainerStatus"
 CRI_SERVICE = "runtime.v1.RuntimeService"
@@ -27,9 +28,11 @@ RUNTIME_CLOSED = "the runtime closed the connection"
 CLOSED_BY_RUNTIME = "closed by the runtime"
 """Beginning of this reason for a connection of nri-scope itself, see `PluginSession`."""
 
-
 PLUGIN_CLOSED = "the plugin closed the connection"
 """The same for a connection that the plugin closed first."""
+
+REFUSED = "the runtime refused the registration: "
+"""Beginning of the reason for the end of a connection that never became a plugin's."""
 
 ORPHANED = "the process that was connected to the runtime has ended"
 """Reason for the end of a connection whose process was killed, such as a tap by the runtime."""
@@ -113,7 +116,27 @@ class SessionStart:
     @classmethod
     def unconfigured(cls, role: Role, index: str, name: str, started_ns: int) -> SessionStart:
         """Return the start of a session without Configure, which names the runtime."""
-        return cls(role, name, index, "", "", "", False, 0, 0, 0, started_ns)
+        runtime = Introduction("", "", None, False, 0, 0)
+        return cls.configured(role, index, name, runtime, 0, started_ns)
+
+    @classmethod
+    def configured(
+        cls, role: Role, index: str, name: str, runtime: Introduction, mask: int, started_ns: int
+    ) -> SessionStart:
+        """Return the start of a session for which the runtime introduced itself in Configure."""
+        return cls(
+            role=role,
+            plugin_name=name,
+            plugin_index=index,
+            runtime_name=runtime.runtime_name,
+            runtime_version=runtime.runtime_version,
+            nri_version="" if runtime.version is None else str(runtime.version),
+            nri_version_inferred=runtime.inferred,
+            mask=mask,
+            registration_timeout_ms=runtime.registration_timeout_ms,
+            request_timeout_ms=runtime.request_timeout_ms,
+            started_ns=started_ns,
+        )
 
 
 EVENT_TEXTS = ("status_message",)
@@ -165,6 +188,9 @@ class Session:
     ended_ns: int | None
     """None while the session is open, or if its recorder was killed."""
     end_reason: str
+    synced_ns: int | None = None
+    """Arrival of the newest Synchronize, from which on events are observed; None if there was none,
+    or if it is not complete."""
     failure_policy: FailurePolicy | None = NO_POLICY
     """What the runtime does if the plugin does not answer. No column of its own: a reader takes it
     from the reply to Configure; None if that is not in the recording."""
@@ -178,6 +204,10 @@ class Session:
     def is_connection(self) -> bool:
         """Whether this is a plugin connection, and so a part of NRI's chain."""
         return self.role not in OUTSIDE_CHAIN
+
+    def subscribes_to(self, event: NriEvent) -> bool:
+        """Return whether the runtime sends `event` to the session: a mask of 0 has all events."""
+        return self.mask == 0 or bool(self.mask & event.bit)
 
 
 class OutcomeKind(StrEnum):
@@ -274,6 +304,15 @@ NOT_CONNECTED = "not connected to the runtime"
 NO_SESSION = "no session was recorded"
 STALLED = "the recorder stalled"
 """Beginnings of the reasons of gaps: nothing observed the runtime, or events were answered late."""
+
+UNRESPONSIVE = "the recorder does not respond"
+"""Reason of a gap up to now: the recorder is stopped, or its disk does not answer."""
+
+UNWRITTEN = "the recorder cannot write"
+"""Beginning of the reason of a gap up to now: events wait in the recorder's memory."""
+
+FILTERED = "only events that match a filter were recorded"
+"""Beginning of a note about the session of a recorder that writes only some events."""
 
 UNREADABLE = "the recording cannot be read"
 """Beginning of the reason of a gap that an agent sends in place of a recording, or of its rest."""
@@ -393,7 +432,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class InitialState:
     """Pods and containers that existed when a session began, as reported by Synchronize."""
 
     pods: tuple[bytes, ...]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from nri_scope.replay.testing import Goldens, Result
 
 _MARKER = "nri_recording"
-_TESTING = "nri_scope.replay.testing"
 _SETTINGS: dict[str, type] = {"session": int, "where": str, "only": str, "profile": str}
 """Types of the marker's arguments other than the path."""
 _NAME_MAX = 100
@@ -258,13 +256,6 @@ def pytest_terminal_summary(
     for file in sorted(written):
         shown = os.path.relpath(file)
         terminalreporter.write_line(f"wrote golden {shown}")
-
-
-def pytest_assertrepr_compare(op: str, left: object, right: object) -> list[str] | None:
-    """Explain how two containers differ."""
-    # Comparing containers requires that this module was imported.
-    testing = sys.modules.get(_TESTING)
-    return cast("list[str] | None", testing.explain(op, left, right)) if testing else None
 
 
 def _settings(node: pytest.Item) -> dict[str, object]:

@@ -45,9 +45,9 @@ LABELS = {
     "org.opencontainers.image.version": __version__,
     # Of nri-scope, Python, its packages and the shared libraries. liblzma is in the public domain.
     "org.opencontainers.image.licenses": "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause "
-    "AND GPL-3.0-or-later WITH GCC-exception-3.1 AND LGPL-2.1-or-later AND MIT AND PSF-2.0 "
-    "AND Python-2.0.1 AND X11-distribute-modifications-variant AND Zlib AND blessing "
-    "AND bzip2-1.0.6",
+    "AND GPL-3.0-or-later WITH GCC-exception-3.1 AND LGPL-2.1-or-later AND LicenseRef-SCOWL "
+    "AND MIT AND PSF-2.0 AND Python-2.0.1 AND X11-distribute-modifications-variant AND Zlib "
+    "AND blessing AND bzip2-1.0.6",
 }
 
 _PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"

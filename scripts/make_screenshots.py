@@ -55,8 +55,8 @@ async def draw(screen: Screen, theme: str) -> str:
             shutil.copy(DEMO, path)
         else:
             record_capture(CAPTURE, path, ended=False)
-        async with showing(path, size=screen.size, theme=theme, surveyed=is_first) as shown:
-            await shown.shows("3 problems" if is_first else "116 events", "1 of ")
+        async with showing(path, size=screen.size, theme=theme, surveyed=True) as shown:
+            await shown.shows("3 problems" if is_first else "2 notes", "1 of ")
             for key in screen.keys:
                 if isinstance(key, Shows):
                     await shown.shows(key)

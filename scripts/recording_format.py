@@ -45,8 +45,9 @@ It and the files beside it are readable only by their owner (mode 0600).
 - New tables and indexes do not change the version; a new column does. Readers ignore unknown \
 tables and indexes. They refuse a file with triggers, virtual tables or views other than `log`.
 - A change that older readers would misinterpret makes a new version. Readers refuse a file of a \
-newer version and suggest an upgrade. There is only version 1 so far; the change that makes \
-version 2 will let readers convert a file of version 1 in a temporary copy.
+newer version and suggest an upgrade. In a file of an older version, they read columns that it \
+lacks as their defaults or NULL; a recorder that continues the file adds them. There is only \
+version 1 so far.
 - `tests/data/recordings/` has a file of each released version, which must stay readable.
 
 ## Times
@@ -116,8 +117,8 @@ of the file is read.
 
 | what | at most | reason |
 |---|---|---|
-| a name, id, version or end reason | {sqlite_text.NAME_MAX:,} characters | Kubernetes allows \
-names of 253; ids have 64, a plugin's file name 255 |
+| a name, id, version or end reason | {sqlite_text.NAME_MAX:,} characters | a longer one is \
+refused; Kubernetes allows names of 253; ids have 64, a plugin's file name 255 |
 | an error message, the reason of a gap, a note | {sqlite_text.WORDS_MAX:,} characters | |
 | `changed` and `owners` of an event | {sqlite_text.LIST_MAX:,} characters, \
 {sqlite_text.ITEMS_MAX:,} entries | the last entry counts the omitted ones |
@@ -151,7 +152,7 @@ refused if it would unpack to more than {zip_reader.MAX_RATIO} times its size an
 Many events can share one stored message. So `diff`, `blame`, `report`, `replay` and streamed \
 exports have a budget of decoded elements and shown changes. It grows with the size of the file, \
 counted as at least 10 MB; recordings of ordinary containers use up to two thirds of it. One line \
-names the first event beyond it. `import` and exports as a bundle have no such budget; redaction \
+names the first event beyond it. Exports as a bundle or a recording have no such budget; redaction \
 has its own, and refuses a recording that exceeds it.
 
 ### Stretches and the ring
@@ -235,10 +236,9 @@ names with files of its own |
 
 The copy is made in `TMPDIR` (mode 0700) and deleted at the end of the command; it needs as much \
 space as the recording. It does not grow: `log --follow` refuses it, and `tui` shows its content \
-at that time. The copy includes the events in a `-wal`, which is refused if it and the recording \
-belong to different users. A recording with a `-journal` that is not empty is refused. Events can \
-be added only to your own recording. Anything but a regular file (a pipe, a device, a link) is \
-refused without waiting.
+at that time. A recording that would be copied is refused if its `-wal` or `-journal` is not \
+empty. Events can be added only to your own recording. Anything but a regular file (a pipe, a \
+device, a link) is refused without waiting.
 
 New files that can contain values (recordings, bundles, reports, goldens, JUnit results) \
 have mode 0600; an existing golden or JUnit file of the same user keeps its \

@@ -27,7 +27,7 @@ from nri_scope._gen.nri.api_pb2 import (
     PodSandbox,
 )
 from nri_scope.recording.reader import Recording
-from nri_scope.replay.playback import Pace, PlaybackOptions
+from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import InProcess, PluginSet
 from nri_scope.replay.run import Job, replay
 from nri_scope.report.collect import collect
@@ -110,7 +110,7 @@ def showcase(output: Path) -> None:
             Job(
                 RECORDING,
                 PluginSet(plugins),
-                playback=PlaybackOptions(pace=Pace()),
+                playback=PlaybackOptions(speed=1.0),
                 output=output,
             )
         )

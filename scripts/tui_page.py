@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from nri_scope.tui.actions import DEFAULT, Scope, shown
+from nri_scope.tui.actions import Scope, actions_of, shown
 from nri_scope.tui.text.filter_text import VIEWS
-from nri_scope.tui.theme import NAMES
 from scripts.screens import CHANGES, SCREENS
 
 INTRODUCTION = """\
@@ -28,9 +27,8 @@ is a separate process: a stalled screen loses no events.
 The first line shows the runtime, whether the view is live, and how many events were lost. Gaps,
 intervals that were not observed, are rows of the list, and so are events that were left out of a
 part of a recording. There, `running?` is the state of a pod before events that were left out. While
-a recording grows, the list is in one of three states: *following* scrolls to new events; *scrolled*
-keeps the position and counts new events; *paused* does not change. Recording continues in all of
-them.
+a recording grows, the list is in one of two states: *following* scrolls to new events; *scrolled*
+keeps the position and counts new events. Recording continues in both.
 
 A separate process with low priority reads the whole recording, and the first line shows its
 progress, then the number of findings of `report --diagnose`, which the view *Findings* lists,
@@ -66,8 +64,7 @@ can be compared side by side.
 
 The details of a plugin, or of the plugins between two connections, are its five slowest calls, a
 plot of all its times, which marks the deadline, and the paths that it changed with the number of
-events. Enter on a line in the pane goes to the event. Pods and containers, plugins, sessions and
-findings can be sorted by any column.
+events. Enter on a line in the pane goes to the event.
 
 Marks and comments are stored in `FILE.marks.json` beside the recording or bundle, which only you
 can read; nothing is changed in the recording. If that is impossible, and for a scenario or a
@@ -75,8 +72,8 @@ manifest, a notice says that they last until you quit.
 Copies of the recording include them (`S`, `E`, and the command `export`); secrets in
 comments are redacted like all others.
 
-The keys `S` and `E` use the shown events, `y` and `w` the selected one, or all of them the
-marked events. If events are marked, but others are shown, a question with both counts comes first:
+The keys `S` and `E` use the shown events, `y` the selected one, or all of them the marked
+events. If events are marked, but others are shown, a question with both counts comes first:
 `m` means the marked ones, `s` the shown or selected ones, and Enter the marked ones, or the shown
 ones if a filter, pod or container hides others. `U` removes all marks, and asks first if there are
 comments.
@@ -85,11 +82,9 @@ comments.
 wrong plugin, and `E` exports a bundle. Both first show the name of the file, the redaction (the
 default rules of `nri-scope export --redact`, or none) and a note for the recipient: Tab goes from
 one to the next, the arrow keys choose the redaction, and Enter accepts all. A redacted bundle
-counts the replaced values per rule; check it before you share it. `r` asks for a command that
-starts a plugin and replays the events to it: `nri-scope replay` runs in the same terminal until it
-ends, and Enter returns to the list. New files are written to the current folder or, if it is not
-writable, to another one, which a notice names. Only you can read them, and their names are printed
-on exit.
+counts the replaced values per rule; check it before you share it. New files are written to the
+current folder or, if it is not writable, to another one, which a notice names. Only you can read
+them, and their names are printed on exit.
 
 ## Screens
 
@@ -97,7 +92,7 @@ on exit.
 
 ## Keys
 
-The tables list all default keys; `nri-scope tui --keys` prints the keys of your configuration.
+`?` shows the keys of a view.
 """
 
 HEADS = {
@@ -122,20 +117,8 @@ HEADS = {
 }
 """Column titles of the event list and the plugin chain, with their meanings."""
 
-CONFIGURATION = """\
-## Configuration
-
-`~/.config/nri-scope/keys.toml` (or below `$XDG_CONFIG_HOME`) assigns keys to actions, by the names
-in the tables above. The command refuses to start if one key has two actions in the same view.
-
-```toml
-theme = "{theme}"                  # {themes}
-
-[keys]
-follow = "f5"
-quit = ["q", "ctrl+x"]
-theme = []                       # no key; the palette still has the action
-```
+COLOURS = """\
+## Colours
 
 `NO_COLOR` is respected: no information is shown by colour alone. Without `COLORTERM=truecolor`, as
 with `sudo` and ssh, the themes have palettes of 256 colours if `TERM` ends in `256color`, otherwise
@@ -151,16 +134,13 @@ def render() -> str:
     heads = f"| column | meaning |\n|---|---|\n{heads}\n"
     parts = [INTRODUCTION.format(picture=CHANGES.html("images"), others=pictures, heads=heads)]
     for scope in Scope:
-        rows = [
-            f"| {_keys(action.keys)} | {action.help} | `{action.name}` |"
-            for action in DEFAULT.of(scope)
-        ]
+        rows = [f"| {_keys(action.keys)} | {action.help} |" for action in actions_of(scope)]
         if rows:
-            table = "\n".join(["| key | effect | action |", "|---|---|---|", *rows])
+            table = "\n".join(["| key | effect |", "|---|---|", *rows])
             parts.append(f"### {scope.value}\n\n{table}\n")
     views = "\n".join(f"| {name} | `{text}` |" for name, text in VIEWS.items())
     parts.append(f"## Named views\n\n| view | filter |\n|---|---|\n{views}\n")
-    parts.append(CONFIGURATION.format(theme=NAMES[0], themes=", ".join(NAMES)))
+    parts.append(COLOURS)
     return "\n".join(parts)
 
 

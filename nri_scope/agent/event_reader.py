@@ -20,15 +20,17 @@ from typing import NamedTuple
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
-from nri_scope.events import UNREADABLE, Gap
+from nri_scope.events import KILLED, UNREADABLE, Gap
 from nri_scope.recording.event_times import began_ns
+from nri_scope.recording.heartbeat import read_heartbeat, written_until
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.sessions import with_ends
 from nri_scope.share.extract import Selection
 from nri_scope.share.redaction import Redactor
 
-from .call_limits import Copies
+from .call_limits import CopyLimit
 from .node_recordings import (
     Cursor,
     NodeRecording,
@@ -39,7 +41,7 @@ from .node_recordings import (
     newest_position,
     time_of_event,
 )
-from .responses import BATCH_BYTES, ResponseMaker, TimedResponse, with_overruns
+from .responses import BATCH_BYTES, ResponseMaker, ResponseSource, SentUpTo, TimedResponse
 from .selected_parts import EventQuery, SelectedParts, of_one_file, without_ring
 
 _Row = tuple[int, int, int]
@@ -65,7 +67,7 @@ class NewestEvents:
             return
         numbers, times = array("q"), array("q")
         for event in recording.events(
-            where=selection.where,
+            where=selection.own_events,
             since_ns=selection.since_ns,
             until_ns=selection.until_ns,
             last=self._most,
@@ -80,11 +82,11 @@ class NewestEvents:
 
     def by_recording(self) -> Mapping[str, Sequence[int]]:
         """Return the numbers of the events by recording, ascending."""
-        found = {name: array("q") for name in self._names}
+        selected = {name: array("q") for name in self._names}
         _, places, numbers = self._columns
         for place, number in zip(reversed(places), reversed(numbers), strict=True):
-            found[self._names[place]].append(number)
-        return found
+            selected[self._names[place]].append(number)
+        return selected
 
 
 def _columns(rows: Iterable[_Row]) -> tuple[array[int], array[int], array[int]]:
@@ -103,7 +105,7 @@ LEFT_OUT = f"the agent serves the newest {MAX_RECORDINGS} recordings, and no lon
 """Reason of a gap in a resumed stream."""
 
 
-class _Opened(NamedTuple):
+class _OpenRecording(NamedTuple):
     """A recording that is read as it was before the call."""
 
     file: NodeRecording
@@ -133,7 +135,7 @@ class EventReader:
         recordings: NodeRecordings,
         query: EventQuery,
         new_redactor: Callable[[], Redactor] | None,
-        copies: Copies | None = None,
+        copies: CopyLimit | None = None,
     ) -> None:
         """Without ``new_redactor``, events are sent as recorded.
 
@@ -149,17 +151,19 @@ class EventReader:
         self._followed: dict[str, _Followed] = {}
         self._unreadable: dict[str, NodeRecording] = {}
         """Recordings that could not be read, as they were then."""
+        self._running: dict[tuple[str, int], bool] = {}
+        """By name and inode: whether a recorder wrote when the ends of sessions were sent."""
         self._stopped = False
-        self._make = ResponseMaker(self._go_on)
-        limit = copies or Copies(1, recordings)
+        self._make = ResponseMaker(self._go_on, recordings.numbers)
+        limit = copies or CopyLimit(1, recordings)
         self._parts = SelectedParts(query, new_redactor, limit, self._make, self._go_on)
         self._responses = self._all()
 
     def close(self) -> None:
         """Close all files."""
         self._responses.close()
-        for one in self._followed.values():
-            one.recording.close()
+        for followed in self._followed.values():
+            followed.recording.close()
 
     def interrupt(self) -> None:
         """Let `batch` return soon; may be called in any thread."""
@@ -175,48 +179,53 @@ class EventReader:
         Raises UsageError if the query does not fit a recording, and NriScopeError if the folder or
         a temporary file cannot be used. A recording that cannot be read is a gap.
         """
-        found: list[v1.GetEventsResponse] = []
+        batch: list[v1.GetEventsResponse] = []
         size = 0
         with suppress(_Interrupted):
             for timed in self._responses:
                 if timed is None:
-                    return found, True
+                    return batch, True
                 response = timed.response
-                if timed.passed is not None:
-                    self._advance(*timed.passed)
+                if timed.sent is not None:
+                    self._advance(timed.sent)
+                if self._query.namespaces and (response.note or response.output):
+                    # It may be about any pod.
+                    continue
                 if response.event is not None:
                     size += len(response.event.request) + len(response.event.reply)
                 response.cursor = self.cursor()
-                found.append(response)
-                if len(found) >= BATCH or size >= BATCH_BYTES:
-                    return found, False
-        return found, True
+                batch.append(response)
+                if len(batch) >= BATCH or size >= BATCH_BYTES:
+                    return batch, False
+        return batch, True
 
-    def _advance(self, name: str, event: int, at_ns: int) -> None:
-        self._positions[name] = self._positions[name].reached(event, at_ns)
+    def _advance(self, sent: SentUpTo) -> None:
+        position = self._positions[sent.recording]
+        self._positions[sent.recording] = position.reached(sent.event, sent.at_ns)
 
     def _all(self) -> Generator[TimedResponse | None]:
         """Yield the responses; None where there are no more for now."""
         files = self._recordings.all()
-        for name in self._positions.keys() - {one.name for one in files}:
+        for name in self._positions.keys() - {file.name for file in files}:
             yield self._removed(name)
-        for one in files:
-            position = self._positions.get(one.name)
-            if position is not None and is_replaced(one.path, position):
-                yield self._removed(one.name)
-        self._resumed = {name: one for name, one in self._positions.items() if one.event}
-        new = [one for one in files if one.name not in self._resumed]
-        for one in files:
-            if one not in new and not self._query.context:
-                yield from self._open(one)
+        for file in files:
+            position = self._positions.get(file.name)
+            if position is not None and is_replaced(file.path, position):
+                yield self._removed(file.name)
+        self._resumed = {name: place for name, place in self._positions.items() if place.event}
+        new = [file for file in files if file.name not in self._resumed]
+        for file in files:
+            if file not in new and not self._query.context:
+                yield from self._open(file)
         earlier = self._earlier(files if self._query.context else new)
         yield from heapq.merge(self._later(), earlier)
         if not self._query.follow:
             return
         while True:
-            yield None
+            # First, as the rest of a file that is removed can be read only after a first reading.
             yield from self._find_files()
             yield from self._later()
+            yield None
 
     def _placed(self, name: str, recording: Recording) -> Position:
         """Return the position in a recording, with what tells it from others."""
@@ -225,13 +234,16 @@ class EventReader:
             position = position._replace(span=self._parts.span(recording))
         if not position.began_ns:
             position = position._replace(began_ns=began_ns(recording))
+        if position.began_ns:
+            # All in the order of their ages, also those without an event to send.
+            self._recordings.numbers.of(name, position.began_ns)
         self._positions[name] = position
         return position
 
     # -- what was recorded before the call ------------------------------------------------------
 
     def _earlier(self, files: Sequence[NodeRecording]) -> Iterator[TimedResponse]:
-        opened: list[_Opened] = []
+        opened: list[_OpenRecording] = []
         cursor = self._query.after.positions
         parts: list[Iterator[TimedResponse]] = []
         with ExitStack() as stack:
@@ -242,7 +254,7 @@ class EventReader:
                     recording = stack.enter_context(Recording.open(file.path))
                     until = newest_position(recording)
                     selection = self._parts.selection(self._placed(file.name, recording).span)
-                    opened.append(_Opened(file, recording, selection, until))
+                    opened.append(_OpenRecording(file, recording, selection, until))
                 except RecordingError as error:
                     parts.append(iter([self._unread(file, error.problem)]))
             # A resumed call gets all events of recordings that are new since.
@@ -260,49 +272,51 @@ class EventReader:
                 except RecordingError as error:
                     parts.append(iter([self._unread(file, error.problem)]))
                     continue
-                responses = part.responses
-                if after is None and part.recording is recording and name in cursor:
+                copied, responses = part.recording, part.responses
+                if after is None and copied is recording and name in cursor:
                     # Nothing is selected, perhaps as the ring removed it since.
                     after = position
                 if after is not None:
-                    is_filtered = not selection.is_all
-                    responses = with_overruns(
-                        *(self._make, name, part.recording, responses, after, until),
-                        is_filtered=is_filtered,
+                    source = ResponseSource(name, copied, position.began_ns)
+                    responses = self._make.with_overruns(
+                        source, responses, after, until, is_filtered=not selection.is_all
                     )
                 parts.append(self._guarded(file, responses, part.damage))
+                parts.append(self._guarded(file, self._ends(file, recording)))
             # No response before all positions are known, which are in its cursor.
             yield from heapq.merge(*parts)
         # Those that could not be read begin again after a resumption.
         for file, _, _, until in opened:
             if file.name not in self._unreadable:
-                self._advance(file.name, until.event, until.at_ns)
+                self._advance(SentUpTo(file.name, until.event, until.at_ns))
         if self._query.follow:
             for file in files:
                 if file.name not in self._unreadable:
                     yield from self._open(file)
 
     def _newest(
-        self, opened: Sequence[_Opened], parts: list[Iterator[TimedResponse]]
-    ) -> Iterator[_Opened]:
+        self, opened: Sequence[_OpenRecording], parts: list[Iterator[TimedResponse]]
+    ) -> Iterator[_OpenRecording]:
         """Yield the recordings, each with a selection of its events among the newest of all.
 
         Errors are added to ``parts``.
         """
         newest = NewestEvents(self._query.last)
-        readable: list[_Opened] = []
-        for one in sorted(opened, key=lambda one: one.until.at_ns, reverse=True):
+        readable: list[_OpenRecording] = []
+        for item in sorted(opened, key=lambda item: item.until.at_ns, reverse=True):
             try:
-                newest.add(one.file.name, one.recording, one.selection, one.until.at_ns)
-                readable.append(one)
+                newest.add(item.file.name, item.recording, item.selection, item.until.at_ns)
+                readable.append(item)
             except RecordingError as error:
-                parts.append(iter([self._unread(one.file, error.problem)]))
+                parts.append(iter([self._unread(item.file, error.problem)]))
         chosen = newest.by_recording()
-        for one in readable:
-            numbers = chosen.get(one.file.name, ())
-            first = numbers[0] - 1 if numbers else one.until.event
-            self._advance(one.file.name, first, time_of_event(one.recording, first))
-            yield one._replace(selection=Selection(numbers=numbers))
+        for item in readable:
+            name = item.file.name
+            numbers = chosen.get(name, ())
+            first = numbers[0] - 1 if numbers else item.until.event
+            self._advance(SentUpTo(name, first, time_of_event(item.recording, first)))
+            selection = Selection(numbers=numbers, namespaces=self._query.namespaces)
+            yield item._replace(selection=selection)
 
     def _go_on(self, _: float = 0) -> None:
         if self._stopped:
@@ -319,55 +333,55 @@ class EventReader:
                 selection = self._parts.selection(position.span)
                 log = Log(
                     recording,
-                    where=selection.where,
+                    where=selection.own_events,
                     since_ns=selection.since_ns,
                     until_ns=selection.until_ns,
                     printed=True,
                     after=position[:2] if position.event else None,
+                    every_session=True,
                 )
             except RecordingError as error:
                 yield self._unread(file, error.problem)
                 return
             stack.pop_all()
-        is_filtered = not selection.is_all
-        self._followed[file.name] = _Followed(file, recording, log, is_filtered)
+        self._followed[file.name] = _Followed(file, recording, log, not selection.is_all)
 
     def _find_files(self) -> Iterator[TimedResponse]:
         """Follow new recordings, and stop following those that were removed or replaced."""
-        files = {one.name: one for one in self._recordings.all()}
-        for name, one in list(self._followed.items()):
-            if name not in files or files[name].inode != one.file.inode:
-                yield from self._rest(name, one)
+        files = {file.name: file for file in self._recordings.all()}
+        for name, followed in list(self._followed.items()):
+            if name not in files or files[name].inode != followed.file.inode:
+                yield from self._rest(name, followed)
                 self._followed.pop(name).recording.close()
                 position = self._positions.pop(name)
                 if name not in files:
-                    self._aside[name, one.file.inode] = position
+                    self._aside[followed.file.key] = position
         for name in [name for name in self._unreadable if name not in files]:
             del self._unreadable[name]
             self._positions.pop(name, None)
         for name in files.keys() - self._followed.keys():
             if files[name] != self._unreadable.get(name):
                 self._unreadable.pop(name, None)
-                key = name, files[name].inode
+                key = files[name].key
                 if key in self._aside and not is_replaced(files[name].path, self._aside[key]):
                     self._positions[name] = self._aside.pop(key)
                 yield from self._open(files[name])
 
-    def _rest(self, name: str, one: _Followed) -> Iterator[TimedResponse]:
+    def _rest(self, name: str, followed: _Followed) -> Iterator[TimedResponse]:
         """Yield what was written to a file before it was removed, or left out."""
         with suppress(RecordingError):
-            if not one.log.has_new_rows(removed=True):
+            if not followed.log.has_new_rows(removed=True):
                 return
-            until = newest_position(one.recording)
-            yield from self._guarded(one.file, self._read_on(name, until))
+            until = newest_position(followed.recording)
+            yield from self._guarded(followed.file, self._read_on(name, until))
 
     def _later(self) -> Iterator[TimedResponse]:
         until: dict[str, Position] = {}
-        for name, one in list(self._followed.items()):
+        for name, followed in list(self._followed.items()):
             try:
-                if one.log.has_new_rows():
-                    self._placed(name, one.recording)
-                    until[name] = newest_position(one.recording)
+                if followed.log.has_new_rows():
+                    self._placed(name, followed.recording)
+                    until[name] = newest_position(followed.recording)
             except RecordingError as error:
                 yield from self._failed(name, error)
         parts = [
@@ -375,11 +389,25 @@ class EventReader:
             for name, position in until.items()
         ]
         yield from heapq.merge(*parts)
+        for followed in self._followed.values():
+            yield from self._guarded(followed.file, self._ends(followed.file, followed.recording))
         for name, position in until.items():
             if name in self._unreadable:
                 self._followed.pop(name).recording.close()
             else:
-                self._advance(name, position.event, position.at_ns)
+                self._advance(SentUpTo(name, position.event, position.at_ns))
+
+    def _ends(self, file: NodeRecording, recording: Recording) -> Iterator[TimedResponse]:
+        """Yield the ends of sessions that killed recorders did not close."""
+        is_running = read_heartbeat(file.path) is not None
+        if self._running.get(file.key) == is_running:
+            return
+        self._running[file.key] = is_running
+        written_ns = max(newest_position(recording).at_ns, written_until(file.path))
+        sessions = recording.sessions()
+        for session in sessions if is_running else with_ends(sessions, written_ns):
+            if session.end_reason == KILLED and session.ended_ns is not None:
+                yield self._make.end(file.name, session)
 
     def _failed(self, name: str, error: RecordingError) -> Iterator[TimedResponse]:
         """Stop following a recording; if it was removed, `_find_files` does."""
@@ -393,11 +421,11 @@ class EventReader:
         file, recording, log, is_filtered = self._followed[name]
         position = self._positions[name]
         redactor = self._parts.redactor(file, recording)
-        items = without_ring(log.read())
-        responses = self._make.responses(name, recording, items, position.began_ns, redactor)
+        source = ResponseSource(name, recording, position.began_ns, redactor)
+        responses = self._make.responses(source, without_ring(log.read()))
         responses = of_one_file(file, recording, responses)
-        yield from with_overruns(
-            self._make, name, recording, responses, position, until, is_filtered=is_filtered
+        yield from self._make.with_overruns(
+            source, responses, position, until, is_filtered=is_filtered
         )
 
     # -- gaps -----------------------------------------------------------------------------------

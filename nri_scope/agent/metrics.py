@@ -10,11 +10,13 @@ thread for each connection: idle clients would exhaust them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email import message_from_bytes
+from functools import partial
 from http import HTTPStatus
+from math import nan
 from time import monotonic
 from typing import cast
 
@@ -31,8 +33,8 @@ from prometheus_client.exposition import choose_encoder
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED, Event, Gap, Status
-from nri_scope.nri.changes import owned_paths
-from nri_scope.nri.events import METHODS, VALIDATE
+from nri_scope.nri.changes import absent_plugins, owned_paths
+from nri_scope.nri.events import METHODS, PROOFS, VALIDATE
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recording.lookup import event_range
@@ -61,6 +63,7 @@ _PLUGINS_MAX = 100
 """Maximum number of plugins that have metrics; the others are counted as ``other``."""
 _NAMESPACES_MAX = 1_000
 _KINDS_MAX = 50
+_WITHOUT_MAX = 10_000
 PLUGIN_KEPT_S = 24 * 3600.0
 """Seconds after which a plugin that is gone is forgotten: it may have been removed on purpose."""
 _VALUE_MAX = 200
@@ -74,6 +77,72 @@ class _Progress:
     event: int | None
     """Number of the last event that was counted; None: count none of those before now."""
     gaps: set[int] = field(default_factory=set[int])
+
+
+class _Instruments:
+    """The metrics that Prometheus reads."""
+
+    def __init__(self, registry: CollectorRegistry, *, by_namespace: bool) -> None:
+        """Add the metrics to ``registry``. ``by_namespace``: whether events are counted by it."""
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        of_event = ("event", "namespace") if by_namespace else ("event",)
+        self.events = counter("nri_scope_events", "NRI requests recorded.", of_event)
+        self.errors = counter(
+            "nri_scope_event_errors",
+            "NRI requests that were answered with an error, too late or not at all.",
+            (*of_event, "status"),
+        )
+        self.took = Histogram(
+            "nri_scope_answer_seconds",
+            "Time from a request to the reply of the recording plugin.",
+            ("event",),
+            buckets=_BUCKETS,
+            registry=registry,
+        )
+        self.gaps = counter("nri_scope_gaps", "Intervals that were not recorded.", ("reason",))
+        self.lost = counter("nri_scope_events_lost", "Events known to be lost.", ("reason",))
+        self.changes = counter(
+            "nri_scope_plugin_changes",
+            "Changes that plugins asked for, as named in requests to validators.",
+            ("plugin", "kind"),
+        )
+        self.without = counter(
+            "nri_scope_created_without_required_plugin",
+            "Containers created without a plugin that required-plugins.noderesource.dev requires.",
+        )
+        for reason in GAP_REASONS:
+            # A counter that begins at 1 has no increase for Prometheus.
+            self.gaps.labels(reason)
+            self.lost.labels(reason)
+        self.plugin = gauge(
+            "nri_scope_plugin_connected",
+            "Whether the newest request to a validator names a plugin that an earlier one named.",
+            ("plugin",),
+        )
+        self.connected = gauge(
+            "nri_scope_connected", "Whether a recorder is connected to the runtime."
+        )
+        self.synchronized = gauge(
+            "nri_scope_synchronized", "Whether the runtime has sent it all containers."
+        )
+        self.heartbeat = gauge(
+            "nri_scope_recorder_heartbeat_age_seconds", "Time since the recorder's last heartbeat."
+        )
+        self.queued = gauge(
+            "nri_scope_recorder_queued_entries", "Entries that the recorder has not written yet."
+        )
+        self.unwritten = gauge(
+            "nri_scope_recorder_oldest_unwritten_seconds", "How long the oldest event has waited."
+        )
+        self.size = gauge("nri_scope_recording_bytes", "Bytes of all recordings.")
+        self.free = gauge("nri_scope_free_bytes", "Free bytes of the recordings' file system.")
+        self.unreadable = gauge(
+            "nri_scope_unreadable_recordings", "Recordings that cannot be read."
+        )
+        self.newest = gauge("nri_scope_last_event_timestamp_seconds", "Time of the newest event.")
+        self.info = Info(
+            "nri_scope_agent", "The agent and the runtime of its node.", registry=registry
+        )
 
 
 class NodeMetrics:
@@ -101,81 +170,19 @@ class NodeMetrics:
         self._plugins: set[str] = set()
         self._absent: dict[str, float | None] = {}
         """Plugins that a request to a validator named, and since when later ones do not."""
+        self._without: set[str] = set()
+        """Containers whose request to validators does not name a required plugin."""
         self._namespaces: set[str] = set()
         self._kinds: set[str] = set()
-        of_event = ("event", "namespace") if by_namespace else ("event",)
-        registry = self.registry
-        self._events = Counter(
-            "nri_scope_events", "NRI requests recorded.", of_event, registry=registry
-        )
-        self._errors = Counter(
-            "nri_scope_event_errors",
-            "NRI requests that were answered with an error, too late or not at all.",
-            (*of_event, "status"),
-            registry=registry,
-        )
-        self._took = Histogram(
-            "nri_scope_answer_seconds",
-            "Time from a request to the reply of the recording plugin.",
-            ("event",),
-            buckets=_BUCKETS,
-            registry=registry,
-        )
-        self._gaps = Counter(
-            "nri_scope_gaps", "Intervals that were not recorded.", ("reason",), registry=registry
-        )
-        self._lost = Counter(
-            "nri_scope_events_lost", "Events known to be lost.", ("reason",), registry=registry
-        )
-        self._changes = Counter(
-            "nri_scope_plugin_changes",
-            "Changes that plugins asked for, as named in requests to validators.",
-            ("plugin", "kind"),
-            registry=registry,
-        )
-        for reason in GAP_REASONS:
-            # A counter that begins at 1 has no increase for Prometheus.
-            self._gaps.labels(reason)
-            self._lost.labels(reason)
-        self._plugin = Gauge(
-            "nri_scope_plugin_connected",
-            "Whether the newest request to a validator names a plugin that an earlier one named.",
-            ("plugin",),
-            registry=registry,
-        )
-        self._connected = Gauge(
-            "nri_scope_connected",
-            "Whether a recorder is connected to the runtime.",
-            registry=registry,
-        )
-        self._synchronized = Gauge(
-            "nri_scope_synchronized",
-            "Whether the runtime has sent it all containers.",
-            registry=registry,
-        )
-        self._size = Gauge(
-            "nri_scope_recording_bytes", "Bytes of all recordings.", registry=registry
-        )
-        self._free = Gauge(
-            "nri_scope_free_bytes", "Free bytes of the recordings' file system.", registry=registry
-        )
-        self._unreadable = Gauge(
-            "nri_scope_unreadable_recordings", "Recordings that cannot be read.", registry=registry
-        )
-        self._newest = Gauge(
-            "nri_scope_last_event_timestamp_seconds", "Time of the newest event.", registry=registry
-        )
-        self._info = Info(
-            "nri_scope_agent", "The agent and the runtime of its node.", registry=registry
-        )
+        self._instruments = _Instruments(self.registry, by_namespace=by_namespace)
 
     def update(self) -> v1.GetStatusResponse:
         """Count what is new, and return the state of the node. Raises FolderError."""
         try:
             return self._update()
         except FolderError:
-            self._connected.set(0)
-            self._synchronized.set(0)
+            self._instruments.connected.set(0)
+            self._instruments.synchronized.set(0)
             raise
 
     def _update(self) -> v1.GetStatusResponse:
@@ -187,11 +194,10 @@ class NodeMetrics:
         self._progress = {}
         self._counted.keep(files)
         for file in files:
-            key = file.name, file.inode
-            is_older &= key not in known
-            progress = known.get(key) or _Progress(None if is_first or is_older else 0)
+            is_older &= file.key not in known
+            progress = known.get(file.key) or _Progress(None if is_first or is_older else 0)
             # Kept also if the rest cannot be read.
-            self._progress[key] = progress
+            self._progress[file.key] = progress
             if self._counted.get(file):
                 continue
             with suppress(RecordingError), Recording.open(file.path) as recording:
@@ -202,7 +208,8 @@ class NodeMetrics:
         return status
 
     def _count(self, recording: Recording, progress: _Progress) -> None:
-        gaps = {gap.id: gap for gap in recording.gaps() if gap.reason not in NO_LOSS}
+        # A gap up to now, without an id, may end without a loss.
+        gaps = {gap.id: gap for gap in recording.gaps() if gap.id and gap.reason not in NO_LOSS}
         _, newest = event_range(recording)
         if progress.event is None:
             progress.event, progress.gaps = newest, set(gaps)
@@ -225,30 +232,39 @@ class NodeMetrics:
             if self._redactor is not None:
                 namespace = self._redactor.name(NameKind.NAMESPACE, namespace)
             labels.append(_bounded(namespace, self._namespaces, _NAMESPACES_MAX))
-        self._events.labels(*labels).inc()
-        self._took.labels(name).observe(event.took_ns / 1e9)
+        self._instruments.events.labels(*labels).inc()
+        self._instruments.took.labels(name).observe(event.took_ns / 1e9)
         if event.status != Status.OK:
-            self._errors.labels(*labels, event.status).inc()
-        for path, owner in _owned(recording, event):
+            self._instruments.errors.labels(*labels, event.status).inc()
+        request = recording.request(event.id) if event.event == VALIDATE and not event.mark else b""
+        for path, owner in owned_paths(request):
             if self._redactor is not None:
                 owner = self._redactor.name(NameKind.PLUGIN, owner)
             plugin = _bounded(owner, self._plugins, _PLUGINS_MAX)
             kind = _bounded(kind_of(path), self._kinds, _KINDS_MAX)
-            self._changes.labels(plugin, kind).inc()
+            self._instruments.changes.labels(plugin, kind).inc()
+
+        if absent_plugins(request) and len(self._without) < _WITHOUT_MAX:
+            self._without.add(event.container_id)
+        elif event.container_id in self._without and event.event != VALIDATE:
+            # A validator may have refused the container.
+            self._without.remove(event.container_id)
+            self._instruments.without.inc(event.event in PROOFS)
 
     def _count_gap(self, gap: Gap) -> None:
         reason = gap_reason(gap.reason)
-        self._gaps.labels(reason).inc()
-        self._lost.labels(reason).inc(max(0, gap.lost or 0))
+        self._instruments.gaps.labels(reason).inc()
+        self._instruments.lost.labels(reason).inc(max(0, gap.lost or 0))
 
     def _set(self, status: v1.GetStatusResponse) -> None:
         recordings = status.recordings
-        self._connected.set(any(one.connected for one in recordings))
-        self._synchronized.set(any(one.synchronized for one in recordings))
-        self._size.set(status.recorded_bytes)
-        self._free.set(status.free_bytes)
-        self._unreadable.set(sum(bool(one.problem) for one in recordings))
-        self._newest.set(max((one.newest_ns for one in recordings), default=0) / 1e9)
+        self._instruments.connected.set(any(one.connected for one in recordings))
+        self._instruments.synchronized.set(any(one.synchronized for one in recordings))
+        self._set_heartbeat(status)
+        self._instruments.size.set(status.recorded_bytes)
+        self._instruments.free.set(status.free_bytes)
+        self._instruments.unreadable.set(sum(bool(one.problem) for one in recordings))
+        self._instruments.newest.set(max((one.newest_ns for one in recordings), default=0) / 1e9)
         self._set_plugins(recordings)
         sessions = [one.session for one in recordings if one.session is not None]
         info = {"version": status.version, "node": status.node}
@@ -259,25 +275,35 @@ class NodeMetrics:
                 "runtime_version": newest.runtime_version,
                 "nri_version": newest.nri_version,
             }
-        self._info.info({name: value[:_VALUE_MAX] for name, value in info.items()})
+        self._instruments.info.info({name: value[:_VALUE_MAX] for name, value in info.items()})
+
+    def _set_heartbeat(self, status: v1.GetStatusResponse) -> None:
+        age = queued = unwritten = nan
+        for one in status.recordings:
+            if one.recording_now:
+                queued, age = one.queued, (status.now_ns - one.heartbeat_ns) / 1e9
+                unwritten = (status.now_ns - (one.unwritten_since_ns or status.now_ns)) / 1e9
+        self._instruments.heartbeat.set(age)
+        self._instruments.queued.set(queued)
+        self._instruments.unwritten.set(unwritten)
 
     def _set_plugins(self, recordings: Sequence[v1.RecordingStatus]) -> None:
         validated = [one for one in recordings if one.connected and one.plugins_at_ns]
         if not validated:
             return
         newest = max(validated, key=lambda one: one.plugins_at_ns)
-        there = {_bounded(plugin, self._plugins, _PLUGINS_MAX) for plugin in newest.plugins}
+        named = {_bounded(plugin, self._plugins, _PLUGINS_MAX) for plugin in newest.plugins}
         now = monotonic()
-        self._absent |= dict.fromkeys(there - {_OTHER})
+        self._absent |= dict.fromkeys(named - {_OTHER})
         for plugin, since in list(self._absent.items()):
-            if plugin in there:
-                self._plugin.labels(plugin).set(1)
+            if plugin in named:
+                self._instruments.plugin.labels(plugin).set(1)
             elif since is None or now < since + PLUGIN_KEPT_S:
                 self._absent[plugin] = since or now
-                self._plugin.labels(plugin).set(0)
+                self._instruments.plugin.labels(plugin).set(0)
             else:
                 del self._absent[plugin]
-                self._plugin.remove(plugin)
+                self._instruments.plugin.remove(plugin)
 
 
 GAP_REASONS = ("too_fast", "recorder_killed", "not_connected", "recorder_stalled", _OTHER)
@@ -305,11 +331,6 @@ def kind_of(path: str) -> str:
     parts = path.split("/")[1:]
     first = parts[0] if parts else ""
     return parts[1] if first in ("process", "linux") and len(parts) > 1 else first or _OTHER
-
-
-def _owned(recording: Recording, event: Event) -> Iterator[tuple[str, str]]:
-    if event.event == VALIDATE and not event.mark:
-        yield from owned_paths(recording.request(event.id))
 
 
 def _bounded(value: str, known: set[str], most: int) -> str:
@@ -363,7 +384,7 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def protocol(self) -> HttpConnection:
-        """What handles its data."""
+        """The receiver of the data of the connection."""
         return self
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -373,7 +394,7 @@ class HttpConnection(asyncio.Protocol):
         self._timer = asyncio.get_running_loop().call_later(TIMEOUT_S, self._transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Cancel the timeout."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -405,7 +426,7 @@ class HttpConnection(asyncio.Protocol):
             try:
                 encode, kind = choose_encoder(accept)
             except (TypeError, ValueError):
-                # It does not expect versions that are no numbers.
+                # choose_encoder expects versions to be numbers.
                 encode, kind = choose_encoder("")
             return HTTPStatus.OK, kind, encode(self._registry)
         if path in (b"/healthz", b"/readyz"):

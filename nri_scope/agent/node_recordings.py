@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
+import stat
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import time_ns
@@ -22,6 +25,7 @@ from nri_scope.recording.lookup import event_range
 from nri_scope.recording.node_files import MAX_RECORDINGS, NAME, SUFFIX
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.sqlite_text import HIGHEST
+from nri_scope.recording.writable_file import wal_of, wal_status
 
 _TIME = "(-?[0-9]{1,19})"
 _PART = re.compile(
@@ -30,6 +34,9 @@ _PART = re.compile(
 _NOW = re.compile(r"@([0-9]{1,19})", re.ASCII)
 _LENGTH_MAX = MAX_RECORDINGS * 240
 
+STATE = ".agent"
+"""Folder below the recordings for what the agent keeps."""
+_NUMBERS_BYTES = 8 << 20
 _T = TypeVar("_T")
 _SETTLED_NS = 10 * 10**9
 """Time after the last write after which all that was written can be read.
@@ -41,7 +48,7 @@ to the write-ahead log only afterwards, when its index is written too.
 
 @dataclass(frozen=True, slots=True)
 class NodeRecording:
-    """A recording of the node."""
+    """File of a recording, as it was when the folder was listed."""
 
     name: str
     """File name without `SUFFIX`; it may be part of a cursor."""
@@ -54,6 +61,11 @@ class NodeRecording:
     is_settled: bool = field(default=False, compare=False)
     """Whether that was so long ago that a reader now sees the same until the next write."""
 
+    @property
+    def key(self) -> tuple[str, int]:
+        """Name and inode, which tell it from a file that takes its place."""
+        return self.name, self.inode
+
     def is_there(self) -> bool:
         """Return whether the file was neither removed nor replaced."""
         try:
@@ -63,30 +75,72 @@ class NodeRecording:
 
 
 class UnchangedContents(Generic[_T]):
-    """What was read of recordings. Use it in one thread at a time."""
+    """Cache of what was read of recordings. Use it in one thread at a time."""
 
     def __init__(self) -> None:
         self._read: dict[tuple[str, int], tuple[NodeRecording, _T]] = {}
-        """By name and inode: the file as it was when it was read."""
+        """By key: the file as it was when it was read."""
 
     def get(self, file: NodeRecording) -> _T | None:
         """Return what was read, or None if the file may have changed since then."""
-        before, contents = self._read.get((file.name, file.inode), (None, None))
+        before, contents = self._read.get(file.key, (None, None))
         return contents if before == file else None
 
     def put(self, file: NodeRecording, contents: _T) -> None:
         """Keep what was read after the file had been listed as ``file``."""
         if file.is_settled:
-            self._read[file.name, file.inode] = file, contents
+            self._read[file.key] = file, contents
 
     def keep(self, files: Iterable[NodeRecording]) -> None:
         """Forget all other files."""
-        keys = {(file.name, file.inode) for file in files}
-        self._read = {key: one for key, one in self._read.items() if key in keys}
+        keys = {file.key for file in files}
+        self._read = {key: read for key, read in self._read.items() if key in keys}
 
 
 class FolderError(NriScopeError):
     """The folder of the recordings cannot be read."""
+
+
+class RecordingNumbers:
+    """Numbers of a folder's recordings, from 0 in the order in which they were first read.
+
+    They are kept in a file, a line each, so that they stay when the agent is replaced or an older
+    recording is removed. For any number of threads, and agents.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._known: dict[str, int] = {}
+
+    def of(self, name: str, began_ns: int) -> int:
+        """Return the number of a recording. If the file cannot be used, it is valid until the end
+        of the process.
+        """
+        line = f"{name} {began_ns}"
+        with self._lock:
+            if line not in self._known:
+                with suppress(OSError):
+                    self._read_and_add(line)
+                self._known.setdefault(line, len(self._known))
+            return self._known[line]
+
+    def _read_and_add(self, line: str) -> None:
+        self._path.parent.mkdir(mode=0o700, exist_ok=True)
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(self._path, flags, 0o600), "r+b", 0) as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _NUMBERS_BYTES:
+                return
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lines = file.read(_NUMBERS_BYTES).decode("ascii", "replace").split("\n")
+            # The rest of an interrupted write is a line, too.
+            end = lines.pop()
+            known = {text: number for number, text in enumerate([*lines, end] if end else lines)}
+            if line not in known:
+                file.write(("\n" * bool(end) + line + "\n").encode())
+                known[line] = len(lines) + bool(end)
+        self._known = known
 
 
 class NodeRecordings:
@@ -97,13 +151,14 @@ class NodeRecordings:
         if not folder.is_dir():
             raise UsageError(f"{folder}: no such folder", "name the folder of the recordings")
         self.folder = folder
+        self.numbers = RecordingNumbers(folder / STATE / "numbers")
         self._lock = threading.Lock()
         self._begun: dict[tuple[str, int], int] = {}
-        """By name and inode: the time of the first session in ns."""
+        """By key: the time of the first session in ns."""
         self._not_begun: dict[str, NodeRecording] = {}
-        """Those without a session, or that cannot be read, as they were then."""
+        """By name: recordings without a session or that cannot be read, as they were then."""
         self._left_out: dict[tuple[str, int], int] = {}
-        """By name and inode, those that are not served: `NodeRecording.changed_ns`."""
+        """By key, `NodeRecording.changed_ns` of the recordings that are not served."""
 
     def all(self) -> list[NodeRecording]:
         """Return the recordings, oldest first. Raises FolderError.
@@ -111,7 +166,7 @@ class NodeRecordings:
         Links and files with other names are left out, and all but the `MAX_RECORDINGS` that were
         written to last. One that was left out stays so until it is written to.
         """
-        found: list[NodeRecording] = []
+        files: list[NodeRecording] = []
         settled_ns = time_ns() - _SETTLED_NS
         try:
             with os.scandir(self.folder) as entries:
@@ -125,30 +180,25 @@ class NodeRecordings:
                         except FileNotFoundError:
                             continue
                         path = self.folder / entry.name
-                        more, log_ns = _log(path.with_name(f"{entry.name}-wal"))
+                        log_size, log_ns = wal_status(wal_of(path))
                         changed_ns = max(status.st_mtime_ns, log_ns)
-                        size = status.st_size + more
+                        size = status.st_size + log_size
                         settled = changed_ns < settled_ns
-                        found.append(
+                        files.append(
                             NodeRecording(name, path, status.st_ino, size, changed_ns, settled)
                         )
         except OSError as error:
             raise FolderError(f"{self.folder}: cannot be read: {error_words(error)}") from error
         with self._lock:
-            served = [
-                one for one in found if one.changed_ns != self._left_out.get((one.name, one.inode))
-            ]
-            served.sort(key=lambda one: (one.changed_ns, one.name))
+            served = [file for file in files if file.changed_ns != self._left_out.get(file.key)]
+            served.sort(key=lambda file: (file.changed_ns, file.name))
             served = served[-MAX_RECORDINGS:]
-            keys = {(one.name, one.inode) for one in served}
-            self._left_out = {
-                (one.name, one.inode): one.changed_ns
-                for one in found
-                if (one.name, one.inode) not in keys
-            }
-            self._begun = {key: at for key, at in self._begun.items() if key in keys}
-            names = {one.name for one in served}
-            self._not_begun = {name: at for name, at in self._not_begun.items() if name in names}
+            keys = {file.key for file in served}
+            self._left_out = {file.key: file.changed_ns for file in files if file.key not in keys}
+            self._begun = {key: at_ns for key, at_ns in self._begun.items() if key in keys}
+            names = {file.name for file in served}
+            not_begun = self._not_begun.items()
+            self._not_begun = {name: file for name, file in not_begun if name in names}
             served.sort(key=self._order)
         return served
 
@@ -157,15 +207,15 @@ class NodeRecordings:
         with self._lock:
             return any(name == left_out for left_out, _ in self._left_out)
 
-    def _order(self, one: NodeRecording) -> tuple[int, str]:
-        began_ns = self._begun.get((one.name, one.inode))
-        if began_ns is None and self._not_begun.get(one.name) != one:
-            began_ns = _first_session_ns(one.path)
-            if began_ns is None and one.is_settled:
-                self._not_begun[one.name] = one
+    def _order(self, file: NodeRecording) -> tuple[int, str]:
+        began_ns = self._begun.get(file.key)
+        if began_ns is None and self._not_begun.get(file.name) != file:
+            began_ns = _first_session_ns(file.path)
+            if began_ns is None and file.is_settled:
+                self._not_begun[file.name] = file
             elif began_ns is not None:
-                self._begun[one.name, one.inode] = began_ns
-        return one.changed_ns if began_ns is None else began_ns, one.name
+                self._begun[file.key] = began_ns
+        return file.changed_ns if began_ns is None else began_ns, file.name
 
 
 def _first_session_ns(path: Path) -> int | None:
@@ -177,26 +227,17 @@ def _first_session_ns(path: Path) -> int | None:
     return sessions[0].started_ns if sessions else None
 
 
-def _log(path: Path) -> tuple[int, int]:
-    """Return the size of a write-ahead log, and the time of the last write to it."""
-    try:
-        status = path.stat()
-    except OSError:
-        return 0, 0
-    return status.st_size, status.st_mtime_ns
-
-
 class Position(NamedTuple):
     """Place in one recording: after an event."""
 
     event: int = 0
     """Number of the event; 0 before the first one."""
     at_ns: int = 0
-    """Its time, or that of an earlier event if the recorder's ring removed it."""
+    """Time of the event, or of an earlier event if the recorder's ring removed it."""
     began_ns: int = 0
     """`began_ns` of the recording."""
     span: TimeSpan | None = None
-    """Times on which those of the query depend; None if the query has none."""
+    """Times on which the times of the query depend; None if the query has none."""
 
     def reached(self, event: int, at_ns: int) -> Position:
         """Return the later of this position and the one after an event; ``at_ns`` 0: unknown."""
@@ -233,14 +274,14 @@ def parse_cursor(text: str) -> Cursor:
     now_ns = _number(now[1], problem) if now else 0
     positions: dict[str, Position] = {}
     for part in parts[1 if now else 0 :]:
-        found = _PART.fullmatch(part)
-        if found is None or found[1] in positions:
+        match = _PART.fullmatch(part)
+        if match is None or match[1] in positions:
             raise problem
-        event, at_ns, first_ns = (_number(text, problem) for text in found.group(2, 3, 4))
+        event, at_ns, first_ns = (_number(text, problem) for text in match.group(2, 3, 4))
         span = None
-        if found[5] is not None:
-            span = TimeSpan(_number(found[5], problem), _number(found[6], problem))
-        positions[found[1]] = Position(event, at_ns, first_ns, span)
+        if match[5] is not None:
+            span = TimeSpan(_number(match[5], problem), _number(match[6], problem))
+        positions[match[1]] = Position(event, at_ns, first_ns, span)
     return Cursor(positions, now_ns)
 
 
@@ -255,7 +296,7 @@ def _number(text: str, problem: UsageError) -> int:
 
 
 def is_replaced(path: Path, position: Position) -> bool:
-    """Return whether a position is that of another recording, which had the same path."""
+    """Return whether a position belongs to another recording, which had the same path."""
     try:
         with Recording.open(path) as recording:
             first_ns = began_ns(recording)

@@ -17,10 +17,10 @@ from nri_scope.filter import parse
 from nri_scope.nri.changes import consulted_plugins
 from nri_scope.nri.events import VALIDATE
 from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.heartbeat import read_heartbeat
 from nri_scope.recording.lookup import event_range
-from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.sessions import gaps_between
+from nri_scope.recording.sessions import gaps_between, with_ends
 from nri_scope.share.agent_messages import session_message
 from nri_scope.share.redacted_entries import redacted_session
 from nri_scope.share.redaction import NameKind, Redactor
@@ -41,34 +41,35 @@ NO_LOSS = frozenset({LEFT_OUT, RING_REMOVED})
 
 @dataclass(slots=True)
 class _Validation:
-    """The newest request to a validator, among the events up to one."""
+    """The newest request to a validator, among the events up to ``until``."""
 
     until: int = 0
-    """Number of the last event that was looked at."""
+    """Number of the last event that was searched."""
     until_ns: int = 0
-    """Its time, which identifies the recording."""
+    """Time of that event, which identifies the recording."""
     session: int = 0
+    """Session of the request."""
     at_ns: int = 0
     plugins: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True, slots=True)
 class _Contents:
-    """What a recording has, whether it is being recorded or not."""
+    """Content of a recording, apart from whether a recorder is writing it."""
 
     status: v1.RecordingStatus
     sessions: Sequence[Session]
     gaps: Sequence[Gap]
     session: Session | None
-    """The last one of a recorder."""
+    """The last session of a recorder; None if there is none."""
     is_synchronized: bool
-    """Whether the runtime had sent it all containers."""
+    """Whether the runtime had sent all containers to that session."""
     validation: _Validation
 
 
 @dataclass(slots=True)
 class _Observed:
-    """When recorders observed the node, by all recordings."""
+    """Sessions and gaps of all recordings: when recorders observed the node."""
 
     sessions: list[Session] = field(default_factory=list[Session])
     gaps: list[Gap] = field(default_factory=list[Gap])
@@ -78,13 +79,8 @@ class _Observed:
     ) -> None:
         """Add the sessions and gaps of a recording."""
         self.gaps += gaps
-        for session in sessions:
-            if session.ended_ns is None and not status.recording_now:
-                # Its recorder was killed, and none went on with the file.
-                newest_ns = max(session.started_ns, status.newest_ns)
-                self.sessions.append(replace(session, ended_ns=newest_ns))
-            else:
-                self.sessions.append(session)
+        is_over = not status.recording_now
+        self.sessions += with_ends(sessions, status.newest_ns) if is_over else sessions
 
 
 class RecorderStatus:
@@ -95,8 +91,6 @@ class RecorderStatus:
         self._recordings = recordings
         self._node = node
         self._redactor = redactor
-        self._probes: dict[tuple[str, int], RecorderLockProbe] = {}
-        """Not closed while the file exists: this would drop the locks of this process's readers."""
         self._validations: dict[tuple[str, int], _Validation] = {}
         self._unchanged = UnchangedContents[_Contents]()
         self._lock = threading.Lock()
@@ -108,24 +102,22 @@ class RecorderStatus:
 
     def _read(self) -> v1.GetStatusResponse:
         files = self._recordings.all()
-        there = {(one.name, one.inode) for one in files}
-        for key in self._probes.keys() - there:
-            # A file that is open takes space after its removal.
-            self._probes.pop(key).close()
-        self._validations = {key: one for key, one in self._validations.items() if key in there}
+        present = {file.key for file in files}
+        for key in self._validations.keys() - present:
+            del self._validations[key]
         self._unchanged.keep(files)
         try:
             system = os.statvfs(self._recordings.folder)
         except OSError as error:
             raise FolderError(f"{self._recordings.folder}: {error_words(error)}") from error
         observed = _Observed()
-        recordings = [self._of(one, observed) for one in files]
+        recordings = [self._of(file, observed) for file in files]
         return v1.GetStatusResponse(
             node=self._node,
             version=__version__,
             redacted=self._redactor is not None,
             now_ns=time_ns(),
-            recorded_bytes=sum(one.size for one in files),
+            recorded_bytes=sum(file.size for file in files),
             free_bytes=system.f_bavail * system.f_frsize,
             recordings=recordings,
             gaps_between=len(gaps_between(observed.sessions, observed.gaps)),
@@ -134,30 +126,28 @@ class RecorderStatus:
     def _of(self, file: NodeRecording, observed: _Observed) -> v1.RecordingStatus:
         status = v1.RecordingStatus(recording=file.name, size=file.size)
         try:
-            status.recording_now = self._is_recorded(file)
             contents = self._contents(file)
         except RecordingError as error:
             status.problem = error.problem
             return status
-        except OSError as error:
-            status.problem = os.strerror(error.errno or 0).lower()
-            return status
-        status = replace(contents.status, size=file.size, recording_now=status.recording_now)
+        status = replace(contents.status, size=file.size)
+        heartbeat = read_heartbeat(file.path)
+        if heartbeat is not None:
+            status.recording_now = True
+            status.heartbeat_ns, status.queued = heartbeat.at_ns, heartbeat.queued
+            status.unwritten_since_ns = heartbeat.oldest_ns
+            status.trouble = heartbeat.trouble(time_ns())
+            # The recording does not have all of them yet.
+            status.lost = max(status.lost, heartbeat.lost)
         session = contents.session
         status.connected = status.recording_now and session is not None and session.ended_ns is None
-        status.synchronized = status.connected and contents.is_synchronized
+        status.synchronized = status.connected and contents.is_synchronized and not status.trouble
         validation = contents.validation
         if status.connected and session is not None and validation.session == session.id:
             status.plugins = validation.plugins
             status.plugins_at_ns = validation.at_ns
         observed.add(contents.sessions, contents.gaps, status)
         return status
-
-    def _is_recorded(self, file: NodeRecording) -> bool:
-        probe = self._probes.get((file.name, file.inode))
-        if probe is None:
-            probe = self._probes[file.name, file.inode] = RecorderLockProbe(file.path)
-        return probe.is_recorder_active()
 
     def _contents(self, file: NodeRecording) -> _Contents:
         contents = self._unchanged.get(file)
@@ -171,7 +161,7 @@ class RecorderStatus:
         status = v1.RecordingStatus(recording=file.name)
         sessions, gaps = recording.sessions(), recording.gaps()
         validation = self._validation(file, recording)
-        session = next((one for one in reversed(sessions) if one.role == Role.LOGGER), None)
+        session = next((known for known in reversed(sessions) if known.role == Role.LOGGER), None)
         if session is not None:
             redactor = self._redactor
             shown = session if redactor is None else redacted_session(redactor, session)
@@ -179,31 +169,30 @@ class RecorderStatus:
         oldest, newest = event_range(recording)
         if newest:
             status.events = newest - oldest + 1
-            status.oldest_ns, status.newest_ns = (
-                time_of_event(recording, oldest),
-                time_of_event(recording, newest),
-            )
-        losses = [gap for gap in gaps if gap.reason not in NO_LOSS]
+            status.oldest_ns = time_of_event(recording, oldest)
+            status.newest_ns = time_of_event(recording, newest)
+        losses = [gap for gap in gaps if gap.id and gap.reason not in NO_LOSS]
         status.gaps = len(losses)
+        status.gaps_of_unknown_size = sum(gap.lost is None for gap in losses)
         status.lost = sum(gap.lost or 0 for gap in losses)
         is_synchronized = session is not None and recording.is_synchronized(session.id)
         return _Contents(status, sessions, gaps, session, is_synchronized, validation)
 
     def _validation(self, file: NodeRecording, recording: Recording) -> _Validation:
         """Return the newest request to a validator; only new events are searched for it."""
-        found = self._validations.get((file.name, file.inode), _Validation())
-        if found.until and time_of_event(recording, found.until) != found.until_ns:
+        validation = self._validations.get(file.key, _Validation())
+        if validation.until and time_of_event(recording, validation.until) != validation.until_ns:
             # Another recording has the same name and inode.
-            found = _Validation()
+            validation = _Validation()
         _, newest = event_range(recording)
-        for event in recording.events(where=_VALIDATIONS, after_id=found.until, last=1):
-            plugins = consulted_plugins(recording.request(event.id)) or []
-            found.plugins = [self._shown(plugin_title(*one)) for one in plugins[:_PLUGINS_MAX]]
-            found.session, found.at_ns = event.session, event.at_ns
+        for event in recording.events(where=_VALIDATIONS, after_id=validation.until, last=1):
+            plugins = (consulted_plugins(recording.request(event.id)) or [])[:_PLUGINS_MAX]
+            validation.plugins = [self._shown(plugin_title(*plugin)) for plugin in plugins]
+            validation.session, validation.at_ns = event.session, event.at_ns
         if newest:
-            found.until, found.until_ns = newest, time_of_event(recording, newest)
-        self._validations[file.name, file.inode] = found
-        return found
+            validation.until, validation.until_ns = newest, time_of_event(recording, newest)
+        self._validations[file.key] = validation
+        return validation
 
     def _shown(self, title: str) -> str:
         return title if self._redactor is None else self._redactor.name(NameKind.PLUGIN, title)

@@ -33,10 +33,12 @@ from nri_scope.recording.file_errors import error_words
 from nri_scope.share.redaction import Redactor, Rules, derive, local_key
 from nri_scope.transport.loop import run
 
-from .call_limits import REQUEST_MAX, Listener, limit_calls
+from .authorization import READ_REDACTED, READ_UNREDACTED, ApiServer, Authorizer
+from .call_limits import REQUEST_MAX, limit_calls
+from .listener import Listener
 from .metrics import CONNECTIONS_MAX as HTTP_CONNECTIONS_MAX
 from .metrics import AgentState, HttpConnection, NodeMetrics
-from .node_recordings import FolderError, NodeRecordings
+from .node_recordings import STATE, FolderError, NodeRecordings
 from .recorder_status import RecorderStatus
 from .service import AgentService
 
@@ -55,8 +57,6 @@ _HEADERS_MAX = 64 << 10
 _BACKLOG = 128
 _LOG_S = 60.0
 """Minimum number of seconds between two messages of libraries."""
-_STATE = ".agent"
-"""Folder below the recordings for the key of redaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class TlsFiles:
 
 @dataclass(frozen=True, slots=True)
 class AgentOptions:
-    """Options of an agent."""
+    """What an agent serves, and at which addresses."""
 
     folder: Path
     grpc: Address
@@ -82,6 +82,8 @@ class AgentOptions:
     """Name of the recording whose recorder must be synchronised; "" for any."""
     by_namespace: bool = False
     tls: TlsFiles | None = None
+    authorize: bool = False
+    """Whether the API server is asked about each caller."""
 
 
 def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
@@ -105,19 +107,24 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
     status = RecorderStatus(recordings, options.node, of_status)
     metrics = NodeMetrics(recordings, status, of_metrics, by_namespace=options.by_namespace)
     service = AgentService(recordings, new_redactor, status)
+    authorizer = None
+    if options.authorize:
+        permission = READ_REDACTED if new_redactor else READ_UNREDACTED
+        authorizer = Authorizer(ApiServer(), permission)
     stopped = threading.Event()
     what = metrics, state, options.recorder, stopped
     reading = threading.Thread(target=_keep_reading, args=what, name="metrics", daemon=True)
     reading.start()
     try:
-        run(_serve(options, service, partial(HttpConnection, metrics.registry, state), say))
+        new_http = partial(HttpConnection, metrics.registry, state)
+        run(_serve(options, service, new_http, say, authorizer))
     finally:
         stopped.set()
         reading.join(5)
 
 
 def _redactors(folder: Path, rules: Rules) -> Callable[[], Redactor]:
-    key = derive(local_key(folder / _STATE), b"agent")
+    key = derive(local_key(folder / STATE), b"agent")
     return lambda: Redactor(rules, key)
 
 
@@ -126,6 +133,7 @@ async def _serve(
     service: AgentService,
     new_http: Callable[[], HttpConnection],
     say: Callable[[str], None],
+    authorizer: Authorizer | None = None,
 ) -> None:
     pool = descriptor_pool.Default()
     file = default_google_proto_descriptor_pool.FindFileByName(_PROTO)
@@ -136,7 +144,7 @@ async def _serve(
         http2_connection_window_size=_WINDOW, http2_stream_window_size=REQUEST_MAX
     )
     server = Server(services, config=config)
-    limit_calls(server)
+    limit_calls(server, authorizer)
     context = None if options.tls is None else _tls(options.tls)
     grpc = _listening(options.grpc)
     listeners = [Listener(grpc, partial(_GrpcConnection, server), CONNECTIONS_MAX, context)]
@@ -285,5 +293,6 @@ def _keep_reading(
         else:
             named = [one for one in status.recordings if not recorder or one.recording == recorder]
             ready = any(one.synchronized for one in named)
-            state.update("", "" if ready else "no recorder is synchronised")
+            trouble = next((one.trouble for one in named if one.trouble), "")
+            state.update("", "" if ready else trouble or "no recorder is synchronised")
         stopped.wait(UPDATE_S)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from time import time_ns
 from typing import NamedTuple
 
@@ -16,17 +17,18 @@ from nri_scope.events import Event, Gap
 from nri_scope.filter import Filter, TimeSpan
 from nri_scope.filter.moments import interval
 from nri_scope.recording.event_times import time_span
-from nri_scope.recording.log_rows import Log
+from nri_scope.recording.log_rows import Log, Timeline
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.row_pages import is_among
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
+from nri_scope.recording.work_budget import OnShare
 from nri_scope.share.extract import NothingSelectedError, Selection, extract
 from nri_scope.share.redacted_entries import note_names
 from nri_scope.share.redaction import Redactor
 
-from .call_limits import Copies
+from .call_limits import CopyLimit
 from .node_recordings import Cursor, NodeRecording, Position, is_of_ring
-from .responses import ResponseMaker, TimedResponse
+from .responses import ResponseMaker, ResponseSource, TimedResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class EventQuery:
     follow: bool = False
     after: Cursor = field(default_factory=Cursor)
     context: bool = False
+    namespaces: frozenset[str] = frozenset()
 
     @property
     def has_times(self) -> bool:
@@ -65,9 +68,9 @@ class SelectedParts:
         self,
         query: EventQuery,
         new_redactor: Callable[[], Redactor] | None,
-        copies: Copies,
+        copies: CopyLimit,
         make: ResponseMaker,
-        go_on: Callable[[float], None],
+        go_on: OnShare,
     ) -> None:
         """Limit temporary parts of all calls by ``copies``.
 
@@ -89,16 +92,16 @@ class SelectedParts:
     @contextmanager
     def copying(self) -> Iterator[None]:
         """Wait until not too many calls make temporary parts."""
-        while not self._copies.acquire(timeout=0.2):
+        while not self._copies.calls.acquire(timeout=0.2):
             self._go_on(0)
         self._is_copying = True
         try:
             yield
         finally:
             self._is_copying = False
-            self._copies.release()
+            self._copies.calls.release()
 
-    def _checked(self, go_on: Callable[[float], None], share: float) -> None:
+    def _checked(self, go_on: OnShare, share: float) -> None:
         go_on(share)
         if self._is_copying:
             self._copies.check()
@@ -113,10 +116,10 @@ class SelectedParts:
         """Return the selection of the query in a recording with a `span`. Raises UsageError."""
         query = self._query
         if span is None:
-            return Selection(where=query.where)
+            return Selection(where=query.where, namespaces=query.namespaces)
         since_ns, until_ns = interval(query.since, query.until, span, now_ns=self.now_ns)
         where = None if query.where is None else query.where.within(span, self.now_ns)
-        return Selection(where=where, since_ns=since_ns, until_ns=until_ns)
+        return Selection(where, since_ns, until_ns, namespaces=query.namespaces)
 
     def copy(
         self,
@@ -144,17 +147,25 @@ class SelectedParts:
                     on_progress=self._go_on,
                 )
         except NothingSelectedError:
-            return SelectedPart(recording)
+            if after is not None:
+                return SelectedPart(recording)
+            # What was observed tells what it means that there are no events.
+            timeline, sessions = Timeline(every_session=True), recording.sessions()
+            items = timeline.merge((), sessions, recording.gaps(), notes=recording.notes())
+            bounds = chain(items, timeline.without_events(sessions))
+            redactor = self.redactor(file, recording)
+            made_of = ResponseSource(file.name, recording, began_ns, redactor)
+            return SelectedPart(recording, self._make.responses(made_of, bounds))
         except UsageError as error:
             raise NriScopeError(str(error)) from error
         numbers = extracted.events
         part = stack.enter_context(Recording.open(path))
-        items = Log(part, printed=True, after=after and after[:2]).read()
+        items = Log(part, printed=True, after=after and after[:2], every_session=True).read()
         if after is not None:
             items = without_ring(items)
         if not self._query.context and numbers is not None:
             items = (one for one in items if _is_selected(one, numbers))
-        responses = self._make.responses(file.name, part, items, began_ns)
+        responses = self._make.responses(ResponseSource(file.name, part, began_ns), items)
         return SelectedPart(part, responses, extracted.damage)
 
     def redactor(self, file: NodeRecording, recording: Recording) -> Redactor | None:

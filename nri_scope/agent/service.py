@@ -28,14 +28,18 @@ from nri_scope.share.bundle import export
 from nri_scope.share.extract import NothingSelectedError, Selection
 from nri_scope.share.redaction import Redactor
 
-from .call_limits import CALLS_MAX, Copies, Slots
+from .call_limits import CALLS_MAX, CopyLimit, Slots
 from .event_reader import EventReader
 from .node_recordings import FolderError, NodeRecording, NodeRecordings, parse_cursor
 from .recorder_status import RecorderStatus
 from .selected_parts import EventQuery
 
-COPIES_MAX = 8
-"""Maximum number of these calls that have temporary copies of recordings; others wait."""
+COPIES_MAX = 4
+"""Maximum number of calls of GetEvents that have temporary copies of recordings; others wait. More
+would not be faster, as threads of Python take turns, and each takes up to 50 MiB.
+"""
+COMPARISONS_MAX = 600
+"""Maximum number of comparisons of a filter with one event: they take less time than to send it."""
 EXPORTS_MAX = 4
 """Maximum number of concurrent calls of GetRecording."""
 HEARTBEAT_S = 5.0
@@ -62,36 +66,28 @@ class AgentService(v1.AgentBase):
         self._status = status
         self._streams = Slots(CALLS_MAX, "streams of events")
         self._exports = Slots(EXPORTS_MAX, "exports")
-        self._copies = Copies(COPIES_MAX, recordings)
+        self._copies = CopyLimit(COPIES_MAX, recordings)
         self._status_thread = ThreadPoolExecutor(1, "status")
 
     async def get_status(self, message: v1.GetStatusRequest) -> v1.GetStatusResponse:
-        """Answer a call."""
+        """Return the state of the recordings and their recorders. Raises GRPCError."""
         with _grpc_errors():
-            return await _run(self._status_thread, self._status.read)
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._status_thread, self._status.read)
 
     async def get_events(self, message: v1.GetEventsRequest) -> AsyncIterator[v1.GetEventsResponse]:
-        """Yield events, with heartbeats while there are none."""
+        """Yield events, with heartbeats while there are none. Raises GRPCError."""
         with _grpc_errors():
             query = _query(message)
         reader = EventReader(self._recordings, query, self._new_redactor, self._copies)
-        self._streams.take()
-        thread = ThreadPoolExecutor(1, "events")
-
-        def end() -> None:
-            reader.interrupt()
-            # Its thread may still work, and counts until it ends.
-            thread.submit(reader.close).add_done_callback(self._streams.release)
-            thread.shutdown(wait=False)
-
-        _at_end_of_call(end)
+        thread = _CallThread(self._streams, reader.interrupt, reader.close)
         cursor = message.after
         yield _heartbeat(cursor, caught_up=False)
         caught_up = False
         sent = monotonic()
         while True:
-            reading = asyncio.ensure_future(_run(thread, reader.batch))
-            while not (await asyncio.wait({reading}, timeout=HEARTBEAT_S))[0]:
+            reading = thread.run(reader.batch)
+            while not await _ends_in_time(reading):
                 yield _heartbeat(cursor, caught_up=False)
             with _grpc_errors():
                 responses, is_all = reading.result()
@@ -113,32 +109,26 @@ class AgentService(v1.AgentBase):
     async def get_recording(
         self, message: v1.GetRecordingRequest
     ) -> AsyncIterator[v1.GetRecordingResponse]:
-        """Answer a call."""
+        """Yield the recordings as bundles, in chunks, with empty chunks as heartbeats.
+
+        Raises GRPCError.
+        """
         with _grpc_errors():
             where = _where(message.where)
             interval(message.since, message.until)
-        self._exports.take()
-        thread = ThreadPoolExecutor(1, "export")
         stopped = threading.Event()
         files = ExitStack()
-
-        def end() -> None:
-            stopped.set()
-            # Its thread may still work, and counts until it ends.
-            thread.submit(files.close).add_done_callback(self._exports.release)
-            thread.shutdown(wait=False)
-
-        _at_end_of_call(end)
+        thread = _CallThread(self._exports, stopped.set, files.close)
         exported = False
         problems: dict[str, str] = {}
         with _grpc_errors():
-            folder = files.enter_context(temporary_folder())
-            found = await _run(thread, self._recordings.all)
-        for file in found:
+            folder = await thread.run(partial(files.enter_context, temporary_folder()))
+            recordings = await thread.run(self._recordings.all)
+        for file in recordings:
             output = folder / f"{file.name}.nriscope.zip"
             export_file = partial(self._export, file, output, where, message, stopped)
-            exporting = asyncio.ensure_future(_run(thread, export_file))
-            while not (await asyncio.wait({exporting}, timeout=HEARTBEAT_S))[0]:
+            exporting = thread.run(export_file)
+            while not await _ends_in_time(exporting):
                 yield v1.GetRecordingResponse(recording=file.name)
             try:
                 with _grpc_errors():
@@ -146,16 +136,15 @@ class AgentService(v1.AgentBase):
             except GRPCError as error:
                 if error.status is not Status.DATA_LOSS:
                     raise
-                # The others are sent.
+                # The other recordings are sent.
                 problems[file.name] = error.message or ""
                 continue
             if not is_exported:
                 continue
             exported = True
-            with output.open("rb") as bundle:
-                while data := bundle.read(_CHUNK):
-                    yield v1.GetRecordingResponse(recording=file.name, data=data)
-            output.unlink()
+            chunks = _chunks(output)
+            while data := await thread.run(partial(next, chunks, b"")):
+                yield v1.GetRecordingResponse(recording=file.name, data=data)
         for name, problem in problems.items():
             if not exported:
                 raise GRPCError(Status.DATA_LOSS, f"{name}: {problem}")
@@ -178,7 +167,12 @@ class AgentService(v1.AgentBase):
 
         with Recording.open(file.path) as recording:
             since_ns, until_ns = interval(message.since, message.until, time_span(recording))
-            selection = Selection(within(recording, where), since_ns, until_ns)
+            selection = Selection(
+                within(recording, where),
+                since_ns,
+                until_ns,
+                namespaces=frozenset(message.namespaces),
+            )
             make = partial(export, recording, output, selection, max_bytes=MAX_BUNDLE, marks=())
             try:
                 redactor = None if self._new_redactor is None else self._new_redactor()
@@ -188,15 +182,44 @@ class AgentService(v1.AgentBase):
         return True
 
 
-def _at_end_of_call(end: Callable[[], None]) -> None:
-    """Call ``end`` when the task of this call has ended.
+class _CallThread:
+    """Thread of one call. It may work on after the call has ended, and has its slot until then."""
 
-    A generator's own finally block runs late: after a cancelled call, at the next collection of
-    garbage.
-    """
-    task = asyncio.current_task()
-    assert task is not None
-    task.add_done_callback(lambda _: end())
+    def __init__(self, slots: Slots, stop: Callable[[], None], close: Callable[[], None]) -> None:
+        """Take a slot. At the end of the call, ``stop`` is called, then ``close`` in the thread.
+
+        Raises GRPCError without a free slot.
+        """
+        slots.take()
+        self._thread = thread = ThreadPoolExecutor(1, "call")
+
+        def end(_: object) -> None:
+            stop()
+            thread.submit(close).add_done_callback(slots.release)
+            thread.shutdown(wait=False)
+
+        # A generator's own finally block runs late: after a cancelled call, at the next collection
+        # of garbage.
+        task = asyncio.current_task()
+        assert task is not None
+        task.add_done_callback(end)
+
+    def run(self, work: Callable[[], _T]) -> asyncio.Future[_T]:
+        """Start ``work`` in the thread; return its result or exception as a future."""
+        return asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+
+def _chunks(file: Path) -> Iterator[bytes]:
+    """Yield the content of a file in chunks, and remove it."""
+    with file.open("rb") as content:
+        while data := content.read(_CHUNK):
+            yield data
+    file.unlink()
+
+
+async def _ends_in_time(work: asyncio.Future[_T]) -> bool:
+    """Wait for the end of ``work`` until a heartbeat is due; return whether it has ended."""
+    return bool((await asyncio.wait({work}, timeout=HEARTBEAT_S))[0])
 
 
 def _heartbeat(cursor: str, *, caught_up: bool) -> v1.GetEventsResponse:
@@ -208,6 +231,12 @@ def _where(text: str) -> Filter | None:
     where = parse(text) if text else None
     if where is not None and "outcome" in where.fields:
         raise UsageError("outcome: not known to an agent", "pull the events, and filter them")
+    if where is not None and where.comparisons > COMPARISONS_MAX:
+        raise UsageError(
+            f"the filter makes {where.comparisons:,} comparisons with each event; an agent makes "
+            f"at most {COMPARISONS_MAX}",
+            "shorten it, or pull the events, and filter them",
+        )
     return where
 
 
@@ -223,11 +252,8 @@ def _query(message: v1.GetEventsRequest) -> EventQuery:
         follow=message.follow,
         after=parse_cursor(message.after),
         context=message.context,
+        namespaces=frozenset(message.namespaces),
     )
-
-
-async def _run(thread: ThreadPoolExecutor, work: Callable[[], _T]) -> _T:
-    return await asyncio.get_running_loop().run_in_executor(thread, work)
 
 
 @contextmanager

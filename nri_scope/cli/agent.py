@@ -34,7 +34,7 @@ _TLS = ("--tls-cert", "--tls-key", "--tls-client-ca")
 
 
 @click.command(
-    cls=RuledCommand, rules=[Need(_TLS, (one,), f"give all of {', '.join(_TLS)}") for one in _TLS]
+    cls=RuledCommand, rules=[Need(_TLS, (each,), f"give all of {', '.join(_TLS)}") for each in _TLS]
 )
 @click.argument("folder", metavar="DIR", type=ANY_PATH)
 @click.option(
@@ -74,6 +74,13 @@ _TLS = ("--tls-cert", "--tls-key", "--tls-client-ca")
     is_flag=True,
     help="Add the namespace of pods to the metrics of events, up to 1,000 namespaces.",
 )
+@click.option(
+    "--authorize",
+    is_flag=True,
+    help="In Kubernetes: ask the API server who calls. Callers need the permission to get pods/log "
+    "in the namespaces of the events that they ask for, and in all for a whole node; with "
+    "--unredacted, to create pods/exec.",
+)
 @click.option("--tls-cert", type=ANY_PATH, metavar="FILE", help="Certificate of the service.")
 @click.option("--tls-key", type=ANY_PATH, metavar="FILE", help="Its private key.")
 @click.option(
@@ -91,6 +98,7 @@ def command(
     redact: Rules,
     unredacted: bool,
     metrics_namespaces: bool,
+    authorize: bool,
     tls_cert: Path | None,
     tls_key: Path | None,
     tls_client_ca: Path | None,
@@ -123,6 +131,7 @@ def command(
             recorder=recorder,
             by_namespace=metrics_namespaces,
             tls=tls,
+            authorize=authorize,
         ),
         say,
     )

@@ -13,10 +13,9 @@ from nri_scope.errors import UsageError
 
 from .option_rules import Exclude, RuledCommand
 from .output import Output
-from .params import ANY_PATH, format_option, redact_option
+from .params import ANY_PATH, format_option, redact_option, say
 
 if TYPE_CHECKING:
-    from nri_scope.differ.attribution.attributed_changes import ChangeStep
     from nri_scope.differ.attribution.history import History
     from nri_scope.differ.blame import OwnedLine, PathHistory, View
     from nri_scope.share.redaction import Rules
@@ -51,8 +50,8 @@ The gutter: owner, evidence (letters, explained above the lines), and kind of ch
 )
 @redact_option
 @format_option(
-    "text|json|markdown",
-    "Lines for people, one JSON object with all lines, or Markdown for an issue.",
+    "text|json",
+    "Lines for people, or one JSON object with all lines.",
 )
 @click.pass_context
 def command(
@@ -64,7 +63,7 @@ def command(
     changed: bool,
     exit_code: bool,
     redact: Rules | None,
-    output_format: Literal["text", "json", "markdown"],
+    output_format: Literal["text", "json"],
 ) -> None:
     """Show which plugin set each line of a container's OCI spec.
 
@@ -89,73 +88,54 @@ def _perform(
 ) -> bool:
     """Show the container or the path. Return whether a plugin changed any of it."""
     from nri_scope.differ import blame
-    from nri_scope.differ.recording_differ import history_of
-    from nri_scope.events import Container
     from nri_scope.recording.records import json_in_parts
 
     from .recording_views import open_view
-    from .what_argument import container_with_path
 
-    steps: Sequence[ChangeStep] = ()
-    with Output() as output, open_view(file, rules) as view:
-        named, changed_path = container_with_path(view.original, what)
-        container = view.counterpart(named)
+    with open_view(file, rules) as recording:
+        container = recording.container(what, say)
         if kind == "usual" and path is None:
-            path = changed_path or None
-        assert isinstance(container, Container)
-        history = history_of(view.recording, container)
+            path = container.changed_path or None
+        history = container.history
         if not (history.spec or history.base or history.steps or history.real):
             raise UsageError(
                 f"{file} does not contain the spec of {history.name}",
                 "start recording before the container is created",
             )
         lines = blame.lines(history)
-        resolved = "" if path is None else blame.resolve(history, path)
-        pasts = None if path is None else blame.past(history, resolved)
-        steps = history.steps if pasts is None else [s for past in pasts for s in past.steps]
-        if form == "json":
-            for text in json_in_parts(blame.document(history, lines, pasts, resolved)):
-                output.text(text)
-            output.line("")
-        else:
-            width = output.width if form == "text" else None
-            part = None if pasts is None else (pasts, blame.asked_for(history, resolved))
-            for line in _text(history, lines, part, kind, width, markdown=form == "markdown"):
-                output.line(line)
-    return _by_plugins(steps)
+        resolved, histories, steps = "", None, history.steps
+        if path is not None:
+            resolved = blame.resolve(history, path)
+            histories = blame.path_histories(history, resolved)
+            steps = [step for path_history in histories for step in path_history.steps]
+        with Output() as output:
+            if form == "json":
+                for text in json_in_parts(blame.document(history, lines, histories, resolved)):
+                    output.text(text)
+                output.line("")
+            else:
+                for line in _lines(history, lines, histories, kind, output.width):
+                    output.line(line)
+    return any(step.owner.may_be_plugin for step in steps)
 
 
-def _text(
+def _lines(
     history: History,
     lines: Sequence[OwnedLine],
-    part: tuple[Sequence[PathHistory], Sequence[ChangeStep]] | None,
+    histories: Sequence[PathHistory] | None,
     kind: View,
     width: int | None,
-    *,
-    markdown: bool,
 ) -> Iterator[str]:
-    """Yield all lines of a container, or the history and the requests of one path."""
+    """Yield the lines of a container, or of path histories, with a head and a legend."""
     from nri_scope.differ import blame
 
-    if part is None:
-        about = None
-        body, explained = blame.body(blame.view(lines, kind), width)
+    shown: Sequence[OwnedLine] | None = lines
+    requests = None
+    if histories is None:
+        body, legend = blame.body(blame.view(lines, kind), width)
     else:
-        pasts, about = part
-        body, explained = blame.past_body(history, pasts, width)
-    of_all = lines if part is None else None
-    if markdown:
-        yield from blame.markdown(history, of_all, body, explained, about)
-        return
-    yield from blame.head(history, of_all, width, about)
-    yield from blame.legend(explained, width)
-    if body:
-        yield ""
-    yield from body
-
-
-def _by_plugins(steps: Sequence[ChangeStep]) -> bool:
-    """Return whether any step may be a plugin's."""
-    from nri_scope.differ.attribution.owner import OwnerKind
-
-    return any(step.owner.who not in (OwnerKind.RUNTIME, OwnerKind.REQUEST) for step in steps)
+        shown, requests = None, blame.whole_container_requests(history)
+        body, legend = blame.history_body(history, histories, width)
+    yield from blame.head(history, shown, width, requests)
+    yield from blame.legend(legend, width)
+    yield from ("", *body) if body else ()

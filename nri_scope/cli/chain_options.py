@@ -181,8 +181,7 @@ def played(options: PlayOptions, *, quiet: bool = False) -> Iterator[None]:
     Raises UsageError and RecordingError.
     """
     from nri_scope.process.signals import interrupted_by_signals
-    from nri_scope.scenario.playable import playable
-    from nri_scope.scenario.source import is_text
+    from nri_scope.scenario.playable import is_text, playable
 
     given = options["file"]
     changes, session, profile = options["changes"], options["session"], options["profile"]

@@ -12,33 +12,24 @@ import click
 from nri_scope.errors import UsageError
 
 from .chain_options import PLAY_RULES, PlayOptions, play_options, played
-from .option_rules import Need, RuledCommand
-from .params import NOT_EMPTY, WHERE, FilePath, say
+from .option_rules import RuledCommand
+from .params import WHERE, say
 from .tui import respect_no_color, tui_obstacle
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from nri_scope.debugger.watch import Watch
     from nri_scope.filter import Filter
 
 
-class Options(PlayOptions):
+class DebugOptions(PlayOptions):
     """The options as click passes them."""
 
     breaks: tuple[Filter, ...]
     until: int | None
-    watched: tuple[Path, ...]
-    build: str | None
 
 
 @click.command(
     cls=RuledCommand,
-    rules=(
-        Need(("--build",), ("--watch",), "add --watch PATH"),
-        Need(("--watch",), ("--build",), "add --build COMMAND, such as 'go build .'"),
-        *PLAY_RULES,
-    ),
+    rules=PLAY_RULES,
 )
 @play_options
 @click.option(
@@ -50,22 +41,7 @@ class Options(PlayOptions):
     help="Stop before events that match, first at the first of them. Can be repeated.",
 )
 @click.option("--until", type=click.IntRange(min=1), metavar="N", help="Stop first before event N.")
-@click.option(
-    "--watch",
-    "watched",
-    multiple=True,
-    type=FilePath(),
-    metavar="PATH",
-    help="On every save of this file, or of a file in this folder, run --build, replay again and "
-    "show what differs from the run before. Can be repeated.",
-)
-@click.option(
-    "--build",
-    type=NOT_EMPTY,
-    metavar="COMMAND",
-    help="Shell command that builds the plugin, for --watch.",
-)
-def command(**options: Unpack[Options]) -> None:
+def command(**options: Unpack[DebugOptions]) -> None:
     """Replay to a plugin on a screen, and stop before events.
 
     The next event's request is shown before it is sent: n sends it, e edits it first, c goes on to
@@ -86,20 +62,12 @@ def command(**options: Unpack[Options]) -> None:
         _debug(options, file.name)
 
 
-def _watch(paths: tuple[Path, ...], build: str | None) -> Watch | None:
-    """Return the watched files and their build; None if there are none."""
-    from nri_scope.debugger.watch import Watch
-
-    return Watch(paths, build) if build else None
-
-
-def _debug(options: Options, title: str) -> None:
+def _debug(options: DebugOptions, title: str) -> None:
     import asyncio
 
     from nri_scope.debugger.app import DebuggerApp
     from nri_scope.debugger.debugger import Debugger
-    from nri_scope.tui.config import config_path, load
-    from nri_scope.tui.theme import NAMES, color_system
+    from nri_scope.tui.theme import color_system
 
     from .recording_views import resolved_where
     from .replay_options import selected_job
@@ -110,13 +78,11 @@ def _debug(options: Options, title: str) -> None:
     # A plugin may be stopped in another debugger.
     timeout = math.inf if options["timeout"] is None else options["timeout"]
     job = replace(job, playback=replace(job.playback, timeout_s=timeout), keep=False)
-    resolved = (resolved_where(options["file"], one) for one in options["breaks"])
+    resolved = (resolved_where(options["file"], where) for where in options["breaks"])
     app = DebuggerApp(
-        Debugger(job, [one for one in resolved if one is not None], options["until"] or 0),
+        Debugger(job, [where for where in resolved if where is not None], options["until"] or 0),
         title=title,
-        theme=load(config_path(), NAMES).theme,
         colors=color_system(),
-        watch=_watch(options["watched"], options["build"]),
     )
     for note in job.notes:
         say(note)

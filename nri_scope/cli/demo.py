@@ -13,9 +13,10 @@ from pathlib import Path
 
 import click
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, reason_of
 from nri_scope.text.escape import safe
 
+from .log import command as log
 from .params import NewRecording
 from .tui import make_app, report_saved_files, tui_obstacle
 
@@ -32,7 +33,8 @@ RECORDING = "demo.nriscope.db"
     help="Copy of the recording to write.  [default: demo.nriscope.db in a new temporary folder]",
 )
 @click.option("--log", "as_log", is_flag=True, help="Print the events instead of showing `tui`.")
-def command(output: Path | None, as_log: bool) -> None:
+@click.pass_context
+def command(context: click.Context, output: Path | None, as_log: bool) -> None:
     """See nri-scope at work, without a container runtime.
 
     Shows a recording of six plugins at a real containerd: changes with their owners, a slow plugin,
@@ -44,7 +46,7 @@ def command(output: Path | None, as_log: bool) -> None:
     if reason:
         click.echo(f"demo: {reason}; printing the log instead", err=True)
     if as_log or reason:
-        _print(file)
+        context.invoke(log, file=file)
     else:
         _browse(file)
     for line in conclusion(file):
@@ -75,29 +77,12 @@ def _copied(output: Path | None) -> Path:
     except FileExistsError as error:
         raise UsageError(f"{file}: file exists", "choose a new name") from error
     except OSError as error:
-        raise UsageError(f"{file}: {(error.strerror or str(error)).lower()}") from error
+        raise UsageError(f"{file}: {reason_of(error)}") from error
     return file
 
 
-def _print(file: Path) -> None:
-    from nri_scope.recording.log_rows import Log
-    from nri_scope.recording.reader import Recording
-
-    from .log_lines import LogPrinter
-    from .output import Output
-
-    with Output() as output, Recording.open(file) as recording:
-        printer = LogPrinter(output, jsonl=False)
-        printer.add_columns(recording.sessions())
-        for item in Log(recording).read():
-            printer.print(item)
-
-
 def _browse(file: Path) -> None:
-    from nri_scope.tui.config import config_path, load
-    from nri_scope.tui.theme import NAMES
-
-    app = make_app(file, load(config_path(), NAMES), badge="demo")
+    app = make_app(file)
     asyncio.run(app.run_async())
     report_saved_files(app)
     if app.failure is not None:

@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import click
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.identity import check_index
 
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand, given
 from .params import (
     DURATION,
     PLUGIN_NAME,
+    LiveOption,
     NewRecording,
     complete_path,
     cri_option,
@@ -29,12 +28,11 @@ from .time_arguments import since_option, until_option
 
 if TYPE_CHECKING:
     # Importing it at run time would slow down --help.
-    from .diff_files import Options
+    from .diff_files import DiffOptions
 
 _PROBES = "00,50,99"
-_AUTO = "auto"
 
-LIVE_ONLY = (
+_LIVE_ONLY = (
     *("--socket", "--probes", "--name", "--validate", "--cri"),
     *("-o", "--duration", "--once", "--wait"),
 )
@@ -52,9 +50,8 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
     epilog=_EPILOG,
     cls=RuledCommand,
     rules=(
-        Exclude(("--live",), ("--json-spec", "FILE", *_RECORDING_ONLY)),
-        Exclude(("--json-spec",), ("--redact", *_RECORDING_ONLY, *_EVENTS_ONLY)),
-        Need(LIVE_ONLY, ("--live",)),
+        Exclude(("--live",), ("FILE", *_RECORDING_ONLY)),
+        Need(_LIVE_ONLY, ("--live",)),
         NeedOneOf(("FILE", "--live")),
     ),
 )
@@ -62,17 +59,13 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
     "arguments", nargs=-1, metavar="[FILE [WHAT|OTHER|A B|A OTHER B]]", shell_complete=complete_path
 )
 @click.option("--live", is_flag=True, help="Watch a runtime through passive connections.")
-@click.option(
-    "--json-spec", is_flag=True, help="FILE and OTHER are OCI specs, such as config.json."
-)
 @socket_option
 @click.option(
     "--probes",
     default=_PROBES,
     show_default=True,
     metavar="LIST",
-    help="--live: plugin indices of the passive connections, at least two. auto places them "
-    "around the plugins of the chain, and needs --validate to see the chain.",
+    help="--live: plugin indices of the passive connections, at least two.",
 )
 @click.option(
     "--name",
@@ -100,11 +93,13 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
     help="Also list operations without a change, failure or delay.",
 )
 @format_option(
-    "text|json|markdown",
-    "text: for people. json: one object; with --live, one object per line. markdown: for an issue.",
+    "text|json",
+    "text: for people. json: one object; with --live, one object per line.",
+    cls=LiveOption,
+    help_without_live="text: for people. json: one object.",
 )
 @click.pass_context
-def command(context: click.Context, **options: Unpack[Options]) -> None:
+def command(context: click.Context, **options: Unpack[DiffOptions]) -> None:
     """Show which plugin changed what in a container's OCI spec.
 
     \b
@@ -114,7 +109,6 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     diff FILE A B        differences between two containers of a recording
     diff FILE A OTHER B  differences between container A of FILE and container B of OTHER
     diff --live          changes on this machine, as they happen
-    diff --json-spec X.json Y.json   differences between two OCI specs
 
     WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
     NAMESPACE/POD/CONTAINER, the beginning of an id, or a path of the spec, such as `env FOO`,
@@ -134,24 +128,17 @@ def command(context: click.Context, **options: Unpack[Options]) -> None:
     context.exit(_perform(context, options))
 
 
-def _perform(context: click.Context, options: Options) -> int:
+def _perform(context: click.Context, options: DiffOptions) -> int:
     arguments = options["arguments"]
     if options["live"]:
         return _live(options)
     if "" in arguments[::2]:
         raise UsageError("an argument is empty", "see `nri-scope diff --help`")
-    if options["json_spec"]:
-        return _specs(options)
     file, *more = arguments
     if len(more) > 3:
         raise UsageError(
             f"expected at most four arguments, got {len(arguments)}",
             "name FILE, a container, FILE, a container",
-        )
-
-    if more and all(name.endswith(".json") for name in arguments):
-        raise UsageError(
-            f"{file} and {more[0]} look like OCI specs", "add --json-spec to compare them"
         )
 
     from . import diff_files
@@ -170,26 +157,16 @@ def _perform(context: click.Context, options: Options) -> int:
     return int(diff_files.one_recording(Path(file), more[0] if more else None, options))
 
 
-def _specs(options: Options) -> int:
-    from .diff_files import two_specs
-
-    if len(options["arguments"]) != 2:
-        raise UsageError("--json-spec needs exactly two files", "name them: X.json Y.json")
-    before, after = options["arguments"]
-    return int(two_specs(before, after, options["output_format"]))
-
-
-def _live(options: Options) -> int:
-    probes = _probes(options["probes"])
+def _live(options: DiffOptions) -> int:
+    from nri_scope.logger.probe_recorder import ProbeOptions, check_indices
 
     from .diff_live import live
-    from .diff_recorder import ProbeOptions
 
     probing = ProbeOptions(
         output=options["output"],
         socket=options["socket"],
         name=options["name"],
-        probes=probes,
+        probes=check_indices(index.strip() for index in options["probes"].split(",")),
         validate=options["validate"],
         cri=options["cri"],
         duration=options["duration"],
@@ -198,23 +175,6 @@ def _live(options: Options) -> int:
         redact=options["redact"],
     )
     return live(probing, options)
-
-
-def _probes(text: str) -> tuple[str, ...] | None:
-    """Return the indices in ascending order; None for "auto"."""
-    if text == _AUTO:
-        return None
-    indices = sorted(check_index(index.strip()) for index in text.split(","))
-    for index, following in pairwise(indices):
-        if index == following:
-            raise UsageError(
-                f"--probes {text}: index {index} is listed twice", "list each index once"
-            )
-    if len(indices) < 2:
-        raise UsageError(
-            f"--probes {text}: a comparison needs at least two probes", f"for example {_PROBES}"
-        )
-    return tuple(indices)
 
 
 def _reject_selection(context: click.Context, compared: str) -> None:

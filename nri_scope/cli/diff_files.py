@@ -1,38 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print changes in a recording, between two recordings, or between two specs, for ``diff``."""
+"""Print changes in a recording, or between two recordings, for ``diff``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from nri_scope import oci, specs
+from nri_scope import oci
+from nri_scope.api import Recording
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
-from nri_scope.differ.comparison import compare_containers, compare_recordings
+from nri_scope.differ.comparison import Comparison, compare_containers, compare_recordings
+from nri_scope.differ.comparison_output import comparison
 from nri_scope.differ.recording_differ import differ_of, rounds
 from nri_scope.differ.render import Format, NameOf, renderer
-from nri_scope.differ.render.comparison import comparison
-from nri_scope.differ.render.text import spec_diff
+from nri_scope.differ.subject_lookup import error_without_changes, may_be_path
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Pod, Role, Session
 from nri_scope.filter import Filter
 from nri_scope.recording import lookup
-from nri_scope.recording.display import SHORT_ID, left_out_words, runtime
-from nri_scope.recording.event_times import range_words
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.coverage import CHANGING, Coverage, coverage, life_coverage, range_words
+from nri_scope.recording.display import SHORT_ID, first_names, left_out_words, runtime
+from nri_scope.recording.event_times import times_of, within
+from nri_scope.recording.reader import Recording as Reader
 from nri_scope.recording.stats import GapStats
-from nri_scope.specs.json_spec import MAX_SPEC_SIZE
 from nri_scope.specs.path_labels import Meaning, meaning
 
 from .main import RECORDING_SUFFIXES
 from .output import Output
 from .params import say
-from .recording_views import RecordingView, open_view, open_views, resolved_where
-from .time_arguments import times_of
-from .what_argument import container_with_path, error_without_changes, may_be_path
+from .recording_views import open_view, open_views, resolved_where
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules
@@ -44,12 +43,11 @@ _RUNTIMES = 3
 _WITH_REPLIES = (Role.TAP, Role.REPLAY)
 
 
-class Options(TypedDict):
+class DiffOptions(TypedDict):
     """The options of ``diff`` as click passes them."""
 
     arguments: tuple[str, ...]
     live: bool
-    json_spec: bool
     socket: Path
     name: str
     probes: str
@@ -75,13 +73,13 @@ def is_recording(text: str) -> bool:
         return False
 
 
-def one_recording(file: Path, what: str | None, options: Options) -> bool:
+def one_recording(file: Path, what: str | None, options: DiffOptions) -> bool:
     """Print the changes of a recording, or of one event, pod or container in it.
 
     Returns whether there were any.
     """
     with Output() as output, open_view(file, options["redact"]) as view:
-        recording = view.recording
+        recording = view.reader
         subject, meant = _subject(view, what)
         sessions = recording.sessions()
         # The CRI's answers are recorded later, possibly after the container was removed.
@@ -106,20 +104,32 @@ def one_recording(file: Path, what: str | None, options: Options) -> bool:
                 is_any_shown = True
                 for line in render.round(diff, name_of):
                     output.line(line)
+        observed = None
+        if isinstance(subject, Pod | Container):
+            observed = life_coverage(recording, subject)
+        elif subject is None:
+            since_ns, until_ns = times_of(view.original, options["since"], options["until"])
+            where = within(view.original, options["where"])
+            if where is not None:
+                low, high = where.times
+                since_ns = since_ns if low is None else max(low, since_ns or low)
+                until_ns = until_ns if high is None else min(high + 1, until_ns or high + 1)
+            observed = coverage(recording, since_ns, until_ns, CHANGING)
         if not has_rounds:
             if meant is not None and what is not None:
                 raise error_without_changes(view.original, what)
-            raise _no_events(file, what)
+            raise _no_events(file, what, observed)
         if not is_any_shown:
             words = "no event in which plugins can make changes matches"
             say(f"{words}; {range_words(view.original)}")
-        for line in render.end():
+        for line in render.end(observed):
             output.line(line)
         return render.changed
+    # The reader of the output is gone.
     return False
 
 
-def _subject(view: RecordingView, what: str | None) -> tuple[lookup.Found | None, Meaning | None]:
+def _subject(view: Recording, what: str | None) -> tuple[lookup.Found | None, Meaning | None]:
     """Return the event, pod or container that `what` names, or else paths that it may mean."""
     if what is None:
         return None, None
@@ -151,40 +161,61 @@ def two_recordings(one: Path, name: str, redact: Rules | None, output_format: Fo
                 f"{name} is a file, and also in {one}",
                 f"use ./{name} for the file, or an id for what {one} contains",
             )
-        found = compare_recordings(a.recording, b.recording)
+        found = compare_recordings(a.reader, b.reader)
     if not (found.same or found.differs):
         raise UsageError("neither recording has containers", "`log` shows their events")
     # Full paths distinguish files of the same name in two folders.
     names = (str(one), str(other)) if redact is None else (a.name, b.name)
+    return _compared(*names, found, output_format)
+
+
+class _Side(NamedTuple):
+    """One of two compared containers, in its file."""
+
+    view: Recording
+    file: str
+    """The file's name in the title."""
+    container: Container
+
+    @property
+    def title(self) -> str:
+        """The names of the file and the container, and the beginning of the container's id."""
+        name = lookup.container_name(self.container)
+        return f"{self.file}: {name} {self.container.id[:SHORT_ID]}"
+
+
+def two_containers(
+    one: tuple[Path, str],
+    other: tuple[Path, str],
+    redact: Rules | None,
+    output_format: Format,
+    names: Sequence[str] = ("", ""),
+) -> bool:
+    """Print the differences between two containers of files; return whether there are any.
+
+    ``names``: those of the files in the titles, if not their paths.
+    """
+    files = [one[0]] if other[0] == one[0] else [one[0], other[0]]
+    with open_views(files, redact) as views:
+        # Full paths distinguish files of the same name in two folders.
+        titles = [str(file) for file in files] if redact is None else [view.name for view in views]
+        a, b = (
+            _Side(views[at], names[at] or titles[at], _container(views[at], file, what))
+            for at, (file, what) in ((0, one), (-1, other))
+        )
+        compared = compare_containers(a.view.reader, a.container, b.view.reader, b.container)
+    return _compared(a.title, b.title, compared, output_format)
+
+
+def _compared(a: str, b: str, found: Comparison, output_format: Format) -> bool:
+    """Print the differences between two sides; return whether there are any."""
     with Output() as output:
-        for line in comparison(*names, found, output_format, width=output.width):
+        for line in comparison(a, b, found, output_format, width=output.width):
             output.line(line)
     return found.differs
 
 
-def two_containers(
-    one: tuple[Path, str], other: tuple[Path, str], redact: Rules | None, output_format: Format
-) -> bool:
-    """Print the differences between two containers of files; return whether there are any."""
-    files = [one[0]] if other[0] == one[0] else [one[0], other[0]]
-    with open_views(files, redact) as views:
-        sides = [(views[0], *one), (views[-1], *other)]
-        found = [_container(view, file, what) for view, file, what in sides]
-        (a, first), (b, second) = zip((views[0], views[-1]), found, strict=True)
-        compared = compare_containers(a.recording, first, b.recording, second)
-        # Full paths distinguish files of the same name in two folders.
-        names = [
-            f"{file if redact is None else view.name}: {lookup.container_name(container)}"
-            f" {container.id[:SHORT_ID]}"
-            for (view, file, _), container in zip(sides, found, strict=True)
-        ]
-    with Output() as output:
-        for line in comparison(names[0], names[1], compared, output_format, width=output.width):
-            output.line(line)
-    return compared.differs
-
-
-def _has(recording: Recording, what: str) -> bool:
+def _has(recording: Reader, what: str) -> bool:
     try:
         lookup.find(recording, what)
     except UsageError:
@@ -192,9 +223,9 @@ def _has(recording: Recording, what: str) -> bool:
     return True
 
 
-def _container(view: RecordingView, file: Path, what: str) -> Container:
+def _container(view: Recording, file: Path, what: str) -> Container:
     try:
-        container = view.counterpart(container_with_path(view.original, what)[0])
+        return view.container(what, say).container
     except UsageError as error:
         if is_recording(what):
             raise UsageError(
@@ -202,34 +233,9 @@ def _container(view: RecordingView, file: Path, what: str) -> Container:
                 "name both containers: FILE A B, or FILE A OTHER B",
             ) from error
         raise
-    assert isinstance(container, Container)
-    return container
 
 
-def two_specs(before: str, after: str, output_format: Format) -> bool:
-    """Print the differences between two files with OCI specs; return whether there are any."""
-    one, other = (specs.read_spec(_read(name), name) for name in (before, after))
-    # Programs may apply the changes.
-    found = (specs.changes if output_format == "json" else specs.differences)(one, other)
-    with Output() as output:
-        for line in spec_diff(before, after, found, output_format, width=output.width):
-            output.line(line)
-    return bool(found)
-
-
-def _read(name: str) -> bytes:
-    try:
-        with Path(name).open("rb") as stream:
-            # One byte over the limit is enough to detect an oversized file.
-            return stream.read(MAX_SPEC_SIZE + 1)
-    except (OSError, ValueError) as error:
-        words = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise UsageError(
-            f"{name}: {words.lower()}", "name a readable file with an OCI spec"
-        ) from error
-
-
-def _names(recording: Recording, differ: Differ) -> NameOf:
+def _names(recording: Reader, differ: Differ) -> NameOf:
     """Return a function from ids to names, as known to the recording, else to the differ."""
     # Names are built on demand: a million containers may share one long pod name.
     subjects: dict[str, Pod | Container] = {one.id: one for one in recording.containers()}
@@ -243,7 +249,7 @@ def _names(recording: Recording, differ: Differ) -> NameOf:
     return name_of
 
 
-def _selected_events(recording: Recording, options: Options) -> set[int] | None:
+def _selected_events(recording: Reader, options: DiffOptions) -> set[int] | None:
     """Return the ids of the events to show; None for all. Other events still count as evidence."""
     if options["where"] is None and options["since"] is None and options["until"] is None:
         return None
@@ -281,14 +287,13 @@ def _details(sessions: list[Session], gaps: GapStats) -> list[str]:
 
 
 def _listed(plugins: list[str]) -> str:
-    names = [*dict.fromkeys(plugins)]
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return f"{', '.join(names[:_LISTED])}{more}"
+    return first_names([*dict.fromkeys(plugins)], _LISTED)
 
 
-def _no_events(file: Path, what: str | None) -> UsageError:
+def _no_events(file: Path, what: str | None, observed: Coverage | None) -> UsageError:
     about = f' about "{what}"' if what else ""
+    problem = f"{file} has no events{about} in which plugins can make changes"
     return UsageError(
-        f"{file} has no events{about} in which plugins can make changes",
+        problem if observed is None else observed.limited(problem),
         "`log` shows its events",
     )

@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
-from nri_scope.differ.live import Seen, ToRecorder, Unread, Watcher, decode, encode
+from nri_scope.differ.live import Seen, Watcher, decode
 from nri_scope.differ.render import Renderer, renderer
-from nri_scope.logger.background_output import Background
-from nri_scope.logger.probes import INITIAL_INDICES, check_indices
+from nri_scope.logger.probe_recorder import ProbeOptions
 from nri_scope.logger.recorder_process import FAILED, RecorderProcess
 from nri_scope.process.signals import ignore_stop_signals, stop_signals
 from nri_scope.share.source_redaction import check_continued
+from nri_scope.writer.background_output import Background
 
-from .diff_recorder import ProbeOptions
 from .output import Output
 from .params import say
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
     from nri_scope.filter import Filter
 
-    from .diff_files import Options
+    from .diff_files import DiffOptions
 
 
 AHEAD_MAX = 1_000
@@ -72,9 +71,9 @@ class Showing:
         self._has_events = True
         if self._where is not None and seen.event is not None and self._where.matches(seen.event):
             self._selected.add(seen.event.id)
-        for one in seen.rounds:
-            if self._is_selected(one):
-                self._put(self._renderer.round(one, differ.name_of))
+        for diff in seen.rounds:
+            if self._is_selected(diff):
+                self._put(self._renderer.round(diff, differ.name_of))
 
     def finish(self) -> None:
         """Print the end, and wait for the printing thread. Raise its error, if any.
@@ -88,11 +87,11 @@ class Showing:
         if self._error is not None:
             raise self._error
 
-    def _is_selected(self, one: RoundDiff) -> bool:
+    def _is_selected(self, diff: RoundDiff) -> bool:
         if self._where is None:
             return True
-        found = not self._selected.isdisjoint(one.events)
-        self._selected -= {event for event in self._selected if event <= max(one.events)}
+        found = not self._selected.isdisjoint(diff.events)
+        self._selected -= {event for event in self._selected if event <= max(diff.events)}
         return found
 
     def _put(self, lines: Iterable[str]) -> None:
@@ -148,13 +147,12 @@ class _StoppedAgain(BaseException):
     """A second stop signal arrived."""
 
 
-def live(probing: ProbeOptions, options: Options) -> int:
+def live(probing: ProbeOptions, options: DiffOptions) -> int:
     """Print changes until a signal, the end of the duration or the loss of the reader.
 
     Returns the exit status: 0 nothing changed, 1 a change was shown, 2 stopped by a second signal.
     Raises NriScopeError.
     """
-    check_indices(probing.probes or INITIAL_INDICES)
     if probing.output is not None:
         check_continued(probing.output, redacts=probing.redact is not None)
     output = Output()
@@ -198,11 +196,11 @@ class _Viewing:
             raise _Stopped
         self._recorder.signal(number)
 
-    def run(self, options: Options, output: Output) -> int:
+    def run(self, options: DiffOptions, output: Output) -> int:
         """Start the recorder and print its recording; return the exit status."""
         probing = self._probing
         recorder = RecorderProcess(
-            "nri_scope.cli.diff_recorder",
+            "nri_scope.logger.probe_recorder",
             nicer=NICER,
             on_notice=self._say,
             on_message=lambda kind, payload: watcher.hear(decode(kind, payload)),
@@ -216,20 +214,17 @@ class _Viewing:
             live=True,
             quiet_unchanged=not options["show_all"],
         )
-        at = ", ".join(probing.probes) if probing.probes else "positions around the plugins"
+        at = ", ".join(probing.probes)
         title = f"changes as they happen at {probing.socket}, with probes at {at}"
         showing = Showing(output, shown, title, options["where"])
 
-        def send(message: ToRecorder) -> None:
-            recorder.tell(*encode(message))
-
-        watcher = Watcher(send, showing, self._say, own_name=probing.name)
+        watcher = Watcher(showing, self._say)
         try:
             self._recorder = recorder
             recorder.begin(probing)
             opened = watcher.watch(probing.path, lambda: recorder.ended)
             if showing.has_no_reader:
-                send(Unread())
+                recorder.leave()
             recorder.stop()
             if opened:
                 showing.finish()

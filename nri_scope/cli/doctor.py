@@ -9,8 +9,10 @@ from pathlib import Path
 
 import click
 
+from nri_scope.errors import UsageError
 from nri_scope.text.escape import safe
 
+from .option_rules import Exclude, RuledCommand
 from .output import Output
 from .params import ANY_PATH, format_option
 
@@ -18,7 +20,7 @@ _WIDTH_MAX = 100
 """Maximum number of terminal columns to use."""
 
 
-@click.command()
+@click.command(cls=RuledCommand, rules=(Exclude(("--install", "--metrics")),))
 @click.option(
     "--socket",
     type=ANY_PATH,
@@ -55,15 +57,16 @@ def command(
     """Find out why NRI does or does not work here.
 
     Checks the socket and the process that listens on it, registers briefly as a passive plugin
-    (00-nri-scope-doctor) to get the runtime's name and version, and reads the configuration of
-    containerd, CRI-O and iSulad, the folder of pre-installed plugins, and the plugins of NRI 0.1.
-    It changes nothing and takes a few seconds at most. Run it as root. If NRI is off, it prints the
-    lines to add to the configuration of this runtime and version, and the file.
+    (00-nri-scope-doctor) to get the runtime's name and version, and the size of Synchronize; and
+    reads the configuration of containerd, CRI-O and iSulad, also in mount namespaces of their own,
+    the folder of pre-installed plugins, and the plugins of NRI 0.1. It changes nothing and takes a
+    few seconds at most. Run it as root. If NRI is off, it prints the lines to add to the
+    configuration of this runtime and version, and the file.
 
-    Exit status: 0 all checks passed, 1 a check failed; with --install, 0 a way works now or the
-    recorder is installed, else 1.
+    Exit status: 0 all checks passed, 1 a check failed or --metrics could not be read; with
+    --install, 0 a way works now or the recorder is installed, else 1.
     """
-    from nri_scope.doctor.check import as_json, as_text, exit_status
+    from nri_scope.doctor.check import as_json, as_text, exit_status, fail
     from nri_scope.doctor.examine import examination
     from nri_scope.doctor.host import Host
     from nri_scope.doctor.install import Program, plan
@@ -71,10 +74,11 @@ def command(
     from nri_scope.doctor.install import as_text as plan_as_text
     from nri_scope.doctor.plugins import check_metrics
     from nri_scope.nri.plugin_metrics import parse_metrics
-    from nri_scope.transport.http_get import http_get
+    from nri_scope.transport.http_get import check_url, http_get
 
     path = None if socket is None else str(socket.absolute())
-    measured = None if metrics is None else parse_metrics(http_get(metrics))
+    if metrics is not None:
+        check_url(metrics)
     host = Host(root.resolve())
     checks, installations = examination(host, path)
     if install:
@@ -87,8 +91,11 @@ def command(
                 for line in plan_as_text(found, min(terminal or _WIDTH_MAX, _WIDTH_MAX)):
                     output.line(line)
         return found.exit_status
-    if measured is not None:
-        checks += check_metrics(measured)
+    if metrics is not None:
+        try:
+            checks += check_metrics(parse_metrics(http_get(metrics)))
+        except UsageError as error:
+            checks.append(fail("plugin-metrics", error.problem, error.hint))
     with Output() as output:
         if output_format == "json":
             output.line(as_json(checks))

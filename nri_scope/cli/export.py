@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope export``: pack, redact or convert a recording, or a part of it."""
+"""``nri-scope export``: pack, unpack, redact or convert a recording, or a part of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from nri_scope.errors import UsageError
-from nri_scope.share.formats import FORMATS
+from nri_scope.share.formats import FORMATS, format_of
 
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
 from .params import (
@@ -25,16 +25,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     # Importing it at run time would slow down --help.
-    from .export_job import Options
+    from .export_job import ExportOptions
 
-PREVIEW_FORMAT = "json"
-"""Format of a preview for programs."""
 _OF_BUNDLES = ("--max-size", "--note")
 _EPILOG = "\n".join(
     [
         "\b",
-        "Formats for other programs:",
-        *(f"  {one.name:<17} {one.help}" for one in FORMATS.values()),
+        "Formats for other programs, and the endings of their files:",
+        *(f"  {each.name:<16} {each.suffix:<12} {each.help}" for each in FORMATS.values()),
     ]
 )
 
@@ -43,9 +41,7 @@ _EPILOG = "\n".join(
     epilog=_EPILOG,
     cls=RuledCommand,
     rules=(
-        Exclude(("--preview",), ("-o", "--force", *_OF_BUNDLES, "--stable-tokens")),
-        Exclude(("--preview",), tuple(f"--format {name}" for name in FORMATS)),
-        Need((f"--format {PREVIEW_FORMAT}",), ("--preview",)),
+        Exclude(("--preview",), ("-o", "--format", "--force", *_OF_BUNDLES, "--stable-tokens")),
         Exclude(("--format",), _OF_BUNDLES),
         Need(("--stable-tokens",), ("--redact",)),
         NeedOneOf(("-o", "--format", "--preview"), hint="add -o X.nriscope.zip, or --format"),
@@ -56,9 +52,10 @@ _EPILOG = "\n".join(
     "-o",
     "--output",
     type=NewFile("a bundle", is_text=True),
-    metavar="X.nriscope.zip",
-    help="Bundle to write, or recording, X.nriscope.db. With --format, the default is standard "
-    "output, as with -.",
+    metavar="OUTPUT",
+    help="File to write: a bundle, X.nriscope.zip, a recording, X.nriscope.db, or a file for other "
+    "programs, by its ending or as --format says. With --format, the default is standard output, "
+    "as with -.",
 )
 @where_option
 @since_option
@@ -87,38 +84,41 @@ _EPILOG = "\n".join(
 @click.option(
     "--format",
     "output_format",
-    type=click.Choice([*FORMATS, PREVIEW_FORMAT]),
-    help="Write this format for other programs instead of a bundle; see below. json: with "
-    "--preview, one JSON object.",
+    type=click.Choice([*FORMATS]),
+    help="Write this format for other programs, whatever the ending of OUTPUT; see below.",
 )
-def command(**options: Unpack[Options]) -> None:
-    """Pack a recording, or a part of it, into a bundle for sharing.
+def command(**options: Unpack[ExportOptions]) -> None:
+    """Pack a recording, or a part of it, for sharing, or convert it.
 
     A bundle is a zip file with the recording, a README.md and a manifest. Every command accepts it
     in place of a recording. The recording in it is a new file with the selected events and the
     events needed to replay them: the initial state, and the creation of their pods and containers.
-    -o X.nriscope.db writes this recording without a package.
+
+    The ending of OUTPUT chooses the form. FILE may be a bundle: -o X.nriscope.db writes its
+    recording as a file, for example for sqlite3. FILE may also have the JSON lines that this
+    command writes, with times in microseconds.
 
     With --redact, secret and personal values are replaced with tokens: within one container, equal
     values get equal tokens. All output is then searched for the replaced words; if one is found, no
-    file is kept. Without --redact, the output contains
-    everything that the runtime sent, secrets included.
+    file is kept. Without --redact, the output contains everything that the runtime sent, secrets
+    included.
     """
+    if options["output"] is not None and options["output_format"] is None:
+        named = format_of(options["output"])
+        options["output_format"] = None if named is None else named.name
     _check(options)
-    from .export_job import show_preview, write_bundle, write_format, write_recording
+    from .export_job import print_format, show_preview, write_file
 
-    output = options["output"]
+    output, form = options["output"], options["output_format"]
     if options["preview"]:
         show_preview(options)
-    elif options["output_format"] is not None:
-        write_format(options["output_format"], options)
-    elif output is not None and _is_zip(output):
-        write_bundle(options, output)
     elif output is not None:
-        write_recording(options, output)
+        write_file(options, output)
+    elif form is not None:
+        print_format(form, options)
 
 
-def _check(options: Options) -> None:
+def _check(options: ExportOptions) -> None:
     """Raise UsageError for unsuitable values."""
     # Possibly an unset variable of a script, which must not export everything.
     if options["where"] is not None and not str(options["where"]).strip():
@@ -136,16 +136,15 @@ def _check(options: Options) -> None:
         raise UsageError(
             "--output: a bundle cannot be written to standard output", "name it X.nriscope.zip"
         )
-    elif output.suffix.lower() == ".db":
-        if options["max_size"] or options["note"]:
-            raise UsageError(
-                f"{output}: only bundles have --max-size and --note",
-                f"name it {output.name.removesuffix('.nriscope.db')}.nriscope.zip",
-            )
-    elif not _is_zip(output):
+    elif output.suffix.lower() not in (".zip", ".db"):
         raise UsageError(
             f"{output}: the name of a bundle must end in .zip, that of a recording in .db",
             f"name it {output.name}.nriscope.zip",
+        )
+    if output is not None and not _is_zip(output) and (options["max_size"] or options["note"]):
+        raise UsageError(
+            f"{output}: only bundles have --max-size and --note",
+            f"name it {output.name.removesuffix('.nriscope.db')}.nriscope.zip",
         )
 
 

@@ -5,47 +5,40 @@ from __future__ import annotations
 
 import io
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from nri_scope.errors import UsageError
+import nri_scope
+from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.display import many, size
-from nri_scope.recording.event_times import is_redacted
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import SCHEMA_VERSION, to_json
+from nri_scope.recording.reader import Recording as Reader
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
-from nri_scope.share.bundle import MAX_BYTES, export, redactor_for
+from nri_scope.share.bundle import redactor_for
 from nri_scope.share.extract import Selection
 from nri_scope.share.formats import FORMATS, Format
+from nri_scope.share.formats.jsonl import is_json_lines, read_back
 from nri_scope.share.output_files import Outputs
-from nri_scope.share.redacted_copy import convert, copy_recording, preview, selected_numbers
+from nri_scope.share.redacted_copy import convert, preview, selected_numbers
 from nri_scope.share.redaction import Rules
 from nri_scope.survey.foreground import analysed
 
 from .output import Output, table
 from .params import say
-from .recording_views import (
-    as_recorded,
-    progress,
-    replacement_counts,
-    resolved_where,
-)
-from .time_arguments import times_of
+from .recording_views import progress, replacement_counts, values_remark
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from nri_scope.api import Exported, Recording
     from nri_scope.filter import Filter
-    from nri_scope.share.bundle import Bundle
-    from nri_scope.share.redaction import Redactor, Tally
-
-_SECRETS = "nothing was replaced: secrets in the recording are in the bundle; --redact removes them"
-_REDACTED_BEFORE = "the recording was already redacted, and nothing else was replaced"
+    from nri_scope.share.redaction import Redactor, ReplacementCounts
 
 
-class Options(TypedDict):
+class ExportOptions(TypedDict):
     """The options of ``export`` as click passes them."""
 
     file: Path
@@ -63,80 +56,69 @@ class Options(TypedDict):
     output_format: str | None
 
 
-def write_bundle(options: Options, output: Path) -> None:
-    """Write the bundle and report it."""
-    with interrupted_by_signals(), Recording.open(options["file"]) as recording:
+@contextmanager
+def _opened(options: ExportOptions) -> Iterator[Recording]:
+    """Open the file during a block; JSON lines as a temporary recording, which errors do not name.
+
+    Signals interrupt the block.
+    """
+    file, output = options["file"], options["output"]
+    with interrupted_by_signals():
+        if not is_json_lines(file):
+            with nri_scope.open(file) as recording:
+                yield recording
+            return
+        if output is not None:
+            Outputs(output, file, force=options["force"]).check(output)
+        with temporary_folder() as folder:
+            draft = folder / f"{file.name}.db"
+            with writing_to(folder):
+                read_back(file, draft)
+            try:
+                with nri_scope.open(draft) as recording:
+                    yield recording
+            except NriScopeError as error:
+                raise UsageError(str(error).replace(str(draft), str(file))) from error
+
+
+def write_file(options: ExportOptions, output: Path) -> None:
+    """Write a bundle, a recording or another format, and report it."""
+    with _opened(options) as recording:
         redactor = _redactor(recording, options)
-        with progress(recording, "packing") as on_progress:
-            bundle = export(
-                recording,
+        with progress(recording.reader, "writing") as on_progress:
+            written = recording.export(
                 output,
                 _selection(recording, options),
                 redactor=redactor,
+                form=options["output_format"] or "",
                 note=options["note"],
-                max_bytes=options["max_size"] or MAX_BYTES,
+                max_bytes=options["max_size"],
                 force=options["force"],
                 on_progress=on_progress,
             )
-        redacted = is_redacted(recording)
-    say(f"{bundle.path}: {_described(bundle)}")
-    if damage := bundle.manifest.damage:
-        say(f"the original is damaged, and only the data before the damage was packed: {damage}")
-    _warn_unreadable_marks(recording)
-    if redactor is None:
-        say(_REDACTED_BEFORE if redacted else _SECRETS)
+        values = values_remark(recording, redactor)
+    say(f"{written.path}: {_described(written)}; {values}")
+    if written.damage:
+        say(f"{written.path}: data after the original's damage is missing: {written.damage}")
+    if options["output_format"] is None:
+        _warn_unreadable_marks(options["file"])
 
 
-def write_recording(options: Options, output: Path) -> None:
-    """Write a recording and report it."""
-    with interrupted_by_signals(), Recording.open(options["file"]) as recording:
-        redactor = _redactor(recording, options)
-        with progress(recording, "writing") as on_progress:
-            rebuilt = copy_recording(
-                recording,
-                output,
-                redactor,
-                _selection(recording, options),
-                force=options["force"],
-                on_progress=on_progress,
-            )
-        values = _values(recording, redactor)
-    say(f"{output}: {many(rebuilt.counts.events, 'event')}; {values}")
-    _warn_unreadable_marks(recording)
-    if rebuilt.damage:
-        say(f"data after the damage is missing: {rebuilt.damage}")
-
-
-def show_preview(options: Options) -> None:
+def show_preview(options: ExportOptions) -> None:
     """Print how many values a redaction replaces, and where."""
     with Output() as output:
-        with interrupted_by_signals(), Recording.open(options["file"]) as recording:
-            redactor = redactor_for(recording, options["redact"] or Rules.DEFAULT)
+        with _opened(options) as recording:
+            redactor = redactor_for(recording.reader, options["redact"] or Rules.DEFAULT)
             selection = _selection(recording, options)
-            with progress(recording, "reading") as on_progress:
-                tally = preview(recording, redactor, selection, on_progress)
-            before = is_redacted(recording)
-        if options["output_format"] is None:
-            _print_tally(output, tally, before=before)
-            return
-        output.line(
-            to_json(
-                {
-                    "schema_version": SCHEMA_VERSION,
-                    "total": tally.total,
-                    "by_rule": dict(tally.by_rule()),
-                    "replaced": [
-                        {"rule": one.rule, "place": one.place, "values": one.values}
-                        for one in tally
-                    ],
-                }
-            )
-        )
+            with progress(recording.reader, "reading") as on_progress:
+                tally = preview(recording.reader, redactor, selection, on_progress)
+            before = recording.is_redacted
+        _print_tally(output, tally, before=before)
 
 
-def _print_tally(output: Output, tally: Tally, *, before: bool) -> None:
+def _print_tally(output: Output, tally: ReplacementCounts, *, before: bool) -> None:
     if tally.total:
-        rows = [(one.rule, f"{one.values:,}", one.place) for one in tally]
+        rows = [(replaced.rule, f"{replaced.values:,}", replaced.place) for replaced in tally]
         for line in table(("rule", "values", "place"), rows, output.width, right=(1,)):
             output.line(line)
         output.line("")
@@ -144,19 +126,16 @@ def _print_tally(output: Output, tally: Tally, *, before: bool) -> None:
     output.line(f"{counts}; nothing was written")
 
 
-def write_format(name: str, options: Options) -> None:
-    """Write the recording in a format for other programs."""
-    form = FORMATS[name]
-    with interrupted_by_signals(), Recording.open(options["file"]) as recording:
+def print_format(name: str, options: ExportOptions) -> None:
+    """Print the recording in a format for other programs."""
+    with _opened(options) as recording:
         redactor = _redactor(recording, options)
-        if options["output"] is None:
-            _print_format(recording, form, _selection(recording, options), redactor)
-        else:
-            _write_format(recording, form, options["output"], options, redactor)
+        selection = _selection(recording, options)
+        _print_format(recording.reader, FORMATS[name], selection, redactor)
 
 
 def _print_format(
-    recording: Recording, form: Format, selection: Selection, redactor: Redactor | None
+    recording: Reader, form: Format, selection: Selection, redactor: Redactor | None
 ) -> None:
     with Output() as output, io.BufferedWriter(_Raw(output)) as stdout:
         if output.is_terminal and not form.is_text:
@@ -172,47 +151,15 @@ def _print_format(
             draft = folder / "draft"
             target = Path("standard output")
             with writing_to(folder), progress(recording, "redacting") as on_progress:
-                convert(
-                    *(recording, form, draft, selection, redactor, analysed),
-                    target=target,
-                    on_progress=on_progress,
-                )
+                convert(recording, form, draft, target, selection, redactor, analysed, on_progress)
             with draft.open("rb") as source:
                 shutil.copyfileobj(source, stdout)
 
 
-def _write_format(
-    recording: Recording, form: Format, output: Path, options: Options, redactor: Redactor | None
-) -> None:
-    with (
-        Outputs(output, recording.path, force=options["force"]) as outputs,
-        progress(recording, "writing") as on_progress,
-    ):
-        draft = outputs.new(form.suffix)
-        selection = _selection(recording, options)
-        count = convert(
-            *(recording, form, draft, selection, redactor, analysed),
-            target=output,
-            on_progress=on_progress,
-        )
-        written = draft.stat().st_size
-        outputs.place([draft])
-    values = _values(recording, redactor)
-    say(f"{output}: {size(written)}, {many(count, 'event')}; {values}")
-
-
-def _values(recording: Recording, redactor: Redactor | None) -> str:
-    """Return a remark on the values of an output: which were replaced, or that none were."""
-    before = is_redacted(recording)
-    if redactor is None:
-        return as_recorded(redacted=before)
-    return replacement_counts(redactor.tally.by_rule(), before=before)
-
-
-def _warn_unreadable_marks(recording: Recording) -> None:
+def _warn_unreadable_marks(file: Path) -> None:
     """Warn if the marks beside a recording cannot be read and were not copied."""
     try:
-        sidecar.read(sidecar.path_of(recording.path))
+        sidecar.read(sidecar.path_of(file))
     except sidecar.Unusable as error:
         say(f"{error}; its marks were not copied")
 
@@ -232,34 +179,29 @@ class _Raw(io.RawIOBase):
         return len(content)
 
 
-def _redactor(recording: Recording, options: Options) -> Redactor | None:
+def _redactor(recording: Recording, options: ExportOptions) -> Redactor | None:
     rules = options["redact"]
     if rules is None:
         return None
-    return redactor_for(recording, rules, stable=options["stable_tokens"])
+    return redactor_for(recording.reader, rules, stable=options["stable_tokens"])
 
 
-def _selection(recording: Recording, options: Options) -> Selection:
-    since_ns, until_ns = times_of(recording, options["since"], options["until"])
-    return Selection(
-        where=resolved_where(recording.path, options["where"]),
-        since_ns=since_ns,
-        until_ns=until_ns,
-        pod=options["pod"] or "",
-    )
+def _selection(recording: Recording, options: ExportOptions) -> Selection:
+    with progress(recording.reader, "analysing") as on_share:
+        return recording.selection(
+            options["where"], options["since"], options["until"], options["pod"], on_share
+        )
 
 
-def _described(bundle: Bundle) -> str:
-    manifest = bundle.manifest
+def _described(written: Exported) -> str:
+    """Return the size of a file and what is in it."""
+    text = f"{size(written.size)}, {many(written.events, 'event')}"
+    if written.bundle is None:
+        return text
+    manifest = written.bundle.manifest
     counts = manifest.counts
     context = f" and {counts.context:,} that they need" if counts.context else ""
-    context += bundle.other_pods_words
+    context += written.bundle.other_pods_words
     left_out = f", {counts.left_out:,} left out" if counts.left_out else ""
     of = f" of {manifest.subject}" if manifest.subject else ""
-    text = f"{size(bundle.size)}, {many(counts.events, 'event')}{of}{context}{left_out}"
-    if manifest.redaction is None:
-        return text
-    searched = "; a search found none of the replaced words" if manifest.redaction.total else ""
-    redaction = manifest.redaction
-    counted = replacement_counts(redaction.by_rule(), before=redaction.before)
-    return f"{text}; {counted}{searched}"
+    return f"{text}{of}{context}{left_out}"

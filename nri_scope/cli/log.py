@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,10 +17,11 @@ from nri_scope.filter.fields import epilog
 
 from .output import Output
 from .params import ANY_PATH, format_option, say, where_option
-from .time_arguments import since_option, times_of, until_option
+from .time_arguments import since_option, until_option
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
+    from nri_scope.recording.log_rows import Log
 
 
 _POLL_SECONDS = 0.1
@@ -73,16 +76,17 @@ def command(
     Changes that only several connections show are included with --operations, or with a filter for
     changes: --where 'changed:*'.
     """
-    from nri_scope.differ.operations import Operation
-    from nri_scope.events import Event
+    from nri_scope.cluster.pod_events import PodEvents
+    from nri_scope.differ.operations import OperationMerger
     from nri_scope.recording.attribution_file import delay_of
-    from nri_scope.recording.event_times import range_words, within
+    from nri_scope.recording.coverage import range_words
+    from nri_scope.recording.event_times import times_of, within
     from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.stats import GapStats
-    from nri_scope.survey.foreground import ATTRIBUTED, attributed, surveyed
+    from nri_scope.survey.foreground import attributed, surveyed
 
-    from .log_lines import LogPrinter, OperationMerger
+    from .log_lines import LogPrinter, time_of_line
     from .recording_views import progress
 
     with Output() as output, Recording.open(file) as recording:
@@ -93,56 +97,74 @@ def command(
             )
         where = within(recording, where)
         since_ns, until_ns = _limits(where, times_of(recording, since, until))
-        log = Log(
-            recording,
-            where=None if operations else where,
-            since_ns=None if operations else since_ns,
-            until_ns=None if operations else until_ns,
-            last=None if operations else last,
-            printed=printed,
-        )
         printer = LogPrinter(
             output,
             jsonl=output_format == "jsonl",
             operations=operations,
             delay_of=partial(delay_of, recording),
         )
-        merger = None
-        # A survey reads all messages. For a few operations, those of their containers are enough.
-        few = last is not None and last <= _FEW_OPERATIONS
-        few = few and (where is None or not ATTRIBUTED & where.fields)
+        needs_survey = operations and _needs_survey(where, last)
         if operations:
-            attribute = partial(attributed, recording) if few else None
+            log = Log(recording, printed=printed)
+            attribute = None if needs_survey else partial(attributed, recording)
             merger = OperationMerger(recording, where, last, (since_ns, until_ns), attribute)
+        else:
+            log = Log(
+                recording,
+                where=where,
+                since_ns=since_ns,
+                until_ns=until_ns,
+                last=last,
+                printed=printed,
+            )
+            merger = None
+        given = click.get_current_context().find_object(PodEvents)
+        pod_events = [] if given is None else [given]
         printer.begin(GapStats.of(recording.gaps()).left_out)
-        events = 0
 
-        def show(*, ended: bool = False) -> None:
-            nonlocal events
-            printer.add_columns(recording.sessions())
-            for item in log.read() if merger is None else merger.merge(log.read(), ended=ended):
-                printer.print(item)
-                events += isinstance(item, Event | Operation)
-            output.flush()
+        def print_new(*, ended: bool = False) -> int:
+            items = log.read() if merger is None else merger.merge(log.read(), ended=ended)
+            # The Events that occurred before the command are printed once.
+            events = pod_events.pop() if pod_events else PodEvents("")
+            times = since_ns, until_ns
+            lines = events.merged(items, time_of_line, times, is_end=last is not None)
+            return printer.print_new(lines, recording.sessions())
 
         with (
             progress(recording, "analysing") as on_share,
-            surveyed(recording, where, on_share, needed=operations and not few),
+            surveyed(recording, where, on_share, needed=needs_survey),
         ):
-            if not follow:
-                show(ended=True)
-                if not events and last != 0 and (where, since, until) != (None, None, None):
-                    say(f"no event matches; {range_words(recording)}")
+            if follow:
+                _follow(log, print_new, output, until_ns)
                 return
-            try:
-                while until_ns is None or time.time_ns() <= until_ns:
-                    if log.has_new_rows():
-                        show()
-                    if output.wait(_POLL_SECONDS):
-                        return
-                show(ended=True)
-            except KeyboardInterrupt:
+            events = print_new(ended=True)
+            if not events and last != 0 and (where, since, until) != (None, None, None):
+                times = since_ns, until_ns
+                say(f"no event matches; {range_words(recording, times, where)}")
+
+
+def _needs_survey(where: Filter | None, last: int | None) -> bool:
+    """Return whether changes of operations need a survey, which reads all messages.
+
+    For a few operations, the messages of their containers are enough.
+    """
+    from nri_scope.survey.foreground import ATTRIBUTED
+
+    is_few = last is not None and last <= _FEW_OPERATIONS
+    return not is_few or (where is not None and bool(ATTRIBUTED & where.fields))
+
+
+def _follow(
+    log: Log, print_new: Callable[..., object], output: Output, until_ns: int | None
+) -> None:
+    """Print new items until a time in ns, until ^C, or until the output has no reader."""
+    with suppress(KeyboardInterrupt):
+        while until_ns is None or time.time_ns() <= until_ns:
+            if log.has_new_rows():
+                print_new()
+            if output.wait(_POLL_SECONDS):
                 return
+        print_new(ended=True)
 
 
 def _limits(

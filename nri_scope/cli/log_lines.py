@@ -7,15 +7,12 @@ delaying the recorder.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from time import time_ns
+from collections.abc import Callable, Iterable
 
-from nri_scope.differ.operations import Grouping, Operation
-from nri_scope.entries import Began, Ended, Item
+from nri_scope.cluster.pod_events import PodEvent
+from nri_scope.differ.operations import Operation
+from nri_scope.entries import Began, Ended, Item, time_of
 from nri_scope.events import LATE, CapturedCall, Event, Gap, Note, Printed, Problem, Session, Status
-from nri_scope.filter import Filter
-from nri_scope.logger.background_output import Background
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import (
     Days,
@@ -29,7 +26,6 @@ from nri_scope.recording.display import (
     subject,
 )
 from nri_scope.recording.log_rows import sessions_overlap
-from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import (
     deadline_ms,
     event_record,
@@ -40,6 +36,7 @@ from nri_scope.recording.records import (
 from nri_scope.specs import label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Style, paint
+from nri_scope.writer.background_output import Background
 from nri_scope.writer.main import serve
 
 from .output import Output
@@ -54,7 +51,15 @@ _MAX_DETAIL = 300
 """Maximum number of columns of an error's text, if the width is not limited."""
 
 
-class Lines:
+LogItem = Item | Operation | PodEvent
+
+
+def time_of_line(item: Item | Operation) -> int:
+    """Return the time that the line of an item shows."""
+    return item.first.at_ns if isinstance(item, Operation) else time_of(item)
+
+
+class LogLines:
     """Formatter of log items, with an extra line for each new day.
 
     ``width``: maximum number of columns; None: no limit. ``delay_of``: returns what delayed an
@@ -93,7 +98,7 @@ class Lines:
         """Return the line for the events that a part of a recording omits."""
         return self._rule(f"── {left_out_words(events)}")
 
-    def of(self, item: Item | Operation) -> list[str]:
+    def of(self, item: LogItem) -> list[str]:
         """Return the lines of an item, without line ends; none for omitted events."""
         match item:
             case Event():
@@ -114,6 +119,8 @@ class Lines:
                 return [*self._new_day(item.at_ns), self._note(item)]
             case Printed():
                 return [*self._new_day(item.at_ns), self._printed(item)]
+            case PodEvent():
+                return [*self._new_day(item.at_ns), self.pod_event(item)]
 
     def _new_day(self, at_ns: int) -> list[str]:
         return [self._rule(line) for line in self._days.turn(at_ns)]
@@ -165,6 +172,11 @@ class Lines:
             Style.WARN, safe(f"  note {clock(note.at_ns)} {session}{note.text}", self._width)
         )
 
+    def pod_event(self, event: PodEvent) -> str:
+        """Return the line of a Kubernetes Event."""
+        text = safe(f"   k8s {clock(event.at_ns)} {event.text}", self._width)
+        return self._paint(Style.NOTE if event.type == "Normal" else Style.WARN, text)
+
     def _printed(self, line: Printed) -> str:
         session = f" s{line.session}" if self._with_session else ""
         plugin = self._plugin(self._plugins.get(line.session, ""))
@@ -190,20 +202,29 @@ class LogPrinter:
         self._output = output
         self._lines = None
         if not jsonl:
-            self._lines = Lines(colour=output.colour, width=output.width, delay_of=delay_of)
+            self._lines = LogLines(colour=output.colour, width=output.width, delay_of=delay_of)
             self._lines.has_plugins = not operations
-
-    def add_columns(self, sessions: Iterable[Session]) -> None:
-        """Add columns to text if these sessions need them; see `Lines.add_columns`."""
-        if self._lines is not None:
-            self._lines.add_columns(sessions)
 
     def begin(self, left_out: int) -> None:
         """Print that the recording is a part, which omits events; JSON does not say so."""
         if left_out and self._lines is not None:
             self._output.line(self._lines.left_out(left_out))
 
-    def print(self, item: Item | Operation) -> None:
+    def print_new(self, items: Iterable[LogItem], sessions: Iterable[Session]) -> int:
+        """Print items, and write them; return the number of events and operations among them.
+
+        Text gets the columns that these ``sessions`` need, see `LogLines.add_columns`.
+        """
+        if self._lines is not None:
+            self._lines.add_columns(sessions)
+        events = 0
+        for item in items:
+            self.print(item)
+            events += isinstance(item, Event | Operation)
+        self._output.flush()
+        return events
+
+    def print(self, item: LogItem) -> None:
         """Print one item. JSON omits notes, sessions, and events left out of a part."""
         if self._lines is not None:
             for line in self._lines.of(item):
@@ -218,6 +239,8 @@ class LogPrinter:
                 self._output.line(to_json(gap_record(item)))
             case Printed():
                 self._output.line(to_json(printed_record(item)))
+            case PodEvent():
+                self._output.line(to_json({"kubernetes_event": item.record()}))
             case _:
                 pass
 
@@ -254,14 +277,14 @@ def _cut(text: str) -> str:
     return safe(text, _MAX_DETAIL)
 
 
-def _operation_detail(one: Operation) -> str:
+def _operation_detail(operation: Operation) -> str:
     """Return the result, changes, connections and longest time of an operation."""
-    event = one.summary()
+    event = operation.summary()
     parts = [part for part in (_detail(event).strip(),) if part]
-    if len(one.events) > 1:
-        parts.append(f"events {one.first.id} to {one.events[-1].id}")
-    if one.slowest_words:
-        parts.append(f"slowest: {_cut(one.slowest_words)}")
+    if len(operation.events) > 1:
+        parts.append(f"events {operation.first.id} to {operation.events[-1].id}")
+    if operation.slowest_words:
+        parts.append(f"slowest: {_cut(operation.slowest_words)}")
     return f"  {'; '.join(parts)}" if parts else ""
 
 
@@ -276,146 +299,6 @@ def _ended(session: Session) -> str:
     assert session.ended_ns is not None
     why = f": {session.end_reason}" if session.end_reason else ""
     return f"── session {session.id} ended {clock(session.ended_ns)[:8]}{why}"
-
-
-_Other = Gap | Ended | Note | Printed
-Attributed = Callable[[Sequence[Event]], Mapping[int, Event]]
-"""Function that returns events by number with the changes that only several events show."""
-_HELD_MAX = 10_000
-"""Maximum number of items that wait for the end of the operation before them."""
-
-
-class OperationMerger:
-    """Merger of items: each operation is yielded once no event of it can follow."""
-
-    def __init__(
-        self,
-        recording: Recording,
-        where: Filter | None,
-        last: int | None,
-        times: tuple[int | None, int | None],
-        attributed: Attributed | None = None,
-    ) -> None:
-        """``where``: filter that one event of an operation must pass. ``last``: maximum number of
-        operations of the first call. ``times``: limits in ns, the second one excluded, for other
-        items, and for one event of an operation. ``attributed``: applied to the events of these
-        ``last`` operations. Raises RecordingError.
-        """
-        self._attributed = attributed
-        self._since_ns, self._until_ns = times
-        self._recording = recording
-        self._where = where
-        self._last = last
-        self._grouping = Grouping(recording)
-        self._open: list[Event] = []
-        """Events of the operation that may go on."""
-        self._held: list[_Other | Operation] = []
-        """Items after the first event of that operation."""
-        self._began: set[int] = set()
-        """Ids of the sessions of yielded operations."""
-
-    def merge(self, items: Iterable[Item], *, ended: bool = False) -> Iterator[Item | Operation]:
-        """Yield the items, with operations instead of events.
-
-        A session begins before the first yielded operation with an event of it. ``ended``: no more
-        items follow, so that the last operation is complete.
-        """
-        self._grouping.update(self._recording)
-        found = self._merged(items, ended=ended)
-        if self._last is not None:
-            found, self._last = iter(self._newest(found, self._last)), None
-        for item in found:
-            if isinstance(item, Operation):
-                yield from self._begin_sessions(item)
-            if not isinstance(item, Ended) or item.session.id in self._began:
-                yield item
-
-    def _newest(
-        self, items: Iterable[_Other | Operation], last: int
-    ) -> Sequence[_Other | Operation]:
-        """Return the last operations, and the items that are not older."""
-        # All events are read, without messages: which events are one operation depends on those
-        # before, such as the connections in the chain.
-        recent: deque[_Other | Operation] = deque()
-        count = 0
-        for item in items:
-            recent.append(item)
-            count += isinstance(item, Operation)
-            while count > last:
-                count -= isinstance(recent.popleft(), Operation)
-        first = next((item for item in recent if isinstance(item, Operation)), None)
-        begin_ns = time_ns() if first is None else first.first.at_ns
-        kept = [one for one in recent if isinstance(one, Operation) or _span_of(one)[1] >= begin_ns]
-        if self._attributed is None:
-            return kept
-        operations = [item for item in kept if isinstance(item, Operation)]
-        events = self._attributed(
-            [*self._open, *(one for each in operations for one in each.events)]
-        )
-        self._open = [events.get(one.id, one) for one in self._open]
-        return [item.replaced(events) if isinstance(item, Operation) else item for item in kept]
-
-    def _begin_sessions(self, operation: Operation) -> Iterator[Began]:
-        for event in operation.events:
-            session = self._grouping.sessions.get(event.session)
-            if session is not None and session.id not in self._began:
-                self._began.add(session.id)
-                yield Began(session)
-
-    def _merged(self, items: Iterable[Item], *, ended: bool) -> Iterator[_Other | Operation]:
-        for item in items:
-            if isinstance(item, Began):
-                continue
-            if not isinstance(item, Event):
-                if self._is_within(*_span_of(item)):
-                    self._held.append(item)
-            elif (first := self._grouping.first_of(item)) == item.id:
-                if self._grouping.begins(item):
-                    yield from self._finish()
-                    self._open = [item]
-                else:
-                    self._held += self._operation([item])
-            elif self._open and self._open[0].id == first:
-                self._open.append(item)
-            if not self._open:
-                yield from self._finish()
-            elif len(self._held) > _HELD_MAX:
-                yield from self._held
-                self._held = []
-        if ended or not self._grouping.goes_on:
-            yield from self._finish()
-
-    def _finish(self) -> Iterator[_Other | Operation]:
-        if self._open:
-            yield from self._operation(self._open)
-        yield from self._held
-        self._open, self._held = [], []
-
-    def _operation(self, events: list[Event]) -> list[Operation]:
-        if not any(map(self._is_wanted, events)):
-            return []
-        return [Operation.of(events, self._grouping.sessions)]
-
-    def _is_wanted(self, event: Event) -> bool:
-        return self._is_within(event.at_ns, event.at_ns) and (
-            self._where is None or self._where.matches(event)
-        )
-
-    def _is_within(self, first_ns: int, last_ns: int) -> bool:
-        return (self._since_ns is None or last_ns >= self._since_ns) and (
-            self._until_ns is None or first_ns < self._until_ns
-        )
-
-
-def _span_of(item: _Other) -> tuple[int, int]:
-    """Return the first and last time of an item, in ns."""
-    match item:
-        case Gap():
-            return item.from_ns, item.to_ns
-        case Ended(session):
-            return session.ended_ns or 0, session.ended_ns or 0
-        case Note() | Printed():
-            return item.at_ns, item.at_ns
 
 
 WAITING_MAX = 10_000

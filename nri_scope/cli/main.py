@@ -4,10 +4,8 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import io
-import keyword
 import os
 import pathlib
 import sys
@@ -18,21 +16,22 @@ from typing import Any, TextIO, cast
 import click
 
 from nri_scope import __version__
-from nri_scope.errors import NriScopeError, RecordingCut
+from nri_scope.errors import NriScopeError, RecordingCut, did_you_mean, reason_of
 
 COMMANDS = (
-    *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "doctor", "demo"),
+    *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "missing", "doctor", "demo"),
     *("tap", "replay", "debug", "scenario", "new-plugin", "report"),
-    *("export", "import", "agent"),
+    *("export", "agent"),
 )
 """Commands, ordered for new users. ``nri_scope.cli.NAME`` contains the command NAME."""
-REPLACED = {
-    "redact": "use `export FILE --redact -o X.nriscope.db`, or `export FILE --preview`",
-    "shrink": "write a part with `export --where`, and replay it",
-    "v01": "use `tap --wrap /etc/nri/conf.json`",
-}
-"""Former commands, and what does the same now."""
 
+_REMOVED = {
+    "import": "export FILE -o X.nriscope.db",
+    "redact": "export FILE -o X.nriscope.db --redact",
+    "shrink": "export FILE -o X.nriscope.db --where FILTER",
+    "v01": "tap --wrap PLUGIN",
+}
+"""Commands of earlier versions, and what does the same."""
 RECORDING_SUFFIXES = (".nriscope.db", ".nriscope.zip")
 EXIT_TROUBLE = 2
 """As in diff(1): 0 success, 1 a difference or failed check, 2 an error."""
@@ -50,8 +49,7 @@ class LazyGroup(click.Group):
         """Return the command of that name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
-        # A Python keyword can be a command's name, but not a module's.
-        module = cmd_name.replace("-", "_") + "_" * keyword.iskeyword(cmd_name)
+        module = cmd_name.replace("-", "_")
         command = importlib.import_module(f"nri_scope.cli.{module}").command
         assert isinstance(command, click.Command)
         return command
@@ -71,11 +69,10 @@ class LazyGroup(click.Group):
                 if _is(pathlib.Path.is_dir, name):
                     ctx.fail(f"{name!r} is a folder, not a recording")
                 ctx.fail(f"no such command or file {name!r}")
-            if name in REPLACED:
-                ctx.fail(f"there is no command {name!r} any more; {REPLACED[name]}")
-            nearest = difflib.get_close_matches(name, COMMANDS, n=1)
-            hint = f"; did you mean {nearest[0]}?" if nearest else ""
-            ctx.fail(f"no such command {name!r}{hint}")
+            if name in _REMOVED:
+                ctx.fail(f"no such command {name!r}; use `nri-scope {_REMOVED[name]}`")
+            hint = did_you_mean(name, COMMANDS)
+            ctx.fail(f"no such command {name!r}{hint and '; '}{hint}")
         return super().resolve_command(ctx, args)
 
 
@@ -203,8 +200,10 @@ def _run(arguments: Sequence[str], group: click.Command | None) -> int:
     except NriScopeError as error:
         return _fail(str(error))
     except BrokenPipeError:
-        # The reader closed the pipe: keep the interpreter from flushing into it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of standard output is gone.
+        from .output import discard
+
+        discard(sys.stdout)
         return 0
     except OSError as error:
         # No command has handled the error: print the operating system's message.
@@ -218,7 +217,7 @@ def _flush(stdout: TextIO | None) -> None:
 
 
 def _os_words(error: OSError) -> str:
-    words = (error.strerror or str(error)).lower()
+    words = reason_of(error)
     try:
         pathlib.Path.cwd()
     except OSError:

@@ -46,9 +46,9 @@ class Exclude(Rule):
         return product(self.names, self.others) if self.others else combinations(self.names, 2)
 
     def problem(self, given: Set[str]) -> str:
-        for one, other in self.pairs:
-            if one in given and other in given:
-                return f"{one} and {other} exclude each other"
+        for name, other in self.pairs:
+            if name in given and other in given:
+                return f"{name} and {other} exclude each other"
         return ""
 
 
@@ -96,13 +96,13 @@ class RuledCommand(click.Command):
 def given(context: click.Context) -> Set[str]:
     """Return the parameters on the command line, in all spellings, also with their values."""
     found: set[str] = set()
-    for one in context.command.params:
-        assert one.name is not None
-        value = context.params.get(one.name)
-        if context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE and value != ():
-            for name in spellings(one):
+    for each in context.command.params:
+        assert each.name is not None
+        value = context.params.get(each.name)
+        if context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE and value != ():
+            for name in spellings(each):
                 found |= {name, f"{name} {value}"}
-            if isinstance(one, click.Argument) and isinstance(one.type, click.Choice):
+            if isinstance(each, click.Argument) and isinstance(each.type, click.Choice):
                 found.add(str(value))
     return found
 

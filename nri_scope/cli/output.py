@@ -15,7 +15,7 @@ from itertools import chain, islice
 from types import TracebackType
 from typing import Self, TextIO
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, reason_of
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import paint_line
 
@@ -33,10 +33,10 @@ class Output:
     def __init__(self, stream: TextIO | None = None) -> None:
         # Python has no stdout if it was started with a closed descriptor (``>&-``).
         standard: TextIO | None = sys.stdout
-        found = standard if stream is None else stream
-        if found is None:
+        stream = standard if stream is None else stream
+        if stream is None:
             raise UsageError("standard output is closed", "redirect it, for example > /dev/null")
-        self._stream = found
+        self._stream = stream
         self._failure: OSError | None = None
         if isinstance(self._stream, io.TextIOWrapper):
             # Characters that the terminal cannot encode are written as escapes such as \u2026.
@@ -60,17 +60,13 @@ class Output:
             with suppress(OSError):
                 self.flush()
             error = self._failure
-        if error is None or error is not self._failure:
+        if error is not self._failure or error is None:
             return False
         self._lines = []
-        # At exit, Python would flush its buffer again and report an error.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())
-        os.close(nowhere)
+        discard(self._stream)
         if isinstance(error, BrokenPipeError):
             return True
-        words = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        raise UsageError(f"cannot write to standard output: {words.lower()}") from error
+        raise UsageError(f"cannot write to standard output: {reason_of(error)}") from error
 
     def line(self, text: str) -> None:
         """Queue one line, with colours if enabled. The next ``flush`` writes it at the latest."""
@@ -125,6 +121,13 @@ class Output:
         except OSError as error:
             self._failure = error
             raise
+
+
+def discard(stream: TextIO) -> None:
+    """Redirect a stream to /dev/null: at exit, Python would flush it again and report an error."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 def _wants_colour() -> bool:

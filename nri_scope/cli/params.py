@@ -343,8 +343,19 @@ redact_option = click.option(
 )
 
 
-def format_option(formats: str, help_text: str) -> Callable[[_Command], _Command]:
-    """Return an option for the output format. ``formats``: as ``a|b``; the first is the default."""
+class LiveOption(click.Option):
+    """An option of a command with --live, and its help text for the same command without it."""
+
+    def __init__(self, *names: Any, help_without_live: str, **settings: Any) -> None:
+        super().__init__(*names, **settings)
+        self.help_without_live = help_without_live
+
+
+def format_option(formats: str, help_text: str, **settings: Any) -> Callable[[_Command], _Command]:
+    """Return an option for the output format. ``formats``: as ``a|b``; the first is the default.
+
+    ``settings``: further ones of the option, such as those of `LiveOption`.
+    """
     names = formats.split("|")
     return click.option(
         "--format",
@@ -353,6 +364,7 @@ def format_option(formats: str, help_text: str) -> Callable[[_Command], _Command
         default=names[0],
         show_default=True,
         help=help_text,
+        **settings,
     )
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
 
 
-class Options(TypedDict):
+class RecorderOptions(TypedDict):
     """Options shared by `record` and ``tui --live``, as click passes them."""
 
     output: Path | None
@@ -150,7 +150,7 @@ def command(
     keep_connected: bool,
     metrics: str | None,
     max_folder_size: int | None,
-    **options: Unpack[Options],
+    **options: Unpack[RecorderOptions],
 ) -> None:
     """Record every NRI event of a container runtime to a file.
 
@@ -159,8 +159,8 @@ def command(
     its containers, environment variables included, and is readable only by you. With --redact, it
     contains tokens in place of secrets.
     """
-    from nri_scope.logger.background_output import V01_SPOOL, Background
     from nri_scope.logger.run import record
+    from nri_scope.writer.background_output import V01_SPOOL, Background
 
     if print_format:
         # Raise an error for a closed standard output before recording begins.
@@ -181,32 +181,40 @@ def command(
 
 
 def _with_folder_size(options: RecordOptions, max_bytes: int) -> RecordOptions:
-    max_size = max_bytes // 2 if options.max_size is None else options.max_size
+    chosen = options.file.max_size
+    max_size = max_bytes // 2 if chosen is None else chosen
     if max_size > max_bytes:
         raise UsageError("--max-size is above --max-folder-size", "make --max-folder-size larger")
-    return replace(options, max_size=max_size, max_folder_size=max_bytes)
+    file = replace(options.file, max_size=max_size, max_folder_size=max_bytes)
+    return replace(options, file=file)
 
 
-def record_options(options: Options, where: Filter | None = None) -> RecordOptions:
+def record_options(options: RecorderOptions, where: Filter | None = None) -> RecordOptions:
     """Convert command-line options to those of the recorder."""
-    from nri_scope.logger.background_output import default_path
     from nri_scope.logger.run import RecordOptions
     from nri_scope.plugin import Identity
+    from nri_scope.writer.background_output import default_path
+    from nri_scope.writer.messages import CriSource, RecordingOptions
 
-    redact = options["redact"]
+    redact, cri = options["redact"], options["cri"]
+    path = options["output"] or default_path(Path(), with_host=redact is None)
+    file = RecordingOptions(
+        path,
+        os.path.lexists(path),
+        options["max_size"],
+        options["max_age"],
+        None if where is None else str(where),
+        redact,
+        cri=None if cri is None else CriSource(cri, options["wait"]),
+    )
     return RecordOptions(
-        output=options["output"] or default_path(Path(), with_host=redact is None),
-        socket=options["socket"],
-        identity=Identity(index=options["index"], name=options["name"]),
+        file,
+        options["socket"],
+        Identity(index=options["index"], name=options["name"]),
         events=options["events"],
-        where=where,
-        max_size=options["max_size"],
-        max_age=options["max_age"],
         duration=options["duration"],
         once=options["once"],
         wait=options["wait"],
         validate=options["validate"],
-        cri=options["cri"],
-        redact=redact,
         spool=Path(options["spool"]) if options["spool"] else None,
     )

@@ -24,7 +24,7 @@ from .params import (
 )
 
 if TYPE_CHECKING:
-    from .replay_options import Options
+    from .replay_options import ReplayOptions
 
 EXIT_DIFFERS = 1
 
@@ -45,9 +45,8 @@ Faults, each of which was observed on a real runtime:
 \b
 Modifiers of slow, error, duplicate and skip:
   :once                      only the first matching event
-  :pod=NS/POD                only events of this pod and its containers
-  :container=NS/POD/CTR      only events of this container
-  :plugin=NN                 only replies of the plugin with this index (slow)
+  :only=NS/POD               only events of this pod and its containers
+  :only=NS/POD/CTR           only events of this container
 """
 
 
@@ -61,14 +60,14 @@ def _speed(text: str) -> float:
     return speed
 
 
-_COMPARISONS = ("--compare-with", "--without", "--swap")
+_COMPARISONS = ("--compare-with", "--without")
 
 
 @click.command(
     epilog=_FAULTS,
     cls=RuledCommand,
     rules=(
-        Exclude(("--golden", "--golden-from", "--loop")),
+        Exclude(("--golden", "--golden-from")),
         Exclude(("--quiet", "--only-changes", "--format json")),
         Exclude(_COMPARISONS),
         Exclude(_COMPARISONS, ("--listen", "--no-effects", "--only-changes")),
@@ -85,14 +84,6 @@ _COMPARISONS = ("--compare-with", "--without", "--swap")
     help="Keep the recorded pauses; 10x plays ten times as fast.  [default: no pauses]",
 )
 @click.option("--max-idle", type=DURATION, help="With --speed: maximum pause between two events.")
-@click.option(
-    "--loop",
-    "rounds",
-    type=click.IntRange(1, 1_000_000),
-    default=1,
-    metavar="N",
-    help="Play all events N times, restarting the runtime before each repetition.",
-)
 @click.option(
     "--max-took",
     type=DURATION,
@@ -130,11 +121,6 @@ _COMPARISONS = ("--compare-with", "--without", "--swap")
     help="Compare with the chain without the plugin with index NN. Can be repeated.",
 )
 @click.option(
-    "--swap",
-    metavar="NN,NN",
-    help="Compare with the chain in which two plugins swap their indices.",
-)
-@click.option(
     "--junit",
     type=NewFile("JUnit XML"),
     metavar="FILE",
@@ -142,7 +128,7 @@ _COMPARISONS = ("--compare-with", "--without", "--swap")
 )
 @format_option("text|json", "text: for people. json: one object.")
 @click.pass_context
-def command(context: click.Context, /, **options: Unpack[Options]) -> None:
+def command(context: click.Context, /, **options: Unpack[ReplayOptions]) -> None:
     """Replay a recording to a plugin, and show its replies.
 
     An emulated runtime launches COMMAND as a real one would, sends it the events of a recorded

@@ -8,11 +8,11 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, reason_of
 from nri_scope.replay import chain
 from nri_scope.replay.checked_replay import Checks
 from nri_scope.replay.faults import parse_faults
-from nri_scope.replay.playback import Pace, PlaybackOptions
+from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.run import Job
 from nri_scope.replay.script import ReplaySelection
@@ -21,7 +21,7 @@ from nri_scope.tap.wrapper import check_unwrapped
 from .chain_options import PlayOptions
 from .params import environment_of
 from .recording_views import resolved_where
-from .replay_output import PrintedEvents, ResultOptions, own_index_error
+from .replay_output import PrintedEvents, ResultOptions
 from .time_arguments import places_of
 
 NO_PLUGINS = "none"
@@ -31,7 +31,7 @@ CONFIG_MAX = 1 << 20
 """Maximum size of a configuration in bytes; a ttRPC message has at most 4 MiB."""
 
 
-class Options(PlayOptions):
+class ReplayOptions(PlayOptions):
     """The options as click passes them."""
 
     speed: float | None
@@ -39,14 +39,12 @@ class Options(PlayOptions):
     max_took: float | None
     quiet: bool
     only_changes: bool
-    rounds: int
     output: Path | None
     golden: Path | None
     golden_from: Path | None
     update_golden: bool
     others: tuple[str, ...]
     without: tuple[str, ...]
-    swap: str | None
     junit: Path | None
     output_format: str
 
@@ -57,10 +55,6 @@ def selected_job(options: PlayOptions) -> Job:
     if listen is not None and not listen.absolute().parent.is_dir():
         raise UsageError(f"--listen {listen}: no such folder", "create it, or choose another")
     plugin_set = _plugin_set(options)
-    faults = parse_faults(options["faults"])
-    for one in faults.slow:
-        if one.plugin and not plugin_set.has_externals:
-            _check_index(plugin_set, f"--fault {one.text}", one.plugin)
     begin, end = places_of(options["file"], options["begin"], options["end"])
     return Job(
         recording=options["file"],
@@ -73,7 +67,9 @@ def selected_job(options: PlayOptions) -> Job:
             end=end,
         ),
         playback=PlaybackOptions(
-            faults=faults, effects=not options["no_effects"], timeout_s=options["timeout"]
+            faults=parse_faults(options["faults"]),
+            effects=not options["no_effects"],
+            timeout_s=options["timeout"],
         ),
         profile=options["profile"],
         ideal=options["ideal"],
@@ -81,7 +77,7 @@ def selected_job(options: PlayOptions) -> Job:
     )
 
 
-def parse_options(options: Options) -> tuple[Job, ResultOptions]:
+def parse_options(options: ReplayOptions) -> tuple[Job, ResultOptions]:
     """Return the job and the result options. Raise `UsageError` for conflicting options."""
     _check_files(
         {
@@ -97,11 +93,10 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
         job,
         playback=replace(
             job.playback,
-            pace=None if options["speed"] is None else Pace(options["speed"]),
+            speed=options["speed"],
             max_idle_s=math.inf if options["max_idle"] is None else options["max_idle"],
             max_took_ns=int((options["max_took"] or 0) * 1e9),
         ),
-        rounds=options["rounds"],
         output=options["output"],
         # Events that are only printed need not stay in memory.
         keep=bool(
@@ -111,7 +106,6 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
             or options["junit"]
             or options["others"]
             or options["without"]
-            or options["swap"]
         ),
     )
     other, label = _other(job, options)
@@ -126,13 +120,12 @@ def parse_options(options: Options) -> tuple[Job, ResultOptions]:
         ),
         json=json,
         events=_printed_events(options),
-        swap=options["swap"] or "",
     )
     return job, result_options
 
 
-def _printed_events(options: Options) -> PrintedEvents:
-    if options["quiet"] or options["others"] or options["without"] or options["swap"]:
+def _printed_events(options: ReplayOptions) -> PrintedEvents:
+    if options["quiet"] or options["others"] or options["without"]:
         return PrintedEvents.PROBLEMS
     return PrintedEvents.CHANGES if options["only_changes"] else PrintedEvents.ALL
 
@@ -160,7 +153,7 @@ def _plugin_set(options: PlayOptions) -> PluginSet:
         )
     for each in commands:
         check_unwrapped(each.argv[0])
-    launched = {one.index for one in commands if not one.external}
+    launched = {plugin.index for plugin in commands if not plugin.external}
     return PluginSet(
         plugins=tuple(commands),
         configs=_configs(options["configs"], launched),
@@ -196,11 +189,11 @@ def _read(file: str) -> str:
             raise UsageError(f"--config {file}: larger than 1 MiB", "use a smaller file")
         return data.decode()
     except (OSError, UnicodeDecodeError, ValueError) as error:
-        words = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "not text"
+        words = reason_of(error) if isinstance(error, OSError) else "not text"
         raise UsageError(f"--config {file}: {words}", "name a readable UTF-8 file") from error
 
 
-def _other(job: Job, options: Options) -> tuple[Job | None, str]:
+def _other(job: Job, options: ReplayOptions) -> tuple[Job | None, str]:
     """Return the replay to compare with, and how its chain differs; None for no comparison."""
     plugin_set = job.plugin_set
     if options["others"]:
@@ -208,13 +201,11 @@ def _other(job: Job, options: Options) -> tuple[Job | None, str]:
         label = "with the other chain"
     elif options["without"]:
         plugin_set, label = _without(plugin_set, options["without"])
-    elif options["swap"]:
-        plugin_set, label = _swapped(plugin_set, options["swap"])
     else:
         return None, ""
     # Events of the comparison replay are not printed.
-    playback = replace(job.playback, pace=None, max_took_ns=0)
-    return replace(job, plugin_set=plugin_set, playback=playback, rounds=1, output=None), label
+    playback = replace(job.playback, speed=None, max_took_ns=0)
+    return replace(job, plugin_set=plugin_set, playback=playback, output=None), label
 
 
 def _compared(plugin_set: PluginSet, texts: tuple[str, ...], *, external: bool) -> PluginSet:
@@ -228,33 +219,13 @@ def _compared(plugin_set: PluginSet, texts: tuple[str, ...], *, external: bool) 
 
 
 def _without(plugin_set: PluginSet, indices: tuple[str, ...]) -> tuple[PluginSet, str]:
+    known = sorted({each.index for each in plugin_set.plugins})
     for index in indices:
-        _check_index(plugin_set, f"--without {index}", index)
-    left_out = [one.id for one in plugin_set.plugins if one.index in indices]
-    plugins = tuple(one for one in plugin_set.plugins if one.index not in indices)
+        if index not in known:
+            raise UsageError(
+                f"--without {index}: no plugin has index {index}",
+                f"the chain has {', '.join(known)}",
+            )
+    left_out = [each.id for each in plugin_set.plugins if each.index in indices]
+    plugins = tuple(each for each in plugin_set.plugins if each.index not in indices)
     return replace(plugin_set, plugins=plugins), f"without {' and '.join(left_out)}"
-
-
-def _swapped(plugin_set: PluginSet, text: str) -> tuple[PluginSet, str]:
-    one, comma, two = text.partition(",")
-    if not comma or one == two:
-        raise UsageError(f"--swap {text}: not two indices", "write them as 10,20")
-    for index in (one, two):
-        _check_index(plugin_set, f"--swap {text}", index)
-    if plugin_set.has_externals:
-        raise own_index_error(text, "external plugins set their own index")
-    new = {one: two, two: one}
-    plugins = (replace(each, index=new.get(each.index, each.index)) for each in plugin_set.plugins)
-    configs = {new.get(index, index): config for index, config in plugin_set.configs.items()}
-    return (
-        replace(plugin_set, plugins=tuple(plugins), configs=configs),
-        f"with {one} and {two} swapped",
-    )
-
-
-def _check_index(plugin_set: PluginSet, option: str, index: str) -> None:
-    known = sorted({one.index for one in plugin_set.plugins})
-    if index not in known:
-        raise UsageError(
-            f"{option}: no plugin has index {index}", f"the chain has {', '.join(known)}"
-        )

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from nri_scope.errors import UsageError
 from nri_scope.recording.records import to_json
-from nri_scope.replay.chain import Command
+from nri_scope.replay.chain import PluginCommand
 from nri_scope.replay.checked_replay import CheckedReplay, Checks, compare, prepared
 from nri_scope.replay.playback import ReplayListener
 from nri_scope.replay.recorded_replies import TapComparison
@@ -42,8 +41,6 @@ class ResultOptions:
     checks: Checks
     json: bool = False
     events: PrintedEvents = PrintedEvents.ALL
-    swap: str = ""
-    """The option --swap of the other chain; "" without it."""
 
 
 def perform(job: Job, options: ResultOptions) -> bool:
@@ -56,9 +53,6 @@ def perform(job: Job, options: ResultOptions) -> bool:
     with Output() as output:
         text, audience = printing(output, job, options.events)
         replayed = play(job, Notices(job.notes) if options.json else audience)
-        for one in job.plugin_set.own_index:
-            if one.index in options.swap.split(","):
-                raise own_index_error(options.swap, f"{one.id} sets its own index")
         mismatches = compare(replayed, expected, checks, say)
         other = None if checks.other is None else play(checks.other, ReplayListener())
         result = CheckedReplay(replayed, mismatches, other, expected, checks)
@@ -69,13 +63,6 @@ def perform(job: Job, options: ResultOptions) -> bool:
             _print(result, output, text)
         return result.well
     return True
-
-
-def own_index_error(swap: str, reason: str) -> UsageError:
-    """Return the error of --swap for plugins whose index it cannot change."""
-    return UsageError(
-        f"--swap {swap}: {reason}", "compare with the other order, with --compare-with"
-    )
 
 
 class Notices(ReplayListener):
@@ -98,7 +85,7 @@ def printing(
 ) -> tuple[Report, ReplayListener]:
     """Return the formatter of a job's result, and a listener that prints events as they arrive."""
     plugins = [
-        plugin.title if isinstance(plugin, Command) else plugin.id
+        plugin.title if isinstance(plugin, PluginCommand) else plugin.id
         for plugin in job.plugin_set.plugins
     ]
     # Names of external plugins are unknown until they connect.

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -12,29 +11,23 @@ import click
 
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
+from nri_scope.report.finding import FindingKind
 
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
 from .output import Output
 from .params import ANY_PATH, NewFile, format_option, redact_option, say
 
 if TYPE_CHECKING:
+    from nri_scope.api import Recording
+    from nri_scope.cluster.pod_events import PodEvents
+    from nri_scope.recording.lookup import Found
+    from nri_scope.recording.work_budget import OnShare
     from nri_scope.report.report_data import Diagnosed, Facts
     from nri_scope.share.redaction import Redactor, Rules
 
-_EPILOG = """
-\b
-Findings of --diagnose:
-  runtime-crash              an update of a container at which iSulad ended
-  deadline                   a plugin that came close to its deadline, or exceeded it
-  disconnected               a plugin that disconnected, and containers created without it
-  conflict, failed           two plugins that set the same field; errors and rejections
-  dropped                    requests that the runtime did not apply
-  replaced                   values of plugins that an update by the CRI replaced
-  unified-on-cgroup-v1       cgroup v2 settings on a node with cgroup v1
-  duplicate-name             two plugins with the same name
-  missed-around-synchronize  containers of which a plugin was never notified
-  order                      an unusual order of events, or of plugins
-"""
+_EPILOG = "\n".join(
+    ["\b", "Findings of --diagnose:", *(f"  {kind:<25}  {kind.meaning}" for kind in FindingKind)]
+)
 _D = TypeVar("_D", bound="Diagnosed")
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 
@@ -93,30 +86,50 @@ def command(
 
 
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
+    from nri_scope.api import Recording
+    from nri_scope.cluster.pod_events import PodEvents
     from nri_scope.recording.records import to_json
     from nri_scope.report import findings_list
-    from nri_scope.report.finder import diagnose
 
+    pod_events = click.get_current_context().find_object(PodEvents)
     with Output() as output:
         with interrupted_by_signals():
-            facts, _, _ = _read(file, what, rules, diagnose)
+            facts, _, _ = _read(file, what, rules, Recording.diagnosis)
         if output_format == "json":
-            output.line(to_json(findings_list.document(facts)))
+            found = findings_list.document(facts)
+            if pod_events is not None:
+                found["kubernetes_events"] = [event.record() for event in pod_events.events]
+            output.line(to_json(found))
         else:
             for line in findings_list.text(facts, width=output.width):
                 output.line(line)
+            for line in _pod_events(pod_events, output.width):
+                output.line(line)
         return int(bool(facts.findings))
+    # The reader of the output is gone.
     return 0
 
 
+def _pod_events(found: PodEvents | None, width: int | None) -> Iterator[str]:
+    from .log_lines import LogLines
+
+    if found is None:
+        return
+    kept = "" if found.events else " none now; clusters delete them, after an hour by default"
+    yield from ("", f"Kubernetes Events of {found.pod}:{kept}")
+    lines = LogLines(width=width)
+    for event in found.events:
+        yield from lines.of(event)
+
+
 def _print(file: Path, what: str | None, rules: Rules | None) -> None:
+    from nri_scope.api import Recording
     from nri_scope.recording.temporary_files import temporary_folder
-    from nri_scope.report.collect import collect
     from nri_scope.report.markdown import markdown
     from nri_scope.report.output_file import write
 
     with Output() as output, interrupted_by_signals(), temporary_folder() as folder:
-        facts, redactor, _ = _read(file, what, rules, collect)
+        facts, redactor, _ = _read(file, what, rules, Recording.report)
         draft = folder / "report.md"
         write(draft, [markdown(facts)])
         if redactor is not None:
@@ -125,24 +138,19 @@ def _print(file: Path, what: str | None, rules: Rules | None) -> None:
 
 
 def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
+    from nri_scope.api import Recording
     from nri_scope.recording.display import many
-    from nri_scope.report.collect import collect
     from nri_scope.report.output_file import write
     from nri_scope.share.output_files import Outputs
 
-    from .recording_views import as_recorded, replacement_counts
-
     render = renderer_of(output)
     with interrupted_by_signals(), Outputs(output, file, force=force) as outputs:
-        facts, redactor, before = _read(file, what, rules, collect)
+        facts, redactor, values = _read(file, what, rules, Recording.report)
         draft = outputs.new(output.suffix)
         size = write(draft, render(facts))
-        if redactor is None:
-            values = as_recorded(redacted=before)
-        else:
+        if redactor is not None:
             _scan_for_leaks(redactor, draft, output)
-            values = replacement_counts(redactor.tally.by_rule(), before=before)
-        outputs.place([draft])
+        outputs.place(draft)
     found = f"; {many(len(facts.findings), 'finding')}" if facts.findings else ""
     say(f"{output}: {size:,} bytes; {values}{found}")
 
@@ -176,21 +184,16 @@ def _scan_for_leaks(redactor: Redactor, draft: Path, output: Path) -> None:
 
 
 def _read(
-    file: Path, what: str | None, rules: Rules | None, read: Callable[..., _D]
-) -> tuple[_D, Redactor | None, bool]:
-    """Return the result of `diagnose` or `collect`, the redactor that was applied to it, and
-    whether the recording had been redacted before.
-    """
-    from nri_scope.recording.event_times import is_redacted
+    file: Path,
+    what: str | None,
+    rules: Rules | None,
+    read: Callable[[Recording, Found | None, OnShare | None], _D],
+) -> tuple[_D, Redactor | None, str]:
+    """Return the result of a method for the subject, the applied redactor, and a remark on it."""
+    from .recording_views import open_view, progress, values_remark
 
-    from .recording_views import open_view, progress
-    from .what_argument import find_subject
-
-    with open_view(file, rules) as view:
-        subject = None if what is None else view.counterpart(find_subject(view.original, what))
-        with progress(view.recording, "reading") as on_progress:
-            found = read(view.recording, subject, on_progress=on_progress)
-        before = is_redacted(view.original)
-    if view.redactor is not None:
-        found = replace(found, file=view.name)
-    return found, view.redactor, before
+    with open_view(file, rules) as recording:
+        subject = None if what is None else recording.find(what, say)
+        with progress(recording.reader, "reading") as on_progress:
+            found = read(recording, subject, on_progress)
+        return found, recording.redactor, values_remark(recording, recording.redactor)

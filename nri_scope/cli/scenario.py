@@ -69,18 +69,18 @@ def compile_command(file: Path, output: Path, changes: tuple[str, ...], force: b
     the scenario from standard input.
     """
     from nri_scope.scenario.compile import compile_scenario
-    from nri_scope.scenario.source import source_name
-    from nri_scope.scenario.temporary_recording import read_scenario
-    from nri_scope.scenario.text import apply_changes
+    from nri_scope.scenario.document import source_name
+    from nri_scope.scenario.field_assignments import assign_fields
+    from nri_scope.scenario.playable import read_scenario
     from nri_scope.share.output_files import Outputs
 
     scenario, notes = read_scenario(file)
-    apply_changes(scenario, changes)
+    assign_fields(scenario, changes)
     _say_all(source_name(file), notes)
     with Outputs(output, file, force=force) as outputs:
         draft = outputs.new(output.suffix)
         count = compile_scenario(scenario, draft)
-        outputs.place([draft])
+        outputs.place(draft)
     say(f"{output}: written, with {count:,} events")
 
 
@@ -165,10 +165,9 @@ def from_pod_command(
     runtime would tell plugins about the pods when they start. What only a cluster knows, such as
     ids and addresses, is derived from the manifest.
     """
-    from nri_scope.scenario.document import read_text
+    from nri_scope.scenario.document import read_text, source_name
     from nri_scope.scenario.from_manifest import is_scenario, scenario_of_manifest
     from nri_scope.scenario.model import DEFAULT_PROFILE, RuntimeChoice
-    from nri_scope.scenario.source import source_name
 
     driver: CgroupDriver = "cgroupfs" if cgroup_driver == "cgroupfs" else "systemd"
     text = read_text(file)
@@ -201,9 +200,10 @@ def _write(
     """Write the text of a scenario, with the notes as comments, which are printed, too."""
     from nri_scope.recording.file_errors import error_words
     from nri_scope.recording.trusted_location import write_private
-    from nri_scope.scenario.text import apply_changes, scenario_text
+    from nri_scope.scenario.field_assignments import assign_fields
+    from nri_scope.scenario.text import scenario_text
 
-    apply_changes(scenario, changes)
+    assign_fields(scenario, changes)
     text = scenario_text(scenario, [*heading, *notes])
     if output is None:
         click.echo(text, nl=False)

@@ -14,8 +14,8 @@ from .output import Output
 from .params import ANY_PATH, format_option, say
 
 if TYPE_CHECKING:
+    from nri_scope.api import Recording
     from nri_scope.events import Event
-    from nri_scope.recording.reader import Recording
 
 
 @click.command()
@@ -38,44 +38,38 @@ def command(file: Path, what: str, output_format: str) -> None:
 
     The output contains everything that the runtime sent, environment variables included.
     """
+    import nri_scope
     from nri_scope.events import Event
-    from nri_scope.recording.documents import document, message_bytes
-    from nri_scope.recording.event_times import is_redacted
-    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.documents import message_bytes
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
     from nri_scope.text.yaml_text import to_yaml
 
-    from .what_argument import find_subject
-
-    with Output() as output, Recording.open(file) as recording:
+    with Output() as output, nri_scope.open(file) as recording:
         if output_format == "raw" and output.is_terminal:
             raise UsageError(
                 "--format raw is binary, and the output is a terminal", "redirect it: > message.bin"
             )
-        subject = find_subject(recording, what)
-        if is_redacted(recording):
+        subject = recording.find(what, say)
+        if recording.is_redacted:
             say("this recording is redacted: tokens and made-up addresses replace values")
         if isinstance(subject, Event) and output_format != "raw":
-            subject = _with_changes(recording, subject)
+            subject = _with_outcomes(recording, subject)
         match output_format:
             case "raw":
-                output.bytes(message_bytes(recording, subject))
+                output.bytes(message_bytes(recording.reader, subject))
             case "json":
-                output.line(
-                    to_json({"schema_version": SCHEMA_VERSION, **document(recording, subject)})
-                )
+                document = recording.document(subject)
+                output.line(to_json({"schema_version": SCHEMA_VERSION, **document}))
             case _:
-                output.text(to_yaml(document(recording, subject)))
+                output.text(to_yaml(recording.document(subject)))
 
 
-def _with_changes(recording: Recording, event: Event) -> Event:
-    """Return the event with the changes that only several events show, if they can be read."""
-    from nri_scope.survey.foreground import attributed
-
+def _with_outcomes(recording: Recording, event: Event) -> Event:
+    """Return the event with what only several events show, if they can be read."""
     try:
-        return attributed(recording, [event]).get(event.id, event)
+        return recording.with_outcomes(event)
     except (RecordingError, UsageError) as error:
         # Raises RecordingError if the event itself is damaged.
-        recording.request(event.id)
+        recording.reader.request(event.id)
         say(f"without the changes that only several events show: {error}")
         return event

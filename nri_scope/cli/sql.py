@@ -19,7 +19,7 @@ from .params import ANY_PATH, format_option
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain
-    from nri_scope.recording.user_sql import Cell, Result
+    from nri_scope.recording.user_sql import Cell, QueryResult
 
 
 @click.command(
@@ -60,7 +60,7 @@ def command(file: Path, query: str, output_format: str) -> None:
             output.line(line)
 
 
-def _json(result: Result) -> Iterator[str]:
+def _json(result: QueryResult) -> Iterator[str]:
     from nri_scope.recording.records import SCHEMA_VERSION, to_json
 
     # Number repeated column names, as an object's keys must be unique.
@@ -93,7 +93,7 @@ def _jsonable(value: Cell) -> Plain:
     return value
 
 
-def _csv(result: Result) -> Iterator[str]:
+def _csv(result: QueryResult) -> Iterator[str]:
     from nri_scope.text.escape import spreadsheet_cell
 
     buffer = io.StringIO()

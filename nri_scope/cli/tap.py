@@ -4,11 +4,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
-
-from nri_scope.nri.v01 import CONF_PATH
 
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
 from .params import (
@@ -31,12 +29,10 @@ from .params import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from nri_scope.logger.background_output import Background
-    from nri_scope.replay.chain import Command
+    from nri_scope.replay.chain import PluginCommand
     from nri_scope.tap.launched_plugin import Launch
-    from nri_scope.tap.run import Tap
-
-    from .tap_wrapping import Options
+    from nri_scope.tap.run import Settings, Tap
+    from nri_scope.writer.background_output import Background
 
 TRACES = "nri_scope.cli.trace_printer"
 """Name of the module of a writer that also prints a trace."""
@@ -47,6 +43,30 @@ _OF_RECORDING = ("-o", "--where", "--max-size", "--max-age", "--cri", "--redact"
 _MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
 
 
+class TapOptions(TypedDict):
+    """The options as click passes them."""
+
+    command_line: tuple[str, ...]
+    output: Path | None
+    socket: Path
+    index: str | None
+    name: str | None
+    variables: tuple[str, ...]
+    external: bool
+    grace: float
+    listen: Path | None
+    wrap: Path | None
+    unwrap: Path | None
+    v01: str | None
+    where: str
+    max_size: int | None
+    max_age: float | None
+    wait: bool
+    print_format: str | None
+    cri: Path | None
+    redact: str | None
+
+
 @click.command(
     cls=RuledCommand,
     rules=(
@@ -54,7 +74,7 @@ _MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
         Exclude(("--listen",), _OF_PLUGIN, "leave it out: external plugins set their own"),
         Exclude(("--wrap",), (*_OF_PLUGIN, *_OF_CONNECTION)),
         Exclude(("--unwrap",), (*_OF_PLUGIN, *_OF_CONNECTION, *_OF_RECORDING, "--v01")),
-        Need(("--v01",), ("--wrap",), f"write --wrap PLUGIN, or --wrap {CONF_PATH}"),
+        Need(("--v01",), ("--wrap",), "write --wrap PLUGIN"),
         NeedOneOf(_MODES, hint="write the plugin's command after --"),
     ),
 )
@@ -91,14 +111,13 @@ _MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
     type=FilePath(),
     metavar="PLUGIN",
     help="Install a wrapper that taps this pre-installed plugin, e.g. /opt/nri/plugins/10-name, "
-    f"whenever the runtime launches it; or, for {CONF_PATH}, add a recording plugin to this list "
-    "of plugins of NRI 0.1.",
+    "whenever the runtime launches it.",
 )
 @click.option(
     "--unwrap",
     type=FilePath(),
     metavar="PLUGIN",
-    help="Remove the wrapper of such a plugin, or restore such a list.",
+    help="Remove the wrapper of such a plugin.",
 )
 @click.option(
     "--v01",
@@ -106,7 +125,7 @@ _MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
     flag_value="",
     metavar="[SPOOL]",
     help="With --wrap: PLUGIN is one of NRI 0.1, such as those in /opt/nri/bin. Its calls go to a "
-    "spool, as those of the recording plugin, from which `record` reads them.  "
+    "spool, from which `record` reads them.  "
     "[default: /var/lib/nri-scope/v01]",
 )
 @click.option(
@@ -137,7 +156,7 @@ _MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
     help="Replace secret and personal values before they are written, by the default rules or as "
     "modified by the file RULES.",
 )
-def command(**options: Unpack[Options]) -> int:
+def command(**options: Unpack[TapOptions]) -> int:
     """Record the requests and replies of one plugin.
 
     Launches the plugin COMMAND as a runtime would, connects it to the real runtime, relays every
@@ -148,28 +167,27 @@ def command(**options: Unpack[Options]) -> int:
     included.
     """
     if options["unwrap"] is not None:
-        from .tap_wrapping import unwrap_plugin
+        from nri_scope.tap.wrapping import unwrap_plugin
 
-        unwrap_plugin(options["unwrap"])
+        unwrap_plugin(options["unwrap"], say)
         return 0
     if options["wrap"] is not None:
-        from .tap_wrapping import wrap_plugin
+        from nri_scope.tap.wrapping import wrap_plugin
 
-        wrap_plugin(options["wrap"], options)
+        wrap_plugin(options["wrap"], _settings_of(options, options["output"]), options["v01"], say)
         return 0
     return _tap(options)
 
 
-def _tap(options: Options) -> int:
-    from nri_scope.logger.background_output import Background, default_path
+def _tap(options: TapOptions) -> int:
     from nri_scope.tap.run import run_tap
+    from nri_scope.writer.background_output import Background, default_path
 
     from .output import Output
-    from .tap_wrapping import settings_of
 
     listen = options["listen"]
     output = options["output"] or default_path(Path(), with_host=options["redact"] is None)
-    settings = settings_of(options, output)
+    settings = _settings_of(options, output)
     plugin = _command(options) if listen is None else None
     # In the background: a stopped terminal must not delay the runtime.
     notices = Background(say, waiting_max=1000)
@@ -187,8 +205,23 @@ def _tap(options: Options) -> int:
         notices.close()
 
 
+def _settings_of(options: TapOptions, output: Path | None) -> Settings:
+    from nri_scope.tap.run import Settings
+
+    return Settings(
+        output=str(output or ""),
+        where=options["where"],
+        redact=options["redact"],
+        cri=None if options["cri"] is None else str(options["cri"].absolute()),
+        # The runtime launches a wrapped plugin before it serves the CRI.
+        cri_waits=options["wait"] or options["wrap"] is not None,
+        max_size=options["max_size"],
+        max_age=options["max_age"],
+    )
+
+
 def _work(
-    options: Options, plugin: Command | None, printed: Background[str]
+    options: TapOptions, plugin: PluginCommand | None, printed: Background[str]
 ) -> Callable[[Tap], Awaitable[int]]:
     socket, wait, listen = options["socket"], options["wait"], options["listen"]
     if plugin is None:
@@ -208,7 +241,7 @@ def _work(
     )
 
 
-def _command(options: Options) -> Command:
+def _command(options: TapOptions) -> PluginCommand:
     from nri_scope.replay.chain import given_command
     from nri_scope.tap.wrapper import check_unwrapped
 
@@ -219,7 +252,7 @@ def _command(options: Options) -> Command:
     return plugin
 
 
-def _launch(plugin: Command, environment: dict[str, str], grace_s: float) -> Launch:
+def _launch(plugin: PluginCommand, environment: dict[str, str], grace_s: float) -> Launch:
     from nri_scope.plugin import Identity
     from nri_scope.runtime.command import command_of
     from nri_scope.tap.launched_plugin import Launch

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from nri_scope.recording.reader import Recording
     from nri_scope.replay.script import RecordingPlace
 
 
@@ -34,31 +33,11 @@ _TIME = Checked("time", _text(moment))
 _PLACE = Checked("place", _text(event_or_moment))
 
 
-def times_of(
-    recording: Recording, since: str | None, until: str | None
-) -> tuple[int | None, int | None]:
-    """Return the times of ``--since`` (included) and ``--until`` (excluded) in a recording, in ns
-    since the epoch. Raises UsageError, if one is ambiguous or they are in the wrong order.
-    """
-    if since is None and until is None:
-        return None, None
-    from nri_scope.recording import display
-    from nri_scope.recording.event_times import time_span
-
-    since_ns, until_ns = interval(since or "", until or "", time_span(recording))
-    if since_ns is not None and until_ns is not None and since_ns >= until_ns:
-        raise UsageError(
-            f"--since {display.moment(since_ns)} is not before --until {display.moment(until_ns)}",
-            "give the earlier time to --since",
-        )
-    return since_ns, until_ns
-
-
 def places_of(
     file: Path, begin: str | None, end: str | None
 ) -> tuple[RecordingPlace | None, RecordingPlace | None]:
     """Return the places of ``--from`` and ``--to`` in a recording. Raises UsageError, as
-    `times_of`.
+    `recording.event_times.times_of`.
     """
     from nri_scope.recording.event_times import time_span
     from nri_scope.recording.reader import Recording
@@ -89,7 +68,7 @@ since_option = click.option(
     help=f"Include only events at or after this time: {EXAMPLES}. A time without a date is on the "
     "recording's own day; + counts from its first event, - back from its last one.",
 )
-"""Option whose value is a text, for `times_of`, or None."""
+"""Option whose value is a text, for `recording.event_times.times_of`, or None."""
 until_option = click.option(
     "--until",
     metavar="TIME",

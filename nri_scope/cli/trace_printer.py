@@ -15,7 +15,6 @@ from typing import NamedTuple
 from google.protobuf.message import Message
 
 from nri_scope.events import CapturedCall, Event
-from nri_scope.logger.background_output import Background
 from nri_scope.nri.changes import evictions_in
 from nri_scope.nri.merging import EVICTION_IGNORED
 from nri_scope.nri.plain import Plain
@@ -29,6 +28,7 @@ from nri_scope.replay.golden.reply_values import plain_reply
 from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import Span, Style, StyledText, styled
 from nri_scope.wire import Code
+from nri_scope.writer.background_output import Background
 from nri_scope.writer.main import serve
 
 from .output import Output
@@ -39,7 +39,7 @@ DETAIL_MAX = 1000
 """Maximum number of columns of requests, replies and output, if the width is not limited."""
 
 
-class Exchange(NamedTuple):
+class TracedExchange(NamedTuple):
     """One request with its reply."""
 
     event: Event
@@ -67,7 +67,7 @@ class TraceLines:
         self._days = Days()
         self._names: OrderedDict[str, str] = OrderedDict()
 
-    def learn(self, exchange: Exchange) -> None:
+    def learn(self, exchange: TracedExchange) -> None:
         """Store the names of the containers in this exchange, by their ids."""
         event, captured = exchange
         if event.container_id and event.container:
@@ -79,7 +79,7 @@ class TraceLines:
             for container_id, name in synchronized_names(message):
                 self._name(container_id, name)
 
-    def of(self, exchange: Exchange) -> list[str]:
+    def of(self, exchange: TracedExchange) -> list[str]:
         """Return the lines of an exchange, without line ends."""
         event = exchange.event
         is_bad = event.status != "ok" or bool(event.mark)
@@ -102,7 +102,7 @@ class TraceLines:
         line = f"{'':>6} {clock(at_ns)} {stream:>{self._took_width}} | {prefix}{text}"
         return [*self._new_day(at_ns), styled(Style.DIM, safe(line, self._width or DETAIL_MAX))]
 
-    def record(self, exchange: Exchange) -> dict[str, Plain]:
+    def record(self, exchange: TracedExchange) -> dict[str, Plain]:
         """Return the JSON record of an exchange: the keys of `log`, and the messages."""
         event, captured = exchange
         record = event_record(event)
@@ -125,7 +125,7 @@ class TraceLines:
 
     # -- parts ------------------------------------------------------------------------------
 
-    def _call(self, exchange: Exchange) -> str:
+    def _call(self, exchange: TracedExchange) -> str:
         event, captured = exchange
         arguments = [subject(event)]
         if captured is not None and not event.mark:
@@ -138,7 +138,7 @@ class TraceLines:
         call = f"{event.event}({', '.join(filter(None, arguments))})"
         return f"{arrow}{call} = {self._outcome(exchange)}{_eviction(exchange)}{marked}"
 
-    def _outcome(self, exchange: Exchange) -> str:
+    def _outcome(self, exchange: TracedExchange) -> str:
         """Return the result of the call."""
         event, captured = exchange
         message = f": {event.status_message}" if event.status_message else ""
@@ -175,7 +175,7 @@ class TraceLines:
         return self._names.get(container_id, "")
 
 
-def _eviction(exchange: Exchange) -> str:
+def _eviction(exchange: TracedExchange) -> str:
     """Return a remark if the runtime ignores requested evictions; else ""."""
     event, captured = exchange
     if captured is None or event.mark or event.status_code:
@@ -235,7 +235,7 @@ class Trace:
         self._bytes_in = self._bytes_out = 0
         self._output_lines: deque[ShownLine] = deque(maxlen=WAITING_MAX)
         self._closing = threading.Event()
-        self._background = Background[Exchange | _OutputTurn](
+        self._background = Background[TracedExchange | _OutputTurn](
             self._print,
             flush=self._output.flush,
             skipped=self._print_skipped,
@@ -246,10 +246,10 @@ class Trace:
         """Queue one exchange that was recorded."""
         size = len(captured.request) + len(captured.reply)
         if self._bytes_in - self._bytes_out + size > WAITING_BYTES_MAX:
-            self._background.put(Exchange(event, None))
+            self._background.put(TracedExchange(event, None))
             return
         self._bytes_in += size
-        self._background.put(Exchange(event, captured))
+        self._background.put(TracedExchange(event, captured))
 
     def printed(self, line: ShownLine) -> None:
         """Queue a line that a plugin printed."""
@@ -262,7 +262,7 @@ class Trace:
         self._background.put(_OutputTurn(ready=True))
         self._background.close()
 
-    def _print(self, item: Exchange | _OutputTurn) -> None:
+    def _print(self, item: TracedExchange | _OutputTurn) -> None:
         if isinstance(item, _OutputTurn):
             self._take_turn(item)
             return
@@ -291,7 +291,7 @@ class Trace:
             # Behind the exchanges that were queued meanwhile.
             self._background.put(_OutputTurn(ready=True))
 
-    def _rendered(self, item: Exchange) -> list[str]:
+    def _rendered(self, item: TracedExchange) -> list[str]:
         return [to_json(self._lines.record(item))] if self._jsonl else self._lines.of(item)
 
     def _print_output(self, until_ns: int | None) -> None:

@@ -19,14 +19,12 @@ from nri_scope.filter.fields import epilog
 
 from . import log, record
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
-from .params import ANY_PATH, WHERE, say
+from .params import ANY_PATH, WHERE, LiveOption, say
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
     from nri_scope.logger.run import RecordOptions
     from nri_scope.tui.app import ScopeApp
-    from nri_scope.tui.commands.copy import Source
-    from nri_scope.tui.config import Config
     from nri_scope.tui.polling import RecorderStatus
     from nri_scope.tui.store.store import Store
 
@@ -38,43 +36,36 @@ _M_MMAP_THRESHOLD = -3
 """From `malloc.h`."""
 _LARGE_ARRAY = 1 << 18
 """Minimum bytes of an array whose memory is returned to the system."""
-_NOT_SHARED = ("where", "print_format", "keep_connected", "metrics", "max_folder_size")
-"""Options of `record` that `tui` does not share."""
-RECORD_OPTIONS = tuple(
+_WHERE_HELP = "Set this filter at the start, e.g. 'ns:shop took:>1ms'."
+_RECORD_OPTIONS = tuple(
     option
     for option in record.command.params
-    if isinstance(option, click.Option) and option.name not in _NOT_SHARED
+    if isinstance(option, click.Option) and option.name in record.RecorderOptions.__annotations__
 )
 
 
-def _with_record_options(command: click.Command) -> click.Command:
-    command.params += RECORD_OPTIONS
-    return command
-
-
-@_with_record_options
 @click.command(
     epilog=epilog(),
     cls=RuledCommand,
     rules=(
         Exclude(("--live", "FILE"), hint="use -o to name the recording"),
         Need(
-            tuple(option.opts[0] for option in RECORD_OPTIONS),
+            tuple(option.opts[0] for option in _RECORD_OPTIONS),
             ("--live",),
             "add --live, and leave out FILE",
         ),
-        NeedOneOf(("FILE", "--live", "--keys"), hint="name a FILE, or use --live to record"),
+        NeedOneOf(("FILE", "--live"), hint="name a FILE, or use --live to record"),
     ),
 )
 @click.argument("file", required=False, type=ANY_PATH)
 @click.option(
     "--where",
+    cls=LiveOption,
     type=WHERE,
-    help="Set this filter at the start, e.g. 'ns:shop took:>1ms'. With --live, all events are "
-    "recorded nevertheless.",
+    help=f"{_WHERE_HELP} With --live, all events are recorded nevertheless.",
+    help_without_live=_WHERE_HELP,
 )
 @click.option("--theme", type=click.Choice(["dark", "light", "ansi"]), help="Colour theme.")
-@click.option("--keys", is_flag=True, help="List all keys and exit.")
 @click.option(
     "--live",
     is_flag=True,
@@ -87,34 +78,25 @@ def command(
     file: Path | None,
     where: Filter | None,
     theme: str | None,
-    keys: bool,
-    live: bool,
-    **recording: Unpack[record.Options],
+    live: bool,  # noqa: ARG001  # for the rules of the options
+    **recording: Unpack[record.RecorderOptions],
 ) -> None:
     """Browse a recording, or live events.
 
     FILE may still be growing: new events are shown as they are recorded. It can also be a scenario
     or a manifest of Kubernetes. ? shows the keys, q quits.
-    Keys can be changed in ~/.config/nri-scope/keys.toml.
     """
-    with _without_collections():
-        from nri_scope.tui.config import config_path, load
-        from nri_scope.tui.theme import NAMES
-
-    config = load(config_path(), NAMES)
-    if keys:
-        if config.warning:
-            say(config.warning)
-        _print_keys(config)
-        return
     reason = tui_obstacle()
     if file is not None and not reason:
-        _browse(file, where, config, theme, context.find_object(Followed))
+        _browse(file, where, theme, context.find_object(Followed))
         return
     if reason:
         _fall_back(context, reason, file, where)
         return
-    _record_and_show(record.record_options(recording), where, config, theme)
+    _record_and_show(record.record_options(recording), where, theme)
+
+
+command.params += _RECORD_OPTIONS
 
 
 @contextmanager
@@ -155,23 +137,17 @@ class Followed:
 def _browse(
     file: Path,
     where: Filter | None,
-    config: Config,
     theme: str | None,
     followed: Followed | None = None,
 ) -> None:
     from nri_scope.scenario.playable import playable
-    from nri_scope.tui.commands.copy import Source
 
     if followed is not None:
-        source = Source(followed.title, followed.command)
-        _run(file, where, config, theme, followed.status, source, live=False)
+        _run(file, where, theme, followed.status, followed.title, live=False)
         return
     with playable(file, on_note=say) as recording:
-        words = ("nri-scope", "tui", str(file))
-        _run(
-            *(recording, where, config, theme, None),
-            None if recording == file else Source(file.name, words),
-        )
+        source = "" if recording == file else file.name
+        _run(recording, where, theme, None, source)
     if recording == file:
         say(f"recording: {file}")
 
@@ -199,38 +175,35 @@ def _fall_back(
             context.invoke(log.command, file=recording, where=where)
     else:
         say(notice)
-        options = {one.name: context.params[one.name] for one in RECORD_OPTIONS if one.name}
+        options = {each.name: context.params[each.name] for each in _RECORD_OPTIONS if each.name}
         context.invoke(record.command, **options, where=None, print_format="text")
 
 
-def _record_and_show(
-    options: RecordOptions, where: Filter | None, config: Config, theme: str | None
-) -> None:
+def _record_and_show(options: RecordOptions, where: Filter | None, theme: str | None) -> None:
     from nri_scope.logger.recorder_process import RecorderProcess
 
     recorder = RecorderProcess("nri_scope.logger.recorder_process", nicer=NICER)
     try:
         recorder.begin(options)
         recorder.ready()
-        _run(options.output, where, config, theme, recorder)
+        _run(options.file.path, where, theme, recorder)
     finally:
         recorder.stop(signal.SIGINT)
     recorder.check()
-    if options.cri is None:
+    if options.file.cri is None:
         from nri_scope.writer.messages import CRI_HINT
 
         say(CRI_HINT)
-    if recorder.latest:
-        say(recorder.latest)
+    if recorder.status_text:
+        say(recorder.status_text)
 
 
 def _run(
     file: Path,
     where: Filter | None,
-    config: Config,
     theme: str | None,
     recorder: RecorderStatus | None,
-    source: Source | None = None,
+    source: str = "",
     *,
     live: bool | None = None,
 ) -> None:
@@ -254,7 +227,6 @@ def _run(
         store = await opening
         app = make_app(
             file,
-            config,
             theme=theme,
             where=where,
             live=live,
@@ -296,17 +268,15 @@ def _return_freed_arrays() -> None:
 
 def make_app(
     file: Path,
-    config: Config,
     *,
     theme: str | None = None,
     where: Filter | None = None,
     live: bool = False,
     recorder: RecorderStatus | None = None,
-    badge: str = "",
     store: Store | None = None,
-    source: Source | None = None,
+    source: str = "",
 ) -> ScopeApp:
-    """Return the interface for ``file``, with the user's keys and theme; see `ScopeApp`."""
+    """Return the interface for ``file``; see `ScopeApp`."""
     from nri_scope.tui.app import ScopeApp
     from nri_scope.tui.theme import color_system
 
@@ -315,13 +285,10 @@ def make_app(
         file,
         live=live,
         where=where,
-        keymap=config.keymap,
-        theme=theme or config.theme,
+        theme=theme or "",
         colors=color_system(),
         recorder=recorder,
-        badge=badge,
         store=store,
-        warning=config.warning,
         source=source,
     )
 
@@ -339,14 +306,3 @@ def report_saved_files(app: ScopeApp) -> None:
     """Print the paths of files that were saved in the interface."""
     for path in app.made:
         say(f"saved: {path}")
-
-
-def _print_keys(config: Config) -> None:
-    from nri_scope.tui.actions import Scope
-
-    for scope in Scope:
-        actions = config.keymap.of(scope)
-        if actions:
-            click.echo(f"{scope.value}:")
-        for action in actions:
-            click.echo(f"  {config.keymap.shown(action.name):<14} {action.name:<22} {action.help}")

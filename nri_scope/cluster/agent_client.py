@@ -39,7 +39,9 @@ are longer if redaction replaces many short values.
 """
 STATUS_MAX = 4 << 20
 """Maximum number of bytes of a status."""
-_PAUSE_S, _PAUSE_MAX_S = 1.0, 10.0
+RESUMED_S = 5.0
+"""Seconds for the beginning of a stream that goes on after an interruption."""
+_PAUSE_S, _PAUSE_MAX_S = 1.0, 3.0
 _RETRIED = frozenset(
     {
         *(Status.UNAVAILABLE, Status.UNKNOWN, Status.CANCELLED, Status.ABORTED),
@@ -59,6 +61,17 @@ class AgentError(NriScopeError):
 
     def __str__(self) -> str:
         return f"{self.node}: {self.problem}"
+
+
+_Request = TypeVar("_Request", v1.GetEventsRequest, v1.GetRecordingRequest)
+
+
+class AccessError(UsageError):
+    """An agent refuses the caller, as all agents would."""
+
+
+class TokenError(AccessError):
+    """An agent does not accept a token, which may have expired."""
 
 
 class AgentClient:
@@ -106,11 +119,14 @@ class AgentClient:
                 with _translated(self.node):
                     async with self._channel(RESPONSE_MAX) as stub:
                         reading = _Reading(self.node, say)
-                        answer: Any = stub.get_events(replace(request, after=cursor))
+                        asked = self._limited(replace(request, after=cursor))
+                        answer: Any = stub.get_events(asked)
+                        limit_s = RESUMED_S if began else CALL_TIMEOUT_S
                         async with aclosing(answer) as responses:
                             while True:
-                                async with asyncio.timeout(SILENCE_S if began else CALL_TIMEOUT_S):
+                                async with asyncio.timeout(limit_s):
                                     response = await anext(responses, None)
+                                limit_s = SILENCE_S
                                 if response is None and request.follow:
                                     raise _Interrupted(self.node, "its agent ended the call")
                                 if response is None:
@@ -125,6 +141,15 @@ class AgentClient:
                                 resumes |= heartbeat is not None and heartbeat.caught_up
                                 if response.cursor and resumes:
                                     cursor, attempt = response.cursor, 0
+            except TokenError as error:
+                # The next token may be accepted.
+                attempt += 1
+                if not began or (attempt >= ATTEMPTS and not request.follow):
+                    raise
+                if str(error) != said:
+                    said = str(error)
+                    say(said)
+                await asyncio.sleep(_PAUSE_S)
             except _Interrupted as error:
                 attempt += 1
                 is_last = not began or (attempt >= ATTEMPTS and not request.follow)
@@ -145,7 +170,7 @@ class AgentClient:
         """
         with _translated(self.node):
             async with self._channel(RESPONSE_MAX) as stub:
-                answer: Any = stub.get_recording(request)
+                answer: Any = stub.get_recording(self._limited(request))
                 async with aclosing(answer) as responses:
                     while True:
                         async with asyncio.timeout(SILENCE_S):
@@ -159,6 +184,12 @@ class AgentClient:
                             return
                         if response.data or response.problem:
                             yield response
+
+    def _limited(self, request: _Request) -> _Request:
+        """Return a request with its namespaces only if the agent asks who may read them: without
+        them, the context has what other namespaces' creations changed, too.
+        """
+        return request if self._pod.authorizes else replace(request, namespaces=[])
 
     async def _find_again(self) -> None:
         """Find the node's agent, whose pod may have been replaced."""
@@ -179,7 +210,8 @@ class AgentClient:
             channel = _LimitedChannel("127.0.0.1", port, codec=MessageCodec())
             channel.most = most
             try:
-                yield v1.AgentStub(channel)
+                metadata = {"authorization": f"Bearer {pod.token}"} if pod.token else None
+                yield v1.AgentStub(channel, metadata=metadata)
             finally:
                 channel.close()
 
@@ -254,8 +286,12 @@ def _translated(node: str) -> Iterator[None]:
         raise AgentError(node, "its answer is no message of gRPC") from error
 
 
-def _refused(node: str, error: GRPCError) -> AgentError:
+def _refused(node: str, error: GRPCError) -> AgentError | AccessError:
     words = error.message or error.status.name.lower().replace("_", " ")
+    if error.status in (Status.UNAUTHENTICATED, Status.PERMISSION_DENIED):
+        kind = TokenError if error.status is Status.UNAUTHENTICATED else AccessError
+        hint = "docs/kubernetes.md tells which permissions readers need"
+        return kind(f"{node}: its agent refuses access: {words}", hint)
     if error.status in _RETRIED:
         return _Interrupted(node, words)
     if error.status is Status.UNIMPLEMENTED:

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import AsyncGenerator, Callable, Container, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nri_scope.errors import UsageError
 
@@ -20,6 +21,7 @@ NAMESPACE = "nri-scope"
 NO_AGENT = "it has no agent"
 NODES_MAX = 10_000
 _FIELDS = (".metadata.namespace", ".metadata.name", ".spec.nodeName")
+_READY = '.status.conditions[?(@.type=="Ready")]'
 AGENT_FIELDS = (
     *_FIELDS,
     ".status.phase",
@@ -27,6 +29,7 @@ AGENT_FIELDS = (
     f'.status.containerStatuses[?(@.name=="{CONTAINER}")].ready',
     f'.status.containerStatuses[?(@.name=="{CONTAINER}")].started',
     ".metadata.creationTimestamp",
+    f'.spec.containers[?(@.name=="{CONTAINER}")].args',
 )
 """Fields of an agent's pod that are listed."""
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}", re.ASCII)
@@ -42,6 +45,10 @@ class AgentPod:
     rank: tuple[bool, bool, bool, str] = (False, False, False, "")
     """Of several, as during an update, the highest answers most likely: one that is running, whose
     agent is ready, or started at least; of these, the newest."""
+    authorizes: bool = False
+    """Whether the agent asks for a token."""
+    token: str = dataclasses.field(default="", repr=False, compare=False)
+    """Token of the user, for an agent that asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +72,16 @@ def is_name(text: str) -> bool:
 async def agent_pods(
     kubectl: Kubectl, namespace: str = NAMESPACE, *, node: str = ""
 ) -> dict[str, AgentPod]:
-    """Return the agents by node, sorted by its name, or that of one ``node``.
+    """Return the agents by node, sorted by its name; with ``node``, only the agent of this node.
 
     Raises UsageError if there are none.
     """
     where = (f"--field-selector=spec.nodeName={node}",) if node else ()
-    found = await kubectl.get(
+    rows = await kubectl.get(
         AGENT_FIELDS, "pods", f"--namespace={namespace}", f"--selector={LABEL}", *where
     )
     pods: dict[str, AgentPod] = {}
-    for row in found:
+    for row in rows:
         pod = _agent_pod(row)
         known = pods.get(pod.node)
         if pod.node and (known is None or pod.rank > known.rank):
@@ -84,6 +91,11 @@ async def agent_pods(
             f"no agent runs in namespace {namespace}",
             "install nri-scope from deploy/kustomize, or name its namespace with --agent-namespace",
         )
+    if any(pod.authorizes for pod in pods.values()):
+        token = await kubectl.token()
+        pods = {
+            name: replace(pod, token=token) if pod.authorizes else pod for name, pod in pods.items()
+        }
     return dict(sorted(pods.items())[:NODES_MAX])
 
 
@@ -102,13 +114,13 @@ async def nodes_without_agent(
         say(f"nodes without an agent are not shown: {error}")
         return []
     names = (row[0] for row in rows[:NODES_MAX])
-    return sorted(one for one in names if is_name(one) and one not in agents)
+    return sorted(name for name in names if is_name(name) and name not in agents)
 
 
 async def find_pod(kubectl: Kubectl, namespace: str, name: str) -> NamedPod | None:
     """Return a pod; None if it does not exist (any more). Raises UsageError."""
-    found = await kubectl.get(_FIELDS, "pod", name, f"--namespace={namespace}", is_list=False)
-    return _named_pod(found[0]) if found else None
+    rows = await kubectl.get(_FIELDS, "pod", name, f"--namespace={namespace}", is_list=False)
+    return _named_pod(rows[0]) if rows else None
 
 
 async def labelled_pods(
@@ -119,11 +131,27 @@ async def labelled_pods(
     Raises UsageError if kubectl fails, or with ``some`` if no pod matches.
     """
     where = f"--namespace={namespace}" if namespace else "--all-namespaces"
-    found = await kubectl.get(_FIELDS, "pods", where, f"--selector={selector}")
-    pods = [_named_pod(row) for row in found]
+    rows = await kubectl.get(_FIELDS, "pods", where, f"--selector={selector}")
+    pods = [_named_pod(row) for row in rows]
     if some and not pods:
         raise UsageError(f"no pod matches -l {selector}")
     return pods
+
+
+async def preferred_pods(kubectl: Kubectl, selector: str, namespace: str) -> list[NamedPod]:
+    """Return the pods that a selector matches, in the order in which `kubectl logs` prefers them.
+
+    First those on a node, which run, are ready, and have been ready longest. Raises UsageError.
+    """
+    fields = (*_FIELDS, ".status.phase", f"{_READY}.status", f"{_READY}.lastTransitionTime")
+    where = f"--namespace={namespace}", f"--selector={selector}"
+
+    def rank(row: list[str]) -> tuple[bool, bool, bool, str]:
+        _, _, node, phase, ready, since = row
+        return not node, phase != "Running", ready != "True", since
+
+    rows = sorted(await kubectl.get(fields, "pods", *where), key=rank)
+    return [_named_pod(row[: len(_FIELDS)]) for row in rows]
 
 
 async def watched_pods(
@@ -153,7 +181,8 @@ def _named_pod(row: Sequence[str]) -> NamedPod:
 
 def _agent_pod(row: Sequence[str]) -> AgentPod:
     pod = _named_pod(row[: len(_FIELDS)])
-    phase, deleted, ready, started, created = row[len(_FIELDS) :]
+    phase, deleted, ready, started, created, arguments = row[len(_FIELDS) :]
     is_running = phase == "Running" and not deleted
     rank = is_running, ready == "true", started == "true", created
-    return AgentPod(pod.node, pod.namespace, pod.name, rank)
+    authorizes = '"--authorize"' in arguments
+    return AgentPod(pod.node, pod.namespace, pod.name, rank, authorizes)

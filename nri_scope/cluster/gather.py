@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -14,6 +14,7 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.filter.moments import interval, utc
 from nri_scope.filter.parser import MAX_LENGTH
+from nri_scope.recording import display
 from nri_scope.recording.bundle.unpack import MAX_BUNDLE
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.node_files import MAX_RECORDINGS, NAME, SUFFIX
@@ -21,7 +22,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
 
 from .agent_client import AgentClient, AgentError, each_node
-from .agent_pods import AgentPod, NamedPod
+from .agent_pods import NO_AGENT, AgentPod, NamedPod
 from .kubectl import Kubectl
 from .pull import pull
 from .target import pod_filter
@@ -59,7 +60,7 @@ async def read_nodes(
             finally:
                 path.unlink()
 
-        found: dict[str, _T] = {}
+        answers: dict[str, _T] = {}
         silent: dict[str, str] = {}
         async for node, answer in each_node(
             agents, copied, timeout=READ_TIMEOUT_S, together=READ_TOGETHER
@@ -67,23 +68,74 @@ async def read_nodes(
             if isinstance(answer, AgentError):
                 silent[node] = answer.problem
             else:
-                found[node] = answer
-        return found, silent
+                answers[node] = answer
+        return answers, silent
 
 
-async def save_bundles(
+async def collect_bundles(
+    kubectl: Kubectl,
+    agents: Mapping[str, AgentPod],
+    pods: Mapping[str, Sequence[NamedPod]],
+    folder: Path,
+    say: Callable[[str], None],
+) -> bool:
+    """Save the bundles of pods of several nodes to a folder; return whether all could be read.
+
+    ``agents`` and ``pods`` are by node. ``say`` is called with a line for each file, and for each
+    node or recording that was not collected. Raises UsageError if a file or the folder cannot be
+    written; the files of this node are then removed.
+    """
+    _create_folder(folder)
+    problems: list[str] = []
+
+    def report(problem: str) -> None:
+        problems.append(problem)
+        say(problem)
+
+    async def save(agent: AgentPod) -> list[Path]:
+        client = AgentClient(kubectl, agent)
+        paths: list[Path] = []
+        try:
+            for number, (where, some) in enumerate(pods_filters(pods[agent.node]), 1):
+                request = v1.GetRecordingRequest(where=where, namespaces=namespaces_of(some))
+                suffix = f"-{number}" if number > 1 else ""
+                await _save_bundles(client, request, folder, suffix, paths, report)
+        except BaseException:
+            for path in paths:
+                path.unlink(missing_ok=True)
+            raise
+        return paths
+
+    for node in sorted(pods.keys() - agents.keys()):
+        report(f"{node}: not collected: {NO_AGENT}")
+    asked = {node: agent for node, agent in agents.items() if node in pods}
+    async for node, answer in each_node(
+        asked, save, timeout=READ_TIMEOUT_S, together=READ_TOGETHER
+    ):
+        if isinstance(answer, AgentError):
+            report(f"{node}: not collected: {answer.problem}")
+            continue
+        if not answer:
+            report(f"{node}: not collected: its recordings have no events of these pods")
+        for path in answer:
+            say(f"{path}: {display.size(path.stat().st_size)}")
+    return not problems
+
+
+async def _save_bundles(
     client: AgentClient,
     request: v1.GetRecordingRequest,
     folder: Path,
     suffix: str,
+    paths: list[Path],
     say: Callable[[str], None],
-) -> list[Path]:
-    """Write a node's bundles as ``NODE-RECORDING<suffix>.nriscope.zip``; return their paths.
+) -> None:
+    """Write a node's bundles as ``NODE-RECORDING<suffix>.nriscope.zip``; add them to ``paths``.
 
     ``say`` is called with a line for each recording that the node cannot read. Raises AgentError,
-    and UsageError if a file exists or cannot be written.
+    and UsageError if a file exists or cannot be written; the files must then be removed.
     """
-    paths: list[Path] = []
+    before = len(paths)
     name: str | None = None
     file: BinaryIO | None = None
     size = 0
@@ -99,7 +151,7 @@ async def save_bundles(
                     name, size = response.recording, 0
                     path = folder / f"{client.node}-{name}{suffix}.nriscope.zip"
                     is_good = NAME.fullmatch(name) and path not in paths
-                    if not is_good or len(paths) >= MAX_RECORDINGS:
+                    if not is_good or len(paths) - before >= MAX_RECORDINGS:
                         raise AgentError(client.node, "it sends bundles that no agent sends")
                     file = _create(path)
                     paths.append(path)
@@ -110,15 +162,10 @@ async def save_bundles(
                     file.write(response.data)
                 except OSError as error:
                     raise _unwritable(paths[-1], error) from error
-    except BaseException:
-        for path in paths:
-            path.unlink(missing_ok=True)
-        raise
     finally:
         if file is not None:
             with suppress(OSError):
                 file.close()
-    return paths
 
 
 def in_utc(since: str, until: str) -> tuple[str, str]:
@@ -143,6 +190,11 @@ def by_node(pods: Iterable[NamedPod]) -> dict[str, list[NamedPod]]:
     return found
 
 
+def namespaces_of(pods: Iterable[NamedPod]) -> list[str]:
+    """Return the namespaces of pods, sorted."""
+    return sorted({pod.namespace for pod in pods})
+
+
 def pods_filters(pods: Iterable[NamedPod], where: str = "") -> list[tuple[str, list[NamedPod]]]:
     """Return filters of the events about these pods, each with its pods.
 
@@ -151,12 +203,21 @@ def pods_filters(pods: Iterable[NamedPod], where: str = "") -> list[tuple[str, l
     common = f" ({where})" if where else ""
     groups: list[tuple[str, list[NamedPod]]] = []
     for pod in pods:
-        one = f"({pod_filter(pod.namespace, pod.name)})"
-        if groups and len(f"({groups[-1][0]} OR {one}){common}") <= MAX_LENGTH:
-            groups[-1] = (f"{groups[-1][0]} OR {one}", [*groups[-1][1], pod])
+        term = f"({pod_filter(pod.namespace, pod.name)})"
+        if groups and len(f"({groups[-1][0]} OR {term}){common}") <= MAX_LENGTH:
+            groups[-1] = (f"{groups[-1][0]} OR {term}", [*groups[-1][1], pod])
         else:
-            groups.append((one, [pod]))
+            groups.append((term, [pod]))
     return [(f"({some}){common}", named) for some, named in groups]
+
+
+def _create_folder(folder: Path) -> None:
+    """Create a folder, and missing ones above it. Raises UsageError."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        words = f"{folder}: cannot be created: {error_words(error)}"
+        raise UsageError(words, "name another folder") from error
 
 
 def _create(path: Path) -> BinaryIO:

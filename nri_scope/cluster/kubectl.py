@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
+import subprocess
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 
-from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.errors import NriScopeError, UsageError, reason_of
+from nri_scope.recording.node_files import AUDIENCE
 
 GET_TIMEOUT_S = 30.0
 """Seconds for a request to the API server."""
@@ -25,6 +29,9 @@ _ERRORS_MAX = 64 << 10
 _FORWARDING = re.compile(rb"Forwarding from 127\.0\.0\.1:(\d{1,5}) ->")
 _FORBIDDEN = " is forbidden: User "
 """In the API server's refusal for lack of a permission."""
+_USER_FIELDS = (".users[0].user.token", ".users[0].user.tokenFile", ".users[0].user.exec")
+_TOKEN = re.compile(r"[!-~]+", re.ASCII)
+_TOKEN_MAX = 64 << 10
 _LINE_MAX = 2_000
 _END_S = 2.0
 _SERVER = re.compile(r"^(?:error: |Error from server \((?!NotFound)\w+\): |Error from server )")
@@ -39,6 +46,8 @@ class Kubectl:
     """The command, with its options for all calls."""
 
     options: tuple[str, ...] = ()
+    token_file: Path | None = None
+    """File with the token for agents that authorize their callers; None: that of the user."""
 
     async def get(
         self, fields: Sequence[str], *arguments: str, is_list: bool = True
@@ -48,11 +57,16 @@ class Kubectl:
         A missing field is "". ``is_list``: False if the arguments name one object, which may not
         exist. Raises UsageError if kubectl fails.
         """
-        call = f"kubectl get {arguments[0]}"
+        return await self._rows(fields, "get", *arguments, is_list=is_list)
+
+    async def _rows(
+        self, fields: Sequence[str], *arguments: str, is_list: bool = False
+    ) -> list[list[str]]:
+        call = f"kubectl {arguments[0]} {arguments[1]}"
         template = _template(fields)
         if is_list:
             template = f"{{range .items[*]}}{template}{{end}}"
-        async with self._running("get", *arguments, "-o", f"jsonpath={template}") as started:
+        async with self._running(*arguments, "-o", f"jsonpath={template}") as started:
             process, errors = started
             try:
                 async with asyncio.timeout(GET_TIMEOUT_S):
@@ -93,6 +107,40 @@ class Kubectl:
                     row = line.decode("utf-8", "replace").rstrip("\n").split("\t")
                     if len(row) == len(fields):
                         yield row
+
+    async def namespace(self) -> str:
+        """Return the namespace of the user's context. Raises UsageError."""
+        rows = await self._rows((".contexts[0].context.namespace",), "config", "view", "--minify")
+        return rows[0][0] or "default"
+
+    async def token(self) -> str:
+        """Return the token by which the API server knows the user, for an agent. Raises UsageError.
+
+        It comes from the token file, or as kubectl gets it, from the user's configuration or the
+        program that this names.
+        """
+        file, token = self.token_file, ""
+        if file is None:
+            rows = await self._rows(_USER_FIELDS, "config", "view", "--raw", "--minify")
+            token, named, program = rows[0]
+            if named:
+                _check_place(named)
+            file = Path(named) if named else None
+            if program:
+                token = await asyncio.to_thread(_token_of_program, program)
+        if file is not None:
+            try:
+                with file.open("rb") as opened:
+                    token = opened.read(_TOKEN_MAX).decode("ascii", "replace").strip()
+            except OSError as error:
+                raise UsageError(f"{file}: cannot be read: {reason_of(error)}") from error
+        if not _TOKEN.fullmatch(token):
+            raise UsageError(
+                f"{file or 'your kubeconfig'}: it has no token, which the agents ask for",
+                "give --token-file FILE with one, such as `kubectl create token NAME "
+                f"--audience={AUDIENCE}` prints for a ServiceAccount",
+            )
+        return token
 
     @asynccontextmanager
     async def forwarded(self, namespace: str, pod: str, port: int) -> AsyncIterator[int]:
@@ -144,8 +192,7 @@ class Kubectl:
         except FileNotFoundError:
             raise UsageError("kubectl: not found", "install it, or add it to PATH") from None
         except OSError as error:
-            words = os.strerror(error.errno or 0).lower()
-            raise UsageError(f"kubectl: cannot be started: {words}") from error
+            raise UsageError(f"kubectl: cannot be started: {reason_of(error)}") from error
         assert process.stderr is not None
         errors = _Errors(process.stderr)
         try:
@@ -158,6 +205,47 @@ class Kubectl:
                 async with asyncio.timeout(_END_S):
                     await asyncio.gather(_discard(process.stdout), errors.task)
                     await asyncio.sleep(0)
+
+
+def _check_place(path: str) -> None:
+    """Raise UsageError for a path that is relative to a kubeconfig, which kubectl does not name."""
+    if not path.startswith("/"):
+        raise UsageError(
+            f"your kubeconfig names {path}, beside itself",
+            "give --token-file FILE, or write a path there that begins with /",
+        )
+
+
+def _token_of_program(text: str) -> str:
+    """Return the token that a program for authentication prints. Raises UsageError."""
+    try:
+        program = json.loads(text)
+        if "/" in program["command"]:
+            _check_place(program["command"])
+        spec = {"kind": "ExecCredential", "spec": {"interactive": False}}
+        info = json.dumps({**spec, "apiVersion": program["apiVersion"]})
+        more = {item["name"]: item["value"] for item in program.get("env") or ()}
+        done = subprocess.run(
+            [program["command"], *(program.get("args") or ())],
+            env={**os.environ, **more, "KUBERNETES_EXEC_INFO": info},
+            stdin=DEVNULL,
+            capture_output=True,
+            timeout=GET_TIMEOUT_S,
+            # As for kubectl.
+            start_new_session=True,
+            check=True,
+        )
+        return str(json.loads(done.stdout)["status"]["token"])
+    except (
+        OSError,
+        subprocess.SubprocessError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        words = "the program for authentication in your kubeconfig printed no token"
+        raise UsageError(f"{words}: {type(error).__name__}") from error
 
 
 def _template(fields: Sequence[str]) -> str:

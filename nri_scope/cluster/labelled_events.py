@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from time import monotonic
@@ -15,13 +16,19 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import NriScopeError, UsageError
 
 from .agent_client import TOGETHER, AgentClient
-from .agent_pods import NamedPod, agent_pods, labelled_pods, watched_pods
-from .gather import by_node, pods_filters
+from .agent_pods import (
+    NamedPod,
+    agent_pods,
+    labelled_pods,
+    nodes_without_agent,
+    watched_pods,
+)
+from .gather import by_node, namespaces_of, pods_filters
 from .kubectl import Kubectl
 from .pull import LoopThread, Responses, pull
 
-LIST_S = 5.0
-"""Seconds between two lists of the pods that match."""
+LIST_S, LIST_MIN_S = 5.0, 1.0
+"""Maximum and minimum seconds between two lists of the pods that match."""
 SEEN_MAX = 10_000
 """Maximum number of pods that are noticed between two lists."""
 TURN_S = 5.0
@@ -45,6 +52,7 @@ class LabelledQuery:
     """Which events of which pods."""
 
     selector: str
+    """"": all events of all nodes, without ``follow``."""
     namespace: str = ""
     where: str = ""
     since: str = ""
@@ -73,13 +81,16 @@ class LabelledEvents(LoopThread):
         super().__init__()
         self._kubectl = kubectl
         self._agent_namespace = agent_namespace
-        self._query = query
+        self.query = query
+        """Pods and events that were selected."""
         self._folder = folder
         self._say = say
         self._calls: dict[_Calls, asyncio.Task[None]] = {}
         self._number = 0
         self._seen: set[NamedPod] = set()
         """Pods that there were since the last list; some may be gone."""
+        self._appeared = asyncio.Event()
+        """Set when there is a pod without a call."""
         self._gone: set[NamedPod] = set()
         """Pods that were not listed the last time."""
         self._silent: set[str] = set()
@@ -91,11 +102,18 @@ class LabelledEvents(LoopThread):
 
     async def _main(self) -> None:
         slots = asyncio.Semaphore(TOGETHER)
-        watching = [asyncio.create_task(self._watch())] if self._query.follow else []
+        watching = [asyncio.create_task(self._watch())] if self.query.follow else []
         try:
-            await self._list(slots, is_first=True)
-            while self._query.follow:
-                await asyncio.sleep(LIST_S)
+            if self.query.selector:
+                await self._list(slots, is_first=True)
+            else:
+                await self._ask_nodes(slots)
+            while self.query.follow:
+                await asyncio.sleep(LIST_MIN_S)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LIST_S - LIST_MIN_S):
+                        await self._appeared.wait()
+                self._appeared.clear()
                 try:
                     await self._list(slots, is_first=False)
                 except UsageError as error:
@@ -111,7 +129,7 @@ class LabelledEvents(LoopThread):
 
     async def _watch(self) -> None:
         """Notice also pods that exist for less time than there is between two lists."""
-        query = self._query
+        query = self.query
         while True:
             # `_list` says what fails.
             with suppress(UsageError):
@@ -120,6 +138,8 @@ class LabelledEvents(LoopThread):
                     async for pod in pods:
                         if len(self._seen) < SEEN_MAX:
                             self._seen.add(pod)
+                        if not any(pod in calls.pods for calls in self._calls):
+                            self._appeared.set()
             await asyncio.sleep(LIST_S)
 
     def _tell(self, text: str) -> None:
@@ -129,7 +149,7 @@ class LabelledEvents(LoopThread):
 
     async def _list(self, slots: asyncio.Semaphore, *, is_first: bool) -> None:
         """List the pods, and begin to pull the events of new ones."""
-        query = self._query
+        query = self.query
         pods = await labelled_pods(self._kubectl, query.selector, query.namespace, some=is_first)
         if not query.follow and not by_node(pods):
             raise UsageError(f"no pod that matches -l {query.selector} is scheduled yet")
@@ -150,14 +170,25 @@ class LabelledEvents(LoopThread):
                 continue
             for _, named in pods_filters(some_pods, query.where):
                 if any(
-                    one.node == node and not task.done() and one.add(named)
-                    for one, task in self._calls.items()
+                    calls.node == node and not task.done() and calls.add(named)
+                    for calls, task in self._calls.items()
                 ):
                     continue
                 client = AgentClient(self._kubectl, agents[node], slots)
                 calls = _Calls(self, client, named)
                 last = query.last if is_first else None
                 self._calls[calls] = asyncio.create_task(self._follow(calls, self.new(node, last)))
+
+    async def _ask_nodes(self, slots: asyncio.Semaphore) -> None:
+        """Begin to pull the events of all nodes."""
+        agents = await agent_pods(self._kubectl, self._agent_namespace)
+        for node in await nodes_without_agent(self._kubectl, agents, self._say):
+            self.failed = True
+            self._say(f"{node}: has no agent; its events are missing")
+        for node, agent in agents.items():
+            calls = _Calls(self, AgentClient(self._kubectl, agent, slots), [])
+            copy = self.new(node, self.query.last)
+            self._calls[calls] = asyncio.create_task(self._follow(calls, copy))
 
     def _forget_gone(self, listed: set[NamedPod]) -> None:
         """Forget pods that were not listed the second time, and end calls without pods."""
@@ -169,11 +200,6 @@ class LabelledEvents(LoopThread):
             if not calls.pods and (calls.has_caught_up or task.done()):
                 task.cancel()
                 del self._calls[calls]
-
-    @property
-    def query(self) -> LabelledQuery:
-        """The query."""
-        return self._query
 
     @property
     def must_share(self) -> bool:
@@ -198,13 +224,15 @@ class LabelledEvents(LoopThread):
                 is_shown = True
                 self.copies.put(copy)
 
-        follow = self._query.follow
+        follow = self.query.follow
         try:
             responses = calls.responses(copy.last)
             if follow:
-                await pull(responses, copy.node, copy.path, follow=True, on_caught_up=show)
+                await pull(
+                    responses, copy.node, copy.path, follow=True, on_caught_up=show, say=self._tell
+                )
             else:
-                show(await pull(responses, copy.node, copy.path))
+                show(await pull(responses, copy.node, copy.path, say=self._tell))
         except UsageError as error:
             # kubectl fails for all nodes.
             self._fail(error)
@@ -224,6 +252,8 @@ class _Calls:
         self.pods = pods
         self._new: list[NamedPod] = []
         """Pods that the present call does not ask for."""
+        self._added = asyncio.Event()
+        """Set when there are some."""
         self.has_caught_up = False
         """Whether everything was sent that was recorded before."""
         self._sent: dict[tuple[str, str], int] = {}
@@ -239,13 +269,15 @@ class _Calls:
             return False
         self.pods = [*self.pods, *pods]
         self._new += pods
+        self._added.set()
         return True
 
     async def responses(self, last: int | None) -> Responses:
         """Yield responses. A call that is replaced is resumed without loss or repetition."""
         cursor, follow = "", self._owner.query.follow
-        while self.pods:
+        while self.pods or not self._owner.query.selector:
             new, self._new = self._new, []
+            self._added.clear()
             if new and cursor:
                 # The call has ended at the cursor, so these events reach at least as far.
                 await self._pull_earlier(new)
@@ -257,7 +289,7 @@ class _Calls:
             )
             begun: float | None = None
             async with aclosing(self._events(request, patient=follow)) as responses:
-                async for response in responses:
+                while (response := await self._next(responses)) is not None:
                     begun = begun or monotonic()
                     cursor = response.cursor or cursor
                     caught_up = response.heartbeat is not None and response.heartbeat.caught_up
@@ -270,18 +302,37 @@ class _Calls:
                     if follow and caught_up and (self._new or is_turn_over):
                         break
                 else:
-                    return
+                    if not self._new:
+                        return
+
+    async def _next(self, responses: Responses) -> v1.GetEventsResponse | None:
+        """Return the next response; None at the end, and as soon as pods are added to a call that
+        has caught up, also while its agent does not answer.
+        """
+        if not (self._owner.query.follow and self.has_caught_up):
+            return await anext(responses, None)
+        waiting = asyncio.ensure_future(anext(responses, None))
+        added = asyncio.create_task(self._added.wait())
+        try:
+            await asyncio.wait({waiting, added}, return_when=asyncio.FIRST_COMPLETED)
+            return waiting.result() if waiting.done() else None
+        finally:
+            waiting.cancel()
+            added.cancel()
+            await asyncio.gather(waiting, added, return_exceptions=True)
 
     def _request(self, pods: list[NamedPod]) -> v1.GetEventsRequest:
         query = self._owner.query
-        ((where, _),) = pods_filters(pods, query.where)
-        return v1.GetEventsRequest(where=where, since=query.since, until=query.until)
+        where = pods_filters(pods, query.where)[0][0] if pods else query.where
+        return v1.GetEventsRequest(
+            where=where,
+            since=query.since,
+            until=query.until,
+            namespaces=namespaces_of(pods),
+        )
 
     def _events(self, request: v1.GetEventsRequest, *, patient: bool) -> Responses:
-        def say(text: str) -> None:
-            self._owner.say(self.node, text)
-
-        return self._client.events(request, say, patient=patient)
+        return self._client.events(request, partial(self._owner.say, self.node), patient=patient)
 
     def _is_repeated(self, response: v1.GetEventsResponse) -> bool:
         event = response.event

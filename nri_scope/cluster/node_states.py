@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from nri_scope._gen.agent.nri_scope.agent import v1
@@ -21,7 +21,7 @@ STATUS_TIMEOUT_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """State of one node."""
+    """Answer of a node's agent about its recordings, or why there is none."""
 
     node: str
     status: v1.GetStatusResponse | None
@@ -29,10 +29,14 @@ class NodeState:
     """Why there is no status."""
 
     @property
+    def recordings(self) -> Sequence[v1.RecordingStatus]:
+        """The recordings of the node; none without an answer."""
+        return self.status.recordings if self.status else ()
+
+    @property
     def current(self) -> v1.RecordingStatus | None:
         """The recording that is being written, the newest; None if there is none."""
-        recordings = [] if self.status is None else self.status.recordings
-        active = [one for one in recordings if one.recording_now]
+        active = [recording for recording in self.recordings if recording.recording_now]
         return active[-1] if active else None
 
     @property
@@ -47,12 +51,6 @@ class NodeState:
         return named.plugins if named else None
 
     @property
-    def plugins_at_ns(self) -> int:
-        """Time at which the runtime named `plugins`; 0 if not yet."""
-        named = self._named
-        return named.plugins_at_ns if named else 0
-
-    @property
     def validates(self) -> bool:
         """Whether the recorder subscribes to ValidateContainerAdjustment."""
         session = self.current.session if self.current is not None else None
@@ -60,17 +58,14 @@ class NodeState:
 
     @property
     def _named(self) -> v1.RecordingStatus | None:
-        recordings = self.status.recordings if self.status else ()
-        named = [one for one in recordings if one.connected and one.plugins_at_ns]
-        return max(named, key=lambda one: one.plugins_at_ns, default=None)
+        named = [item for item in self.recordings if item.connected and item.plugins_at_ns]
+        return max(named, key=lambda recording: recording.plugins_at_ns, default=None)
 
     @property
     def runtime(self) -> v1.Session | None:
         """The newest session, which describes the runtime."""
-        sessions = [
-            one.session for one in (self.status.recordings if self.status else ()) if one.session
-        ]
-        return max(sessions, key=lambda one: one.started_ns) if sessions else None
+        sessions = [recording.session for recording in self.recordings if recording.session]
+        return max(sessions, key=lambda session: session.started_ns, default=None)
 
     @property
     def connected_since(self) -> int | None:
@@ -82,21 +77,26 @@ class NodeState:
     @property
     def gaps(self) -> int:
         """Number of gaps in and between all recordings."""
-        if self.status is None:
-            return 0
-        return self.status.gaps_between + sum(one.gaps for one in self.status.recordings)
+        between = self.status.gaps_between if self.status else 0
+        return between + sum(recording.gaps for recording in self.recordings)
 
     @property
     def lost(self) -> int:
         """Number of events of all recordings that are known to be lost."""
-        return sum(one.lost for one in self.status.recordings) if self.status else 0
+        return sum(recording.lost for recording in self.recordings)
+
+    @property
+    def has_unknown_losses(self) -> bool:
+        """Whether more events may be lost: in a gap, or of a recorder in trouble."""
+        unknown = any(one.trouble or one.gaps_of_unknown_size for one in self.recordings)
+        return unknown or (self.status is not None and self.status.gaps_between > 0)
 
     def document(self) -> dict[str, Plain]:
         """Return the state as JSON."""
         if self.status is None:
             return {"node": self.node, "problem": self.problem}
         session, current, since = self.runtime, self.current, self.connected_since
-        plugins = self.plugins
+        named = self._named
         return {
             "node": self.node,
             "problem": "",
@@ -108,10 +108,12 @@ class NodeState:
             "connected": current is not None and current.connected,
             "synchronized": self.is_good,
             "connected_since": None if since is None else rfc3339(since),
-            "plugins": list(plugins) if plugins is not None else None,
-            "plugins_at": None if plugins is None else rfc3339(self.plugins_at_ns),
+            "plugins": list(named.plugins) if named else None,
+            "plugins_at": rfc3339(named.plugins_at_ns) if named else None,
             "gaps": self.gaps,
             "lost": self.lost,
+            "lost_is_lower_bound": self.has_unknown_losses,
+            "trouble": current.trouble if current else "",
             "recorded_bytes": self.status.recorded_bytes,
             "free_bytes": self.status.free_bytes,
         }

@@ -23,6 +23,7 @@ from nri_scope.errors import (
     RemoteProtocolError,
     RpcError,
 )
+from nri_scope.process.signals import root_hint
 
 from .status import NodeFiles, RuntimeVersion, info_with_files, info_with_status
 
@@ -95,7 +96,7 @@ def _cannot_connect(path: str, error: OSError) -> ConnectError:
         case FileNotFoundError():
             return ConnectError(path, "no such socket", _START)
         case PermissionError():
-            return ConnectError(path, "no permission to connect", "run as root")
+            return ConnectError(path, "no permission to connect", root_hint("run as root"))
         case ConnectionRefusedError():
             problem = "no process listens there, or it is not a socket"
             return ConnectError(path, problem, _START)

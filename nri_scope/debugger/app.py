@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Input, TextArea
 from textual.worker import WorkerError
 
-from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.errors import NriScopeError
 from nri_scope.recording.display import many
 from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import spans_of
@@ -26,9 +26,10 @@ from nri_scope.tui.textual_workarounds import TerminalApp, begin, do_bound
 from nri_scope.tui.theme import DEFAULT, themes_of
 from nri_scope.tui.widgets import screens
 from nri_scope.tui.widgets.bars import StatusLine
+from nri_scope.tui.widgets.filter_bar import text_processed
 from nri_scope.tui.widgets.screens import MainScreen, ReadingScreen
 
-from .debugger import Debugger, count_of, count_words
+from .debugger import Debugger, count_words
 from .event_rows import (
     EventRows,
     content_lines,
@@ -47,9 +48,7 @@ from .panes import (
     bindings,
     help_lines,
     inserts,
-    text_processed,
 )
-from .watch import Watch
 
 _REFRESH_S = 0.05
 """Minimum seconds between two updates of the screen."""
@@ -70,26 +69,22 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         debugger: Debugger,
         *,
         title: str = "",
-        theme: str = "",
         colors: str = "truecolor",
-        watch: Watch | None = None,
     ) -> None:
         """Create it. ``title``: words at the right of the title, such as the file's name."""
         super().__init__(driver_class=TerminalDriver)
-        themes = themes_of(colors)
-        for each in themes.values():
+        for each in themes_of(colors).values():
             self.register_theme(each)
-        self.theme = theme if theme in themes else "ansi" if theme else DEFAULT
+        self.theme = DEFAULT
         self._debugger = debugger
         self._words = title
-        self._watch = watch
         self._queue: list[_Command] = []
         """Commands of keys that were pressed while an event was being sent."""
         self._is_dirty = True
         self._follows = True
         """Whether the content is that of the pending event, wherever the cursor is."""
         self._notice: list[StyledLine] = []
-        """Lines shown in place of the content, such as errors of a build."""
+        """Lines shown in place of the content: what differs from the run before."""
         self._differences: list[str] = []
         self._is_compared = False
         """Whether the user expects to hear that nothing differs."""
@@ -119,13 +114,11 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         yield DebuggerKeys()
 
     def on_mount(self) -> None:
-        """Start the replay, and watch files."""
+        """Start the replay."""
         self._signals = EndSignals(self.exit)
         self.screen.set_focus(self._list)
         self._lay_out(self.size.width)
         self._replaying = begin(self, self._replay, "replay")
-        if self._watch is not None:
-            begin(self, self._build_on_save, "watch")
         self.set_interval(_REFRESH_S, self._refresh_if_dirty)
 
     async def on_unmount(self) -> None:
@@ -174,8 +167,8 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
                 self._list.go_to_with_next(len(debugger.sent))
         self._show_content()
         self._panes.show_output([output_line(each) for each in debugger.output])
-        self._title_line.show(title_words(debugger), self._words)
-        self._status.words = status_words(debugger, is_watching=self._watch is not None)
+        self._title_line.words = title_words(debugger), self._words
+        self._status.words = status_words(debugger)
 
     def _show_content(self) -> None:
         debugger = self._debugger
@@ -213,26 +206,6 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
             self._show_differences()
         elif self._is_compared:
             self._say("all replies equal those of the run before")
-
-    async def _build_on_save(self) -> None:
-        assert self._watch is not None
-        while True:
-            try:
-                await self._watch.saved()
-                self._say(f"building: {self._watch.command}")
-                result = await self._watch.build()
-            except UsageError as error:
-                self._say(str(error), problem=True)
-                return
-            if result.is_ok:
-                self._restart(self._debugger.restart, is_compared=True)
-                continue
-            self._say(
-                f"the build failed, {result.problem}; the previous plugin stays", problem=True
-            )
-            title = line(f"{self._watch.command}: {result.problem}", Style.STRONG)
-            self._notice = [title, *(line(text, Style.BAD) for text in result.lines)]
-            self._changed()
 
     # -- keys ---------------------------------------------------------------------------------
 
@@ -299,7 +272,6 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
             "skip": partial(run, debugger.skip),
             "run_to": ask("run to event", lambda text: run(lambda: debugger.run_to(text))),
             "restart": partial(restart, debugger.restart, is_compared=True),
-            "back_by": ask("events to go back", self._back_by),
             "clear_breakpoints": self._clear_breakpoints,
             "differences": self._show_differences,
             "pause": self._pause,
@@ -310,10 +282,6 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
     def _clear_breakpoints(self) -> None:
         self._say(f"{many(self._debugger.breakpoints.clear(), 'breakpoint')} removed")
         self._changed()
-
-    def _back_by(self, text: str) -> None:
-        events = count_of(text)
-        self._restart(lambda: self._debugger.back(events))
 
     def _attempted(self, command: Callable[[str], object]) -> Callable[[str], None]:
         """Return the command with its errors as messages."""

@@ -217,7 +217,7 @@ class Debugger(DebugListener):
     def restarting(self) -> None:
         """Keep the replies for a comparison, and begin anew."""
         if not self._has_restarted:
-            self._before = [reply for one in self.sent for reply in one.played.replies]
+            self._before = [reply for event in self.sent for reply in event.played.replies]
         # A run without a stop is nothing to compare with.
         self._has_restarted = self._until < 0
         self.pending, self.is_at_end, self.failure = None, False, ""
@@ -260,7 +260,7 @@ class Debugger(DebugListener):
         if not self._has_restarted or self.failure or self.replayed is None:
             return None
         before, self._has_restarted = self._before, False
-        now = [reply for one in self.sent for reply in one.played.replies]
+        now = [reply for event in self.sent for reply in event.played.replies]
         # A run to an earlier point has fewer replies.
         before = before[: len(now)] if len(now) < len(before) else before
         name_of = self.replayed.name_of
@@ -405,13 +405,6 @@ class Debugger(DebugListener):
         if method is None:
             raise UsageError(f"the reply to {pending.event} is unknown", "send it as it is")
         return method.reply
-
-
-def count_of(text: str) -> int:
-    """Return a number of events to go back. Raises UsageError."""
-    if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text)):
-        raise UsageError(f"{text[:40]!r} is not a number of events", "write for example 2")
-    return int(text)
 
 
 _REPLY_EXAMPLES = {

@@ -258,7 +258,7 @@ def title_words(debugger: Debugger) -> str:
     return " · ".join(["debug", *plugins])
 
 
-def status_words(debugger: Debugger, *, is_watching: bool) -> str:
+def status_words(debugger: Debugger) -> str:
     """Return what was sent, what it waits for, and where it stops."""
     parts: list[str] = []
     if debugger.failure:
@@ -269,8 +269,6 @@ def status_words(debugger: Debugger, *, is_watching: bool) -> str:
         parts.append("waiting for the plugin; Esc stops at the next event")
     if words := debugger.breakpoints.words():
         parts.append(f"breaks: {words}")
-    if is_watching:
-        parts.append("watching")
     sent = debugger.sent_before_kept + len(debugger.sent)
     return " · ".join([f"{sent:,} sent", *parts])
 

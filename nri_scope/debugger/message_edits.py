@@ -13,7 +13,7 @@ from pathlib import Path
 
 from textual.app import App
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, reason_of
 from nri_scope.process.child import describe_exit
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MAX_BYTES
@@ -48,8 +48,8 @@ async def edit_text(command: list[str], text: str, name: str) -> str:
         try:
             process = await asyncio.create_subprocess_exec(*command, str(path))
         except OSError as error:
-            words = (error.strerror or str(error)).lower()
-            raise UsageError(f"{command[0]}: {words}", "set EDITOR to another one") from error
+            problem = f"{command[0]}: {reason_of(error)}"
+            raise UsageError(problem, "set EDITOR to another one") from error
         former = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             code = await process.wait()

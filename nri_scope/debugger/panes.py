@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import ClassVar, NamedTuple
 
 from rich.text import Text
@@ -13,6 +11,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal
+from textual.reactive import reactive
 from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input, Label, TextArea
@@ -21,7 +20,7 @@ from nri_scope.text.escape import columns, safe
 from nri_scope.tui.actions import shown
 from nri_scope.tui.text.styled_line import Span, Style, StyledLine, line
 from nri_scope.tui.widgets.filter_bar import TextLine
-from nri_scope.tui.widgets.lines import Lines
+from nri_scope.tui.widgets.lines import LinesView
 
 
 class DebuggerKey(NamedTuple):
@@ -47,9 +46,8 @@ KEYS = (
     DebuggerKey("skip", ("s",), "skip", "let the event take effect without sending it"),
     DebuggerKey("run_to", ("r",), "run to", "send events up to a number"),
     DebuggerKey("restart", ("R",), "restart", "start the plugin anew, and stop before this event"),
-    DebuggerKey("back_by", ("P",), "", "go a number of events back"),
     DebuggerKey("clear_breakpoints", ("B",), "", "remove all breakpoints"),
-    DebuggerKey("differences", ("d",), "", "show what differed after the last restart or build"),
+    DebuggerKey("differences", ("d",), "", "show what differed after the last restart"),
     DebuggerKey("pause", ("escape",), "", "stop at the next event; close a message or an input"),
     DebuggerKey("focus_next_pane", ("tab",), "", "go to the next pane, to scroll or select"),
     DebuggerKey("wrap", ("z",), "", "wrap long lines"),
@@ -95,11 +93,9 @@ SIDE_BY_SIDE_FROM = 110
 """Minimum columns for the list beside the content; below, it is above."""
 _LINES_AFTER = 3
 """Number of lines after the pending event that are shown, too."""
-_MAX_WAIT_S = 1.0
-"""Maximum seconds for which a key waits for previously typed text."""
 
 
-class Pane(Lines, inherit_bindings=False):
+class Pane(LinesView, inherit_bindings=False):
     """Lines with the keys that move in them, and no other ones."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -171,20 +167,12 @@ class TitleLine(Widget):
     TitleLine:nocolor { text-style: reverse; }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._left, self._right = "", ""
-
-    def show(self, left: str, right: str) -> None:
-        """Show other words."""
-        if (left, right) != (self._left, self._right):
-            self._left, self._right = left, right
-            self.refresh()
+    words: reactive[tuple[str, str]] = reactive(("", ""))
 
     def render(self) -> Text:
         """Draw the words; those at the right only if they fit."""
         width = self.size.width
-        left, right = safe(self._left, width), safe(self._right)
+        left, right = safe(self.words[0], width), safe(self.words[1])
         spare = width - columns(left) - columns(right)
         text = f"{left}{' ' * spare}{right}" if spare >= 2 else left
         return Text(text, no_wrap=True, end="")
@@ -200,11 +188,11 @@ class DebuggerKeys(Widget):
     def render(self) -> Text:
         """Draw the keys."""
         text = Text(no_wrap=True, end="")
-        for one in KEYS:
-            key = key_words(one).split(" ")[0]
-            if one.label and columns(f"{text.plain}{key} {one.label}") <= self.size.width:
+        for action in KEYS:
+            key = key_words(action).split(" ")[0]
+            if action.label and columns(f"{text.plain}{key} {action.label}") <= self.size.width:
                 text.append(key, style="bold")
-                text.append(f" {one.label}  ")
+                text.append(f" {action.label}  ")
         return text
 
 
@@ -294,11 +282,3 @@ class TextScreen(ModalScreen[str | None], inherit_bindings=False):
 def inserts(field: Input | TextArea, key: events.Key) -> bool:
     """Return whether a key inserts text in a field, rather than being bound to an action."""
     return key.is_printable or (isinstance(field, TextArea) and key.key in {"enter", "tab"})
-
-
-async def text_processed(field: Input | TextArea) -> None:
-    """Wait until a field has processed all text typed so far."""
-    processed = asyncio.Event()
-    if field.call_later(processed.set):
-        with suppress(TimeoutError):
-            await asyncio.wait_for(processed.wait(), _MAX_WAIT_S)

@@ -14,17 +14,11 @@ from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.stats import Times, Timing
 
 from .attribution.chain import Chain, spans
+from .attribution.observed_round import Round
 from .attribution.owner import Owner
-from .attribution.rounds import ConnectionPart, Round, Rounds, is_ordered
+from .attribution.rounds import Rounds
 
 _NAMES = frozenset(event.name for event in NriEvent)
-_NO_NAMES, _UNORDERED = Chain(), Chain(is_ordered=False)
-"""Spans with index ranges, or without: only messages contain the names of other plugins."""
-
-
-def chain_without_names(station: ConnectionPart) -> Chain:
-    """Return the chain of a connection's runtime, for spans with ranges of indices."""
-    return _NO_NAMES if is_ordered(station) else _UNORDERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,22 +62,23 @@ class Latency:
         # Keys: the connections at both ends ("" for none), and the plugin if it was observed.
         self._times: dict[tuple[str, str, str], tuple[Owner, Times]] = {}
 
-    def feed(self, one: Round) -> None:
+    def feed(self, round_: Round) -> None:
         """Add the spans of a round, if its event is sent through the chain."""
-        if one.name not in _NAMES:
+        if round_.name not in _NAMES:
             return
         # In a replay nri-scope is the runtime, so no plugin is between two observed plugins.
-        replayed = one.stations[0].session.role == Role.REPLAY
-        for span in spans(one, chain_without_names(one.stations[0])):
+        replayed = round_.parts[0].session.role == Role.REPLAY
+        # Without names of plugins, which only messages contain.
+        for span in spans(round_, Chain(is_ordered=round_.parts[0].is_ordered)):
             if span.after and replayed:
                 continue
             observed = "" if span.after else str(span.owner)
             key = (span.after, span.before, observed)
             _, times = self._times.setdefault(key, (span.owner, Times()))
             if times.add(span.ns, span.deadline_ns):
-                there = span.before or observed
-                seen = (one.event.id for one in one.stations if one.plugin == there)
-                times.slowest.add(span.ns, next(seen, one.stations[-1].event.id))
+                name = span.before or observed
+                seen = (part.event.id for part in round_.parts if part.plugin == name)
+                times.slowest.add(span.ns, next(seen, round_.parts[-1].event.id))
 
     def times(self, after: str, before: str, observed: str) -> Times | None:
         """Return the times between two connections, or in an observed plugin; None if unknown."""
@@ -92,15 +87,17 @@ class Latency:
 
     def result(self) -> tuple[TimeIn, ...]:
         """Return the statistics in call order."""
-        return tuple(
-            TimeIn(
-                *(timing.count, timing.took, timing.deadline_ns, timing.over_half, timing.over),
-                *(owner, key[0], key[1]),
-                next((event for _, event in times.slowest.result()), 0),
+        timings = (
+            TimeIn.of(
+                times,
+                owner=owner,
+                after=after,
+                before=before,
+                slowest=next((event for _, event in times.slowest.result()), 0),
             )
-            for key, (owner, times) in sorted(self._times.items(), key=_call_order)
-            if (timing := Timing.of(times)) is not None
+            for (after, before, _), (owner, times) in sorted(self._times.items(), key=_call_order)
         )
+        return tuple(timing for timing in timings if timing is not None)
 
 
 def _call_order(item: tuple[tuple[str, str, str], tuple[Owner, Times]]) -> tuple[str, str]:
@@ -117,12 +114,12 @@ def latency(recording: Recording) -> tuple[TimeIn, ...]:
     sessions = recording.sessions()
     if not can_show_times(sessions):
         return ()
-    rounds, found = Rounds.of(sessions), Latency()
+    rounds, collector = Rounds.of(sessions), Latency()
     for event in recording.events():
         complete = rounds.feed(event)
         if complete is not None:
-            found.feed(complete)
+            collector.feed(complete)
     last = rounds.flush()
     if last is not None:
-        found.feed(last)
-    return found.result()
+        collector.feed(last)
+    return collector.result()

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Follow a recording that probes are writing: attribute its changes and show them.
 
-In: the path of the growing file, messages of the recorder process. Out: rounds for a renderer, and
-messages to the recorder process. This module runs in a process of its own, the viewer, and never
-replies to a runtime.
+In: the path of the growing file, messages of the recorder process. Out: rounds for a renderer. This
+module runs in a process of its own, the viewer, and never replies to a runtime.
 """
 
 from __future__ import annotations
@@ -16,11 +15,7 @@ from pathlib import Path
 from time import monotonic_ns
 from typing import NamedTuple, Protocol, TypeAlias
 
-from nri_scope.errors import UsageError
 from nri_scope.events import Event, Session
-from nri_scope.nri.changes import consulted_plugins
-from nri_scope.nri.events import VALIDATE
-from nri_scope.nri.identity import check_index
 from nri_scope.recording import lookup
 from nri_scope.recording.display import duration
 from nri_scope.recording.log_rows import Log
@@ -29,33 +24,6 @@ from nri_scope.recording.reader import Recording
 from .attribution.attributed_changes import RoundDiff
 from .attribution.differ import Differ
 from .recording_differ import LaterOutcomes
-
-
-class ChainWatch:
-    """Detector of the plugins other than nri-scope's own connections."""
-
-    def __init__(self, own_name: str) -> None:
-        self._own_name = own_name
-        self._known: tuple[str, ...] | None = None
-
-    def look(self, event: Event, request: bytes) -> tuple[str, ...] | None:
-        """Return the indices of all other plugins, ascending; None if unchanged or unknown."""
-        if event.event != VALIDATE or event.mark:
-            return None
-        plugins = consulted_plugins(request)
-        if plugins is None:
-            return None
-        found = tuple(sorted(index for index, name in plugins if name != self._own_name))
-        if found == self._known:
-            return None
-        try:
-            for index in found:
-                check_index(index)
-        except UsageError:
-            return None
-        self._known = found
-        return found
-
 
 POLL_SECONDS = 0.02
 """Time between two checks of the recording; a check of an unchanged file takes microseconds."""
@@ -79,16 +47,11 @@ class Watcher:
 
     def __init__(
         self,
-        tell: Callable[[ToRecorder], None],
         audience: ReplayListener,
         say: Callable[[str], None],
-        *,
-        own_name: str,
     ) -> None:
-        self._tell = tell
         self._audience = audience
         self._say = say
-        self._chain = ChainWatch(own_name)
         self._opened: ReadPosition | None = None
         self._closed: Closed | None = None
 
@@ -99,13 +62,10 @@ class Watcher:
 
     def hear(self, message: Message) -> None:
         """Handle a message of the recorder. Thread-safe."""
-        match message:
-            case ReadPosition():
-                self._opened = message
-            case Closed():
-                self._closed = message
-            case _:
-                pass
+        if isinstance(message, ReadPosition):
+            self._opened = message
+        else:
+            self._closed = message
 
     def watch(self, path: Path, recorder_ended: Callable[[], bool]) -> bool:
         """Show the recording at ``path`` until it is complete or the output is closed.
@@ -134,10 +94,6 @@ class Watcher:
     def _take(self, follower: Follower, seen: Seen) -> None:
         # Reading and showing take long; yield the processor to the runtime.
         os.sched_yield()
-        if seen.event is not None:
-            chain = self._chain.look(seen.event, seen.request)
-            if chain is not None:
-                self._tell(ChainSeen(chain))
         self._audience.show(follower.differ, seen)
         os.sched_yield()
 
@@ -195,17 +151,17 @@ class Follower:
 
         The round may still continue: the number of further plugins is unknown.
         """
-        one = self.differ.open
-        if one is None or one.first.id == self._said:
+        round_ = self.differ.open
+        if round_ is None or round_.first.id == self._said:
             return ""
-        quiet_ns = self._monotonic_ns() - one.stations[-1].event.mono_ns
+        quiet_ns = self._monotonic_ns() - round_.parts[-1].event.mono_ns
         if quiet_ns < QUIET_NS:
             return ""
-        self._said = one.first.id
-        name = self.differ.name_of(one.first.container_id or one.first.pod_id)
-        seen = ", ".join(station.plugin for station in one.stations)
+        self._said = round_.first.id
+        name = self.differ.name_of(round_.first.container_id or round_.first.pod_id)
+        seen = ", ".join(part.plugin for part in round_.parts)
         return (
-            f"{one.name} of {name}: seen by {seen}, by no other connection for "
+            f"{round_.name} of {name}: seen by {seen}, by no other connection for "
             f"{duration(quiet_ns)}; the event is shown when later events show its outcome"
         )
 
@@ -231,16 +187,6 @@ class Follower:
             yield Seen(event, request, tuple(self.differ.feed(event, request, reply)))
 
 
-class ChainSeen(NamedTuple):
-    """The indices of all plugins, except nri-scope's own."""
-
-    indices: tuple[str, ...]
-
-
-class Unread(NamedTuple):
-    """The output is no longer read."""
-
-
 class ReadPosition(NamedTuple):
     """From the recorder: the file exists, and recording continues after this position."""
 
@@ -263,11 +209,9 @@ class Closed(NamedTuple):
     """Whether the file is new and empty, as nri-scope never connected, and is to be removed."""
 
 
-ToRecorder: TypeAlias = ChainSeen | Unread
-FromRecorder: TypeAlias = ReadPosition | Closed
-Message: TypeAlias = ToRecorder | FromRecorder
+Message: TypeAlias = ReadPosition | Closed
 
-_TYPES = (ChainSeen, Unread, ReadPosition, Closed)
+_TYPES = (ReadPosition, Closed)
 
 
 def encode(message: Message) -> tuple[int, bytes]:

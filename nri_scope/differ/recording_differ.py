@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
 from sys import maxsize
+from typing import TypeAlias
 
 from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.entries import Outcome
+from nri_scope.entries import OperationOutcome
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Pod, Session
 from nri_scope.nri.events import CREATE, UPDATE
 from nri_scope.recording import lookup
+from nri_scope.recording.coverage import life_coverage
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import (
@@ -35,7 +36,10 @@ from .attribution.differ import Differ
 from .attribution.history import History
 from .attribution.presence import INTRODUCTION, SET_UP
 from .attribution.rounds import ASIDE, Surroundings
+from .missing_plugin import missed_creations
 
+OutcomeOf: TypeAlias = Callable[[Event], OperationOutcome]
+"""Returns what later events show of the operation of a creation, update or start."""
 _NEAR = 500
 """Number of consecutive events that usually include one of each connection."""
 
@@ -49,15 +53,25 @@ def rounds(
     its round. Requests have the outcome that the whole recording shows. Raises RecordingError.
     """
     differ = differ or differ_of(recording)
-    found = rounds_of(recording, differ)
-    if subject is None:
-        yield from found
-        return
+    diffs = _with_absences(recording, rounds_of(recording, differ))
     choice = Choice(recording, subject)
-    for whole in found:
+    for whole in diffs:
         part = choice.part_of(whole)
         if part is not None:
             yield part
+
+
+def _with_absences(
+    recording: Recording, diffs: Iterable[RoundDiff], containers: Sequence[Container] | None = None
+) -> Iterator[RoundDiff]:
+    """Yield rounds, those of creations with the plugins that missed them.
+
+    ``containers``: the only ones that matter. Raises RecordingError.
+    """
+    absences = missed_creations(recording, containers)
+    for diff in diffs:
+        is_missed = diff.name == CREATE and diff.container in absences
+        yield replace(diff, absences=absences[diff.container]) if is_missed else diff
 
 
 def rounds_of(
@@ -79,8 +93,7 @@ def differ_of(
     recording: Recording,
     *,
     keep: bool = True,
-    only_findings: bool = False,
-    outcome: Callable[[Event], Outcome] | None = None,
+    outcome: OutcomeOf | None = None,
 ) -> Differ:
     """Return a differ for all events of a recording; options as for `Differ`.
 
@@ -91,7 +104,6 @@ def differ_of(
         keep=keep,
         gaps=recording.gaps(),
         around=WholeRecording(recording, outcome),
-        only_findings=only_findings,
     )
 
 
@@ -99,7 +111,7 @@ def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Dif
     """Return a differ for the events that are relevant to `containers`. Raises RecordingError."""
     return Differ(
         recording.sessions(),
-        only=[one.id for one in containers],
+        only=[container.id for container in containers],
         gaps=recording.gaps(),
         around=PartlyFedRecording(recording),
     )
@@ -110,23 +122,19 @@ class LaterOutcomes(Surroundings):
 
     has_outcomes = True
 
-    def __init__(
-        self, recording: Recording, outcome: Callable[[Event], Outcome] | None = None
-    ) -> None:
+    def __init__(self, recording: Recording, outcome: OutcomeOf | None = None) -> None:
         """``outcome``: replacement of `Creations.outcome`."""
         self._recording = recording
         self._outcome = outcome or Creations(recording).outcome
 
-    def outcome(self, event: Event) -> Outcome:
+    def outcome(self, event: Event) -> OperationOutcome:
         return self._outcome(event)
 
 
 class WholeRecording(LaterOutcomes):
     """Surroundings if all events of a recording are fed, which may be a part of another one."""
 
-    def __init__(
-        self, recording: Recording, outcome: Callable[[Event], Outcome] | None = None
-    ) -> None:
+    def __init__(self, recording: Recording, outcome: OutcomeOf | None = None) -> None:
         super().__init__(recording, outcome)
         self._is_part = lookup.is_part(recording)
         self._is_absent = absence_test(recording)
@@ -151,17 +159,15 @@ class PartlyFedRecording(WholeRecording):
 
     def had_its_place(self, session: Session, event: Event) -> bool | None:
         return lookup.has_event_before(
-            self._recording, session.id, event.id, sorted(ASIDE), others=True
-        ) or not lookup.has_event_before(self._recording, session.id, event.id, sorted(SET_UP))
+            self._recording, session.id, event.id, ASIDE, others=True
+        ) or not lookup.has_event_before(self._recording, session.id, event.id, SET_UP)
 
     def had_joined(self, session: Session, event: Event) -> bool:
         since = self._joined_since
         if session.id not in since or since[session.id] > event.id:
             # Most sessions have an event nearby; a search without bounds would read the whole file.
             if not lookup.has_event_before(
-                *(self._recording, session.id, event.id, sorted(INTRODUCTION)),
-                others=True,
-                within=_NEAR,
+                self._recording, session.id, event.id, INTRODUCTION, others=True, within=_NEAR
             ):
                 return self._firsts.get(session.id, 0) < event.id
             since[session.id] = event.id
@@ -185,11 +191,7 @@ def history_of(recording: Recording, container: Container) -> History:
 
     Raises RecordingError, and UsageError if the recording does not show the container's spec.
     """
-    differ = differ_of_some(recording, [container])
-    numbers = events_of_some(recording, [container], differ)
-    for _ in _fed(differ, recording, numbers):
-        pass
-    history = differ.histories.get(container.id)
+    history = excerpt_of_container(recording, container).history(container.id)
     if history is None:
         name = lookup.container_name(container) or f"container {container.id}"
         raise UsageError(
@@ -202,21 +204,9 @@ def history_of(recording: Recording, container: Container) -> History:
 def histories(recording: Recording) -> dict[str, History]:
     """Return every container's history, by its id. Raises RecordingError."""
     differ = differ_of(recording)
-    with _rarely_collected():
-        for _ in _fed(differ, recording):
-            pass
+    for _ in _fed(differ, recording):
+        pass
     return differ.histories
-
-
-@contextmanager
-def _rarely_collected() -> Iterator[None]:
-    """Collect garbage rarely: objects made here stay in use, and each scan of them is slow."""
-    before = gc.get_threshold()
-    gc.set_threshold(500_000, *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 def _fed(
@@ -240,37 +230,54 @@ def events_of_some(
 
     Containers that Synchronize lists are added to the differ first.
     """
-    found: set[int] = set()
-    for container in under_each_name(recording, [one.key for one in containers]):
+    event_ids: set[int] = set()
+    for container in under_each_name(recording, [container.key for container in containers]):
         numbers = lookup.events_for(recording, container)
         # The next request, about any subject, shows that a creation's or update's chain had ended.
         later = lookup.next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
-        own = {*numbers, *later}
+        numbers_of = {*numbers, *later}
         listed = lookup.listed_at_start(recording, container)
-        if listed is not None and listed.event <= min(own, default=listed.event):
+        if listed is not None and listed.event <= min(numbers_of, default=listed.event):
             with suppress(DecodeError):
                 known = api.Container.FromString(listed.content)
-                differ.know(known, lookup.container_name(container))
-        found |= own
-    return sorted(found)
+                differ.add_existing(known, lookup.container_name(container))
+        event_ids |= numbers_of
+    return sorted(event_ids)
 
 
 class Choice:
-    """Selection of the rounds about one subject. Other events still serve as evidence."""
+    """Selection of what is about one subject, or of all. Other events still serve as evidence."""
 
-    def __init__(self, recording: Recording, thing: lookup.Found) -> None:
-        self._event = thing.id if isinstance(thing, Event) else 0
-        self._pod = thing.id if isinstance(thing, Pod) else ""
+    def __init__(self, recording: Recording, subject: lookup.Found | None) -> None:
+        """``subject``: None for all. Raises RecordingError."""
+        self.subject = subject
+        self._event = subject if isinstance(subject, Event) else None
+        self._pod = subject.id if isinstance(subject, Pod) else ""
         self._containers: set[str] = set()
-        if isinstance(thing, Container):
-            self._containers = {thing.id}
-        elif isinstance(thing, Pod):
-            self._containers = {one.id for one in lookup.containers_of(recording, thing)}
+        if isinstance(subject, Container):
+            self._containers = {subject.id}
+        elif isinstance(subject, Pod):
+            self._containers = {each.id for each in lookup.containers_of(recording, subject)}
+
+    def has(self, subject_id: str) -> bool:
+        """Return whether a pod or container is the subject, or in it, by its id."""
+        return self.subject is None or subject_id in (*self._containers, self._pod or None)
+
+    def has_event(self, event: Event) -> bool:
+        """Return whether an event is about the subject, or may be it at another connection."""
+        own = self._event
+        if own is None:
+            return self.has(event.container_id) or self.has(event.pod_id)
+        about = own.container_id, own.pod_id
+        is_same = (event.event, event.container_id, event.pod_id) == (own.event, *about)
+        return event.id == own.id or (is_same and any(about))
 
     def part_of(self, diff: RoundDiff) -> RoundDiff | None:
         """Return a round about the subject, or only its side effects on the subject, or None."""
-        if self._event:
-            return diff if self._event in diff.events else None
+        if self.subject is None:
+            return diff
+        if self._event is not None:
+            return diff if self._event.id in diff.events else None
         if diff.container in self._containers or (self._pod and diff.pod == self._pod):
             return diff
         steps = tuple(step for step in diff.steps if step.container in self._containers)
@@ -303,7 +310,7 @@ class Excerpt:
 
     def round_of(self, event_id: int) -> RoundDiff | None:
         """Return the round of an event."""
-        return next((one for one in self.rounds if event_id in one.events), None)
+        return next((diff for diff in self.rounds if event_id in diff.events), None)
 
     def name_of(self, subject_id: str) -> str:
         """Return ``ns/pod/container`` or ``ns/pod``; the beginning of the id if unknown."""
@@ -311,28 +318,26 @@ class Excerpt:
 
 
 def excerpt_of_container(
-    recording: Recording, container: Container, check: Callable[[], None]
+    recording: Recording, container: Container, check: Callable[[], None] = lambda: None
 ) -> Excerpt:
     """Read a container's rounds, and the side effects of other rounds on it.
 
     ``check`` is called for each event and may raise, to cancel. Raises RecordingError.
     """
-    return _excerpt(recording, [container], check)
-
-
-def excerpt_of_event(recording: Recording, event: Event, check: Callable[[], None]) -> Excerpt:
-    """Read the events that show the round of an event and its effects, also on other containers.
-
-    For an event without a container, only its effects on containers are examined. Raises
-    RecordingError.
-    """
-    return excerpt_of_events(recording, [event], check)
+    excerpt = _excerpt(recording, [container], check)
+    if history := excerpt.history(container.id):
+        history.coverage = life_coverage(recording, container)
+    return excerpt
 
 
 def excerpt_of_events(
     recording: Recording, events: Iterable[Event], check: Callable[[], None] = lambda: None
 ) -> Excerpt:
-    """Do the same as `excerpt_of_event` for the rounds of several events together."""
+    """Read the events that show the rounds of `events` and their effects, also on other containers.
+
+    For an event without a container, only its effects on containers are examined. ``check`` is
+    called for each event that is read, and may raise, to cancel. Raises RecordingError.
+    """
     containers: dict[int, Container] = {}
     pods: dict[int, Pod] = {}
     near: set[int] = set()
@@ -340,7 +345,7 @@ def excerpt_of_events(
         own = container_of_event(recording, event.id)
         touched = containers_touched(recording, event, [] if own is None else [own.key])
         others = containers_by_key(recording, touched[:_OTHERS_MAX])
-        containers |= {one.key: one for one in ([] if own is None else [own]) + others}
+        containers |= {each.key: each for each in ([] if own is None else [own]) + others}
         pod = pod_of_event(recording, event.id)
         pods |= {} if pod is None else {pod.key: pod}
         near.update(same_round_near(recording, event, _SAME_ROUND_NEAR))
@@ -356,7 +361,11 @@ def _excerpt(
 ) -> Excerpt:
     differ = differ_of_some(recording, containers)
     numbers = events_of_some(recording, containers, differ)
-    rounds = tuple(rounds_of(recording, differ, sorted({*numbers, *near}), check))
-    names = {one.id: lookup.container_name(one) for one in containers}
+    diffs = rounds_of(recording, differ, sorted({*numbers, *near}), check)
+    rounds = tuple(_with_absences(recording, diffs, containers))
+    for diff in rounds:
+        if diff.absences and diff.container in differ.histories:
+            differ.histories[diff.container].absences = diff.absences
+    names = {container.id: lookup.container_name(container) for container in containers}
     names |= {pod.id: lookup.pod_name(pod) for pod in pods}
     return Excerpt(differ, rounds, names)

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 
+from nri_scope.process.signals import root_hint
 from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import Span, Style, StyledText
 
 
-class Status(StrEnum):
+class Verdict(StrEnum):
     """Result of a check."""
 
     OK = "ok"
@@ -33,7 +34,7 @@ class Check:
 
     name: str
     """Stable name for scripts: the subject, e.g. ``socket`` or ``containerd-enabled``."""
-    status: Status
+    status: Verdict
     detail: str
     fix: str = ""
     """What to do; "" if nothing."""
@@ -43,29 +44,40 @@ class Check:
 
 def ok(name: str, detail: str) -> Check:
     """Return a check that passed."""
-    return Check(name, Status.OK, detail)
+    return Check(name, Verdict.OK, detail)
 
 
 def warn(name: str, detail: str, fix: str = "", config: str = "") -> Check:
     """Return a check with a warning."""
-    return Check(name, Status.WARN, detail, fix, config)
+    return Check(name, Verdict.WARN, detail, fix, config)
 
 
 def fail(name: str, detail: str, fix: str = "", config: str = "") -> Check:
     """Return a check that failed."""
-    return Check(name, Status.FAIL, detail, fix, config)
+    return Check(name, Verdict.FAIL, detail, fix, config)
 
 
 def unknown(name: str, detail: str, fix: str = "", config: str = "") -> Check:
     """Return a check that could not be made."""
-    return Check(name, Status.UNKNOWN, detail, fix, config)
+    return Check(name, Verdict.UNKNOWN, detail, fix, config)
+
+
+def not_permitted(name: str, detail: str) -> Check:
+    """Return a check that could not be made without the permissions of root."""
+    return unknown(name, detail, root_hint("run doctor as root"))
+
+
+def unreadable(name: str, path: str, problem: str) -> Check:
+    """Return a check of a file or folder that could not be read because of ``problem``."""
+    make = not_permitted if problem == "permission denied" else unknown
+    return make(name, f"{path}: {problem}")
 
 
 def as_warnings(checks: Iterable[Check], reason: str) -> list[Check]:
     """Return ``checks`` with failures as warnings, for ``reason``: they have no effect now."""
     return [
-        replace(check, status=Status.WARN, detail=f"{check.detail} ({reason})")
-        if check.status is Status.FAIL
+        replace(check, status=Verdict.WARN, detail=f"{check.detail} ({reason})")
+        if check.status is Verdict.FAIL
         else check
         for check in checks
     ]
@@ -73,18 +85,18 @@ def as_warnings(checks: Iterable[Check], reason: str) -> list[Check]:
 
 def exit_status(checks: Iterable[Check]) -> int:
     """Return 1 when a check failed, else 0."""
-    return int(any(check.status is Status.FAIL for check in checks))
+    return int(any(check.status is Verdict.FAIL for check in checks))
 
 
 SCHEMA_VERSION = 1
 
-_SYMBOLS = {Status.OK: "✓", Status.WARN: "!", Status.FAIL: "✗", Status.UNKNOWN: "?"}
-_ASCII = {Status.OK: "+", Status.WARN: "!", Status.FAIL: "x", Status.UNKNOWN: "?"}
+_SYMBOLS = {Verdict.OK: "✓", Verdict.WARN: "!", Verdict.FAIL: "✗", Verdict.UNKNOWN: "?"}
+_ASCII = {Verdict.OK: "+", Verdict.WARN: "!", Verdict.FAIL: "x", Verdict.UNKNOWN: "?"}
 _STYLES = {
-    Status.OK: Style.GOOD,
-    Status.WARN: Style.WARN,
-    Status.FAIL: Style.BAD,
-    Status.UNKNOWN: Style.NOTE,
+    Verdict.OK: Style.GOOD,
+    Verdict.WARN: Style.WARN,
+    Verdict.FAIL: Style.BAD,
+    Verdict.UNKNOWN: Style.NOTE,
 }
 _INDENT = " " * 10
 
@@ -135,10 +147,10 @@ def _summary(checks: Sequence[Check]) -> str:
     return ", ".join(
         f"{counts[status]} {label}"
         for status, label in (
-            (Status.OK, "ok"),
-            (Status.WARN, "warned"),
-            (Status.FAIL, "failed"),
-            (Status.UNKNOWN, "unknown"),
+            (Verdict.OK, "ok"),
+            (Verdict.WARN, "warned"),
+            (Verdict.FAIL, "failed"),
+            (Verdict.UNKNOWN, "unknown"),
         )
-        if counts[status] or status in (Status.OK, Status.FAIL)
+        if counts[status] or status in (Verdict.OK, Verdict.FAIL)
     )

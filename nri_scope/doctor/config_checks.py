@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from datetime import UTC, datetime
 
 from nri_scope.nri.events import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS
 from nri_scope.nri.versions import SortKey, infer, runtime_title, sort_key
+from nri_scope.oci.runtime_rules import runtime_rules_of
 
-from .check import Check, Status, fail, ok, unknown, warn
+from .check import Check, Verdict, fail, not_permitted, ok, unknown, unreadable, warn
 from .host import RuntimeProcess
 from .isulad import known_defects
 from .settings import NriConfig, Setting
@@ -40,9 +42,26 @@ class Installation:
     """Why the version is unknown; "" if no reason is known."""
 
     @property
+    def root(self) -> str:
+        """Prefix of paths to its files, if it has a mount namespace of its own."""
+        return self.process.root if self.process else ""
+
+    @property
     def title(self) -> str:
         """The runtime with its version."""
         return f"{runtime_title(self.config.runtime)} {self.version}".rstrip()
+
+
+_GENERATED = re.compile("/var/(?:lib/rancher|snap)/(k3s|rke2|microk8s)/")
+"""Folders of Kubernetes distributions that generate containerd's configuration at each start."""
+NO_RUNTIME = Installation(NriConfig("", ()), "", None)
+"""Stands for the runtime where there is none."""
+
+
+def distribution_of(config: NriConfig) -> str:
+    """Return the Kubernetes distribution that generates a configuration; "" for none."""
+    generated = _GENERATED.match(config.missing or "".join(config.files[:1]))
+    return generated[1] if generated else ""
 
 
 def default_enabled(runtime: str, version: str) -> bool | None:
@@ -60,6 +79,7 @@ def check_installation(installation: Installation) -> list[Check]:
         *_enabled(f"{prefix}-enabled", installation),
         *_connections(f"{prefix}-connections", installation),
         *_timeouts(f"{prefix}-timeouts", installation),
+        *_cdi(f"{prefix}-cdi", installation),
     ]
     if installation.config.unreadable and installation.registration is None:
         reason = "unless a file that could not be read sets it"
@@ -84,9 +104,9 @@ def _defects(installation: Installation) -> list[Check]:
 
 
 def _as_unknown(check: Check, reason: str) -> Check:
-    if check.status is Status.UNKNOWN:
+    if check.status is Verdict.UNKNOWN:
         return check
-    return unknown(check.name, f"{check.detail} ({reason})", "run doctor as root")
+    return not_permitted(check.name, f"{check.detail} ({reason})")
 
 
 def _key(version: str) -> SortKey:
@@ -107,7 +127,7 @@ def _version(name: str, installation: Installation) -> Iterator[Check]:
 def _files(prefix: str, installation: Installation) -> Iterator[Check]:
     config = installation.config
     for path, why in config.unreadable:
-        yield unknown(f"{prefix}-config", f"{path}: {why}", "run doctor as root")
+        yield unreadable(f"{prefix}-config", path, why)
     for problem in config.problems:
         make, text = fail if problem.fatal else warn, f"{problem.file}: {problem.text}"
         process = installation.process
@@ -167,7 +187,7 @@ def _enabled(name: str, installation: Installation) -> Iterator[Check]:
 def _by_default(name: str, installation: Installation) -> Check:
     config = installation.config
     if config.unreadable:
-        return unknown(name, "not all of the configuration could be read", "run doctor as root")
+        return not_permitted(name, "not all of the configuration could be read")
     match default_enabled(config.runtime, installation.version):
         case True:
             nri = infer(config.runtime, installation.version)
@@ -228,6 +248,15 @@ def _change(installation: Installation, key: str, setting: Setting | None) -> tu
     if setting is not None and origin == file:
         table = setting.key.partition(" in ")[2] or table
     lines = f"{table}\n  {line}"
+    if distribution := distribution_of(config):
+        # From the distributions' documentation: https://docs.k3s.io/advanced and microk8s.io/docs.
+        template = "containerd-template.toml"
+        if distribution != "microk8s":
+            is_third = _file_version(installation) == "version = 3\n"
+            template = "config-v3.toml.tmpl" if is_third else "config.toml.tmpl"
+            template += ' (a new file begins with the line {{ template "base" . }})'
+        place = f"{file.rpartition('/')[0]}/{template}, the template of {file}"
+        return f"set this in {place}, and restart {distribution}", lines
     if file in config.tables:
         return f"set this in the table of {file}, and {restart}", lines
     if file == config.missing or file == config.drop_in:
@@ -246,23 +275,14 @@ def _file_version(installation: Installation) -> str:
 
 
 def _timeouts(name: str, installation: Installation) -> Iterator[Check]:
-    config, registration = installation.config, installation.registration
-    reported = registration if registration is not None and registration.configured else None
-    for label, setting, short, default_ms, reported_ms in (
-        (
-            "registration",
-            config.registration_timeout,
-            SHORT_REGISTRATION_S,
-            DEFAULT_REGISTRATION_TIMEOUT_MS,
-            reported.registration_timeout_ms if reported else 0,
-        ),
-        (
-            "request",
-            config.request_timeout,
-            SHORT_REQUEST_S,
-            DEFAULT_REQUEST_TIMEOUT_MS,
-            reported.request_timeout_ms if reported else 0,
-        ),
+    config, reported = installation.config, installation.registration or Registration()
+    for label, setting, reported_ms, short, default_ms in zip(
+        ("registration", "request"),
+        (config.registration_timeout, config.request_timeout),
+        (reported.registration_timeout_ms, reported.request_timeout_ms),
+        (SHORT_REGISTRATION_S, SHORT_REQUEST_S),
+        (DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS),
+        strict=True,
     ):
         default = default_ms / 1000
         if setting is None:
@@ -273,9 +293,13 @@ def _timeouts(name: str, installation: Installation) -> Iterator[Check]:
             continue
         seconds = _seconds(config.runtime, setting.value)
         if seconds is None:
-            text = f"{_where(setting)} is {setting.value!r}, which is not a duration"
+            text = f"{_where(setting)} is {setting.value!r}, which is not a "
+            if config.runtime == "isulad" and isinstance(setting.value, str):
+                text += f"number: it has no effect, and {default:g} s are used"
+                yield warn(name, text, f"write it like {default:g}")
+                continue
             example = f"{default:g}" if config.runtime == "isulad" else f'"{default:g}s"'
-            yield fail(name, text, f"write it like {example}")
+            yield fail(name, f"{text}duration", f"write it like {example}")
         elif seconds == 0:
             yield ok(name, f"{_where(setting)} is 0, which means the default of {default:g} s")
         elif seconds < short:
@@ -291,12 +315,25 @@ def _timeouts(name: str, installation: Installation) -> Iterator[Check]:
 
 
 def _seconds(runtime: str, value: object) -> float | None:
-    if runtime == "isulad" and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if runtime == "isulad":
+        return float(value) if type(value) is int else None
     if isinstance(value, str):
         return parse_go_duration(value)
     # containerd 2.x rejects a bare number; the others read nanoseconds, which is never intended.
     return None
+
+
+def _cdi(name: str, installation: Installation) -> Iterator[Check]:
+    runtime = installation.config.runtime
+    if text := runtime_rules_of(runtime, installation.version).drops_cdi_devices:
+        yield warn(name, text, "update containerd to 1.7.30 or 2.1 if a plugin uses CDI")
+    for setting in installation.config.cdi.values():
+        text = f"{_where(setting)} is {json.dumps(setting.value, default=str)}"
+        if setting.value is False:
+            text += ": plugins cannot add CDI devices (2.1 and 2.4 fail such a creation)"
+            yield warn(name, text, "set it to true if a plugin uses CDI")
+        else:
+            yield ok(name, text)
 
 
 def _misplaced(name: str, config: NriConfig) -> Iterator[Check]:
@@ -313,7 +350,7 @@ def _restart(name: str, installation: Installation) -> Iterator[Check]:
     process, config = installation.process, installation.config
     if process is None:
         return
-    fix = f"restart {runtime_title(config.runtime)}"
+    fix = f"restart {distribution_of(config) or runtime_title(config.runtime)}"
     if process.replaced:
         text = f"{process.program} was replaced after process {process.pid} had started"
         yield warn(name, text, fix)

@@ -31,6 +31,7 @@ from .settings import (
     read_toml,
     subtable,
     table_name,
+    with_cdi,
 )
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
@@ -113,7 +114,7 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
             misplaced_keys += misplaced(file, right, _KEYS, _nri_keys_in)
             # A later file replaces the whole table of a plugin in 1.x, single keys in 2.x.
             config = overlay(config, file.path, table, right, _KEYS, replaces=major < 2)
-            config = _disabled_plugin(config, file, right[-1])
+            config = with_cdi(_disabled_plugin(config, file, right[-1]), file)
     unread = _unread_files(host, path, seen)
     return replace(
         config,
@@ -154,10 +155,7 @@ def _imports(host: Host, file: TomlFile) -> list[str]:
 def _glob(host: Host, pattern: str) -> list[str]:
     """Return the files that match ``pattern``, which has wildcards only in its last component."""
     folder, name = str(PurePosixPath(pattern).parent), PurePosixPath(pattern).name
-    try:
-        names = host.names(folder)
-    except OSError:
-        return []
+    names = host.readable_names(folder)
     # Unlike in a shell, * matches a leading dot in Go.
     return [f"{folder}/{entry}" for entry in names if fnmatch.fnmatchcase(entry, name)]
 
@@ -176,8 +174,5 @@ def _nri_keys_in(path: tuple[str, ...]) -> frozenset[str]:
 def _unread_files(host: Host, path: str, read: set[str]) -> list[str]:
     """Return the files in conf.d, the usual folder for imports, that are not imported."""
     folder = f"{PurePosixPath(path).parent}/conf.d"
-    try:
-        names = host.names(folder)
-    except OSError:
-        return []
-    return [file for file in (f"{folder}/{name}" for name in names) if file not in read]
+    files = (f"{folder}/{name}" for name in host.readable_names(folder))
+    return [file for file in files if file not in read]

@@ -27,6 +27,7 @@ from .settings import (
     overlay,
     read_toml,
     subtable,
+    with_cdi,
 )
 
 DEFAULT_CONFIG = "/etc/crio/crio.conf"
@@ -95,12 +96,11 @@ def read_crio(
             fix = f"move it out of {drop_ins}"
             problems.append(Problem(file.path, text, False, fix))
         if file.table is not None:
-            if subtable(file.table, *_TABLE_PATH):
+            table = subtable(file.table, *_TABLE_PATH)
+            if table:
                 config = replace(config, tables=(*config.tables, file.path))
             misplaced_keys += misplaced(file, _TABLE_PATH, _KEYS, lambda path: _DISTINCTIVE)
-            config = overlay(
-                config, file.path, subtable(file.table, *_TABLE_PATH), _TABLE_PATH, _KEYS
-            )
+            config = overlay(with_cdi(config, file), file.path, table, _TABLE_PATH, _KEYS)
     config = replace(
         _command_line(config, arguments),
         files=tuple(file.path for file in files if file.table is not None),
@@ -123,11 +123,7 @@ def _walk(host: Host, folder: str, depth: int = 0) -> Iterator[str]:
     if depth == 0 and _is_link(host, folder):
         yield folder
         return
-    try:
-        names = host.names(folder)
-    except OSError:
-        return
-    for name in names[:FILES_MAX]:
+    for name in host.readable_names(folder)[:FILES_MAX]:
         path = f"{folder}/{name}"
         try:
             mode = host.resolve(folder).joinpath(name).lstat().st_mode
@@ -167,10 +163,6 @@ def _unread_files(host: Host, path: str, drop_ins: str) -> Iterator[str]:
     """Yield files that CRI-O does not read: next to the main file, and in similar folders."""
     base = str(PurePosixPath(path).parent)
     for folder in (base, f"{base}/conf.d", f"{base}/crio.d", f"{base}/config.d"):
-        if folder == drop_ins:
-            continue
-        try:
-            names = host.names(folder)
-        except OSError:
-            continue
-        yield from (f"{folder}/{name}" for name in names if f"{folder}/{name}" != path)
+        if folder != drop_ins:
+            files = (f"{folder}/{name}" for name in host.readable_names(folder))
+            yield from (file for file in files if file != path)

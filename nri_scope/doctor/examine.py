@@ -16,21 +16,23 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from nri_scope.nri.events import DEFAULT_PLUGIN_CONFIG_PATH, DEFAULT_PLUGIN_PATH, DEFAULT_SOCKET
+from nri_scope.nri.events import DEFAULT_SOCKET
 from nri_scope.nri.versions import runtime_title, sort_key
+from nri_scope.process.signals import root_hint
 
 from . import containerd, crio, isulad
-from .check import Check, Status, as_warnings, unknown, warn
-from .config_checks import Installation, check_installation, default_enabled
-from .host import Host, ProgramVersion, program_version, running_runtimes
+from .check import Check, Verdict, as_warnings, not_permitted, unknown, warn
+from .config_checks import NO_RUNTIME, Installation, check_installation, default_enabled
+from .host import Host, ProgramVersion, RuntimeProcess, program_version, running_runtimes
 from .plugins import check_plugins, look_at_plugins
-from .settings import NriConfig, path_of
+from .settings import NriConfig, path_of, plugin_folders
 from .sockets import (
     Listener,
     Registration,
@@ -173,14 +175,14 @@ def examination(
         version_of = program_version if host.root == Path("/") else lambda pid: ProgramVersion("")
     found = _bounded(lambda: _installations(host, version_of))
     installations = found or []
-    path = socket_path or _configured_socket(installations)
+    path = socket_path or _bounded(lambda: _socket_path(host, installations)) or DEFAULT_SOCKET
 
     checks: list[Check] = []
     if found is None:
         checks.append(unknown("runtime", _HANGS.format("/proc and /etc")))
     elif not installations:
         text = "no containerd, CRI-O or iSulad was found, neither a process nor a configuration"
-        checks.append(warn("runtime", text, "run this on the node itself, as root"))
+        checks.append(warn("runtime", text, root_hint("run this on the node itself, as root")))
 
     listener, registration = _socket(host, path, checks)
     installations = _with_registration(installations, listener, registration)
@@ -190,6 +192,11 @@ def examination(
         if item not in examined:
             findings = as_warnings(findings, f"it does not serve {path}")
         checks += findings
+        if item.root:
+            text = f"{item.title} has a mount namespace of its own, as in rootless mode: here, "
+            text += f"its root folder is {item.root}"
+            fix = f"use --socket {_socket_of(host, item)} in other commands"
+            checks.append(warn(f"{item.config.runtime}-mounts", text, fix))
         if item in examined and item.process is not None:
             process = item.process
             check = partial(check_deprecations, host, process.pid, process.started_at)
@@ -230,15 +237,16 @@ def _installations(host: Host, version_of: Callable[[int], ProgramVersion]) -> l
     installations: dict[tuple[str, ...], Installation] = {}
     for process in running_runtimes(host):
         version = version_of(process.pid) if process.program else ProgramVersion("")
-        config = _config(host, process.runtime, process.arguments, version.text)
+        config = _config(host, process, version.text)
         installation = Installation(config, version.text, process, version_unknown=version.why)
         # Prefer a process with a known version: others may only have the name of a runtime.
-        known = installations.get(_identity(config))
+        identity = (process.root, *_identity(config))
+        known = installations.get(identity)
         if known is None or (installation.version and not known.version):
-            installations[_identity(config)] = installation
+            installations[identity] = installation
     running = {item.config.runtime for item in installations.values()}
     for runtime in ("containerd", "cri-o", "isulad"):
-        config = _config(host, runtime, (), "")
+        config = _config(host, RuntimeProcess(runtime, 0, (), "", False, None), "")
         if runtime not in running and (config.files or config.problems or config.unreadable):
             installations.setdefault(_identity(config), Installation(config, "", None))
     return list(installations.values())
@@ -248,23 +256,35 @@ def _identity(config: NriConfig) -> tuple[str, ...]:
     return (config.runtime, config.missing, *config.files)
 
 
-def _config(host: Host, runtime: str, arguments: tuple[str, ...], version: str) -> NriConfig:
-    if runtime == "containerd":
+def _config(host: Host, process: RuntimeProcess, version: str) -> NriConfig:
+    host = host.below(process.root)
+    if process.runtime == "containerd":
         key = sort_key(version)
-        major = key[0] if key else 2
-        return containerd.read_containerd(host, containerd.config_path(arguments), major)
-    if runtime == "cri-o":
-        return crio.read_crio(host, *crio.config_paths(arguments), arguments)
+        path = process.path(containerd.config_path(process.arguments))
+        return containerd.read_containerd(host, path, key[0] if key else 2)
+    if process.runtime == "cri-o":
+        path, drop_ins = map(process.path, crio.config_paths(process.arguments))
+        return crio.read_crio(host, path, drop_ins, process.arguments)
     return isulad.read_isulad(host)
 
 
-def _configured_socket(installations: Iterable[Installation]) -> str:
-    running = [item for item in installations if item.process is not None]
-    for item in running:
-        path = path_of(item.config.socket_path, "")
-        if path and _may_be_on(item):
+def _socket_path(host: Host, installations: Iterable[Installation]) -> str:
+    running = [item for item in installations if item.process is not None and _may_be_on(item)]
+    for item in sorted(running, key=lambda item: item.root):
+        path = _socket_of(host, item)
+        if path != DEFAULT_SOCKET and not (item.root and host.exists(DEFAULT_SOCKET)):
             return path
     return DEFAULT_SOCKET
+
+
+def _socket_of(host: Host, item: Installation) -> str:
+    """Return the path of a runtime's socket, as seen from here."""
+    path = path_of(item.config.socket_path, DEFAULT_SOCKET)
+    inside = host.below(item.root)
+    with suppress(OSError):
+        # Another program would follow an absolute link from its own root folder.
+        path = str(inside.resolve(path)).removeprefix(str(inside.root)) if item.root else path
+    return f"{item.root}{path}"
 
 
 def _may_be_on(item: Installation) -> bool:
@@ -341,18 +361,22 @@ def _is_examined(item: Installation, installations: Iterable[Installation]) -> b
 def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
     checks: list[Check] = []
     seen = set()
-    for item in list(installations) or [Installation(NriConfig("", ()), "", None)]:
+    for item in list(installations) or [NO_RUNTIME]:
         config = item.config
-        path = path_of(config.plugin_path, DEFAULT_PLUGIN_PATH)
-        config_path = path_of(config.plugin_config_path, DEFAULT_PLUGIN_CONFIG_PATH)
+        path, config_path = plugin_folders(config)
         # If not all of the configuration could be read, the plugin folder is a guess.
         guessed_for = config.runtime if config.unreadable else ""
-        if (path, config_path, guessed_for) in seen:
+        identity = (item.root, path, config_path, guessed_for)
+        if identity in seen:
             continue
-        seen.add((path, config_path, guessed_for))
+        seen.add(identity)
         # If NRI is off, the runtime starts no plugin, and so none can prevent its own start.
         off = bool(config.runtime) and item.registration is None and not _may_be_on(item)
-        findings = _plugin_folder(host, path, config_path, item, off)
+        look = partial(look_at_plugins, host.below(item.root), path, config_path)
+        started_at = item.process.started_at if item.process else None
+        findings = [unknown("plugins", _HANGS.format(path))]
+        if (folder := _bounded(look)) is not None:
+            findings = check_plugins(folder, runtime=config.runtime, started_at=started_at, off=off)
         if off:
             findings = as_warnings(findings, "once NRI is on")
         checks += _guessed(findings, path, guessed_for) if guessed_for else findings
@@ -362,8 +386,8 @@ def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
 def _v01(host: Host, installations: Iterable[Installation]) -> list[Check]:
     """Check NRI 0.1 once for each runtime, or without one if there is none."""
     checks_made: list[Check] = []
-    for item in list(installations) or [Installation(NriConfig("", ()), "", None)]:
-        checks = _bounded(partial(check_v01, host, item))
+    for item in list(installations) or [NO_RUNTIME]:
+        checks = _bounded(partial(check_v01, host.below(item.root), item))
         checks_made += [unknown("nri-0.1", _HANGS.format("/etc/nri"))] if checks is None else checks
     return list(dict.fromkeys(checks_made))
 
@@ -375,22 +399,12 @@ def _guessed(findings: Iterable[Check], path: str, runtime: str) -> list[Check]:
         f"unknown ({path} unless configured)"
     )
     return [
-        unknown("plugins", text, "run doctor as root"),
+        not_permitted("plugins", text),
         *(
             check
-            if check.status is Status.UNKNOWN
-            else replace(check, status=Status.WARN, detail=f"{check.detail} (if it uses {path})")
+            if check.status is Verdict.UNKNOWN
+            else replace(check, status=Verdict.WARN, detail=f"{check.detail} (if it uses {path})")
             for check in findings
-            if check.status is not Status.OK
+            if check.status is not Verdict.OK
         ),
     ]
-
-
-def _plugin_folder(
-    host: Host, path: str, config_path: str, item: Installation, off: bool
-) -> list[Check]:
-    folder = _bounded(lambda: look_at_plugins(host, path, config_path))
-    if folder is None:
-        return [unknown("plugins", _HANGS.format(path))]
-    started_at = item.process.started_at if item.process else None
-    return check_plugins(folder, runtime=item.config.runtime, started_at=started_at, off=off)

@@ -12,8 +12,10 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, NamedTuple
+
+from nri_scope.errors import reason_of
 
 FILE_MAX = 1 << 20
 """Maximum size of a file in bytes; configuration files have a few thousand."""
@@ -33,18 +35,28 @@ class Host:
 
     root: Path = Path("/")
 
+    def below(self, folder: str) -> Host:
+        """Return the file system whose root is at ``folder``."""
+        return Host(self.root.joinpath(folder.lstrip("/")))
+
     def resolve(self, path: str) -> Path:
         """Return ``path`` on this machine, without links; missing parts are appended unchanged.
 
         Raises OSError for a loop of links.
         """
         pending = _parts(path)
+        root: list[str] = []
         real: list[str] = []
         links = 0
         while pending:
             part = pending.pop()
             if part == "..":
-                del real[-1:]
+                del real[max(len(root), len(real) - 1) :]
+                continue
+            if part == "root" and len(real) == 2 and real[0] == "proc":
+                # The link's text is "/", in the mount namespace of the process.
+                root = [*real, part]
+                real = [*root]
                 continue
             here = self.root.joinpath(*real, part)
             try:
@@ -60,7 +72,7 @@ class Host:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             target = here.readlink()
             if target.is_absolute():
-                real.clear()
+                real = [*root]
             pending.extend(_parts(str(target)))
         return self.root.joinpath(*real)
 
@@ -107,10 +119,12 @@ class Host:
         with os.scandir(self.resolve(folder)) as entries:
             return sorted((entry.name for entry in islice(entries, LISTING_MAX)), key=os.fsencode)
 
-
-def words(error: OSError) -> str:
-    """Return an OSError's reason, without number and path."""
-    return (error.strerror or str(error)).lower()
+    def readable_names(self, folder: str) -> list[str]:
+        """Return the names in a folder as `names` does; none if it cannot be read."""
+        try:
+            return self.names(folder)
+        except OSError:
+            return []
 
 
 def _parts(path: str) -> list[str]:
@@ -139,6 +153,15 @@ class RuntimeProcess:
     """Whether the program's file was replaced or deleted since the process started."""
     started_at: float | None
     """Start time in seconds since the epoch."""
+    folder: str = ""
+    """Its working folder; "" without permission to read it."""
+    root: str = ""
+    """Prefix of paths to files as it sees them, if it has a mount namespace of its own."""
+
+    def path(self, path: str) -> str:
+        """Return a path of its command line as an absolute path."""
+        # Without permission, reading the file fails for the right reason.
+        return str(PurePosixPath(self.folder or f"/proc/{self.pid}/cwd", path))
 
 
 class NamedProcess(NamedTuple):
@@ -197,11 +220,11 @@ def _process(host: Host, pid: int, boot: float | None) -> RuntimeProcess | None:
     if runtime is None or _has_other_root(host, pid):
         return None
     command = _command_line(host, pid)
-    try:
-        # Do not resolve the link: its text has the path, and shows whether the file was deleted.
-        program = str(host.root.joinpath("proc", str(pid), "exe").readlink())
-    except OSError:
-        program = ""
+    # Do not resolve the link: its text has the path, and shows whether the file was deleted.
+    program = _link(host, pid, "exe")
+    namespace = _link(host, pid, "ns/mnt")
+    # In a container with the node's files, only those of /proc are the node's processes.
+    ours = _link(host, "self" if host.root == Path("/") else 1, "ns/mnt")
     return RuntimeProcess(
         runtime,
         pid,
@@ -209,7 +232,17 @@ def _process(host: Host, pid: int, boot: float | None) -> RuntimeProcess | None:
         program.removesuffix(" (deleted)"),
         program.endswith(" (deleted)"),
         _started_at(host, pid, boot),
+        _link(host, pid, "cwd"),
+        f"/proc/{pid}/root" if namespace and ours and namespace != ours else "",
     )
+
+
+def _link(host: Host, pid: int | str, name: str) -> str:
+    """Return the text of a link of a process; "" without permission to read it."""
+    try:
+        return str(host.root.joinpath("proc", str(pid), name).readlink())
+    except OSError:
+        return ""
 
 
 def _command_line(host: Host, pid: int) -> list[str]:
@@ -303,7 +336,7 @@ def program_version(pid: int, proc: Path = Path("/proc")) -> ProgramVersion:
     except _Unsafe as reason:
         return ProgramVersion("", f"{reason}, so it was not run")
     except OSError as error:
-        return ProgramVersion("", words(error))
+        return ProgramVersion("", reason_of(error))
     except subprocess.TimeoutExpired:
         return ProgramVersion("", f"--version did not end within {VERSION_TIMEOUT:g} s")
 

@@ -18,15 +18,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nri_scope.nri.events import DEFAULT_PLUGIN_CONFIG_PATH, DEFAULT_PLUGIN_PATH
 from nri_scope.nri.versions import runtime_title, runtime_words
 from nri_scope.text.escape import safe
 
-from .check import SCHEMA_VERSION, Check, Status
-from .config_checks import Installation
-from .host import Host, first_process
-from .plugins import look_at_plugins
-from .settings import path_of
+from .check import SCHEMA_VERSION, Check, Verdict
+from .config_checks import NO_RUNTIME, Installation, distribution_of
+from .host import Host, NamedProcess, first_process
+from .plugins import look_at_plugins, starts
+from .settings import plugin_folders
 
 UNIT = "nri-scope.service"
 _UNIT_FOLDERS = ("/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
@@ -38,6 +37,8 @@ _KUBELETS = ("kubelet", "k3s-server", "k3s-agent", "kubelite")
 """Process names of the kubelet: on its own, in k3s and in MicroK8s."""
 _SERVICES = {"containerd": "containerd", "cri-o": "crio", "isulad": "isulad"}
 _PLUGIN = "00-nri-scope"
+_OF_SOCKET = ("socket", "listener", "registration")
+"""Names of checks of which each must pass for external plugins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,108 +104,135 @@ def plan(
     host: Host, installations: Sequence[Installation], checks: Sequence[Check], program: Program
 ) -> Plan:
     """Return what to do, from what `examine` found and the files of the machine."""
-    item = installations[0] if installations else None
-    runtime = "" if item is None else item.config.runtime
-    can_connect = any(
-        one.registration is not None and one.registration.configured for one in installations
-    )
-    first = [one for one in checks if one.status is Status.FAIL and one.name.endswith("-enabled")]
-    closed = [
-        one for one in checks if one.status is Status.FAIL and one.name.endswith("-connections")
-    ]
-    has_systemd = host.exists("/run/systemd/system")
-    # Nodes of kind have another root folder.
-    kubelet = first_process(host, _KUBELETS, same_root=True)
-    installed = list(_installed(host, item))
-    facts = [
-        _runtime_fact(item, can_connect, closed),
-        *(f"already installed: {one}" for one in installed),
-        *_recorder_fact(host),
-        "systemd runs this machine" if has_systemd else "systemd does not run this machine",
-        f"{kubelet.name} runs (process {kubelet.pid}): a node of a Kubernetes cluster"
-        if kubelet
-        else "no kubelet runs: not a node of a Kubernetes cluster",
-    ]
+    item = next(iter(installations), NO_RUNTIME)
+    runtime = item.config.runtime
+    failed = [check for check in checks if check.status is Verdict.FAIL]
+    broken = [check for check in failed if check.name in ("plugins", "plugin", "plugin-config")]
+    first = [check for check in failed if check.name in (f"{runtime}-enabled", f"{runtime}-config")]
+    closed = [check for check in failed if check.name.endswith("-connections")]
+    # Without NRI there is no socket.
+    unserved = [check for check in failed if not first and check.name in _OF_SOCKET]
     disconnected = "external plugins may not connect" if closed else ""
+    disconnected = next((check.detail for check in unserved if not closed), disconnected)
+    launching = next((check.detail for check in broken), "" if runtime else "no runtime was found")
+    if item.root:
+        disconnected = launching = f"{item.title} has a mount namespace of its own, {item.root}"
+    places = dict(_installed(host, item, is_broken=bool(broken)))
+    facts = (_runtime_fact(item, closed), *places, *_recorder_fact(host), *_machine_facts(host))
     ways = (
-        Way(
-            "daemonset",
-            "DaemonSet",
-            "Kubernetes runs the recorder on every node, also on new ones, and upgrades it",
-            disconnected or ("" if kubelet else "no kubelet runs here"),
-            (
-                "# in nri-scope's sources; docs/kubernetes.md: how the image gets onto every node",
-                "make image",
-                "kubectl apply -k deploy/kustomize/base",
-            ),
-        ),
-        Way(
-            "unit",
-            "systemd unit",
-            "systemd starts the recorder again whenever it ends, in a sandbox, and the runtime is "
-            "never restarted",
-            disconnected
-            or ("" if has_systemd else "systemd does not run here")
-            or _program_problem(host, program, is_hidden=True),
-            tuple(_unit_commands(program)),
-        ),
-        Way(
-            "plugin",
-            "plugin that the runtime launches",
-            "it sees every event from the runtime's start on, even if external plugins may not "
-            "connect; installing and upgrading it needs a restart of the runtime",
-            ("" if runtime else "no runtime was found")
-            or _program_problem(host, program, is_hidden=False),
-            tuple(_plugin_commands(host, item, program, has_systemd)),
+        _daemonset(host, disconnected),
+        _unit(host, program, disconnected),
+        _launched_plugin(host, item, program, launching),
+    )
+    is_installed = any(places.values())
+    chosen = next((way.name for way in ways if not way.problem), "")
+    why = "" if chosen else "no way works yet"
+    if not runtime:
+        chosen, why = "", "there is no container runtime"
+    if is_installed:
+        chosen, why = "", "the recorder is installed"
+    return Plan(facts, tuple(first), chosen, why, ways, is_installed)
+
+
+def _has_systemd(host: Host) -> bool:
+    return host.exists("/run/systemd/system")
+
+
+def _kubelet(host: Host) -> NamedProcess | None:
+    # Nodes of kind have another root folder.
+    return first_process(host, _KUBELETS, same_root=True)
+
+
+def _machine_facts(host: Host) -> tuple[str, str]:
+    does = "runs" if _has_systemd(host) else "does not run"
+    kubelet = _kubelet(host)
+    node = "no kubelet runs: not a node of a Kubernetes cluster"
+    if kubelet:
+        node = f"{kubelet.name} runs (process {kubelet.pid}): a node of a Kubernetes cluster"
+    return f"systemd {does} this machine", node
+
+
+def _daemonset(host: Host, disconnected: str) -> Way:
+    """Return the way by a DaemonSet. ``disconnected``: why external plugins cannot connect."""
+    return Way(
+        "daemonset",
+        "DaemonSet",
+        "Kubernetes runs the recorder on every node, also on new ones, and upgrades it",
+        disconnected or ("" if _kubelet(host) else "no kubelet runs here"),
+        (
+            "# in nri-scope's sources; docs/kubernetes.md: how the image gets onto every node",
+            "make image",
+            "kubectl apply -k deploy/kustomize/base",
         ),
     )
-    wanted = ["daemonset"] if kubelet else []
-    usable = [way.name for way in ways if not way.problem]
-    chosen = next((name for name in [*wanted, "unit", "plugin"] if name in usable), "")
-    why = "" if chosen else "no way works yet"
-    if item is None:
-        chosen, why = "", "there is no container runtime"
-    if installed:
-        chosen, why = "", "it is installed"
-    return Plan(tuple(facts), tuple(first), chosen, why, ways, bool(installed))
 
 
-def _runtime_fact(item: Installation | None, can_connect: bool, closed: Sequence[Check]) -> str:
-    if item is None:
+def _unit(host: Host, program: Program, disconnected: str) -> Way:
+    """Return the way by a systemd unit. ``disconnected``: see `_daemonset`."""
+    without_systemd = "" if _has_systemd(host) else "systemd does not run here"
+    return Way(
+        "unit",
+        "systemd unit",
+        "systemd starts the recorder again whenever it ends, in a sandbox, and the runtime is "
+        "never restarted",
+        disconnected or without_systemd or _program_problem(host, program, is_hidden=True),
+        tuple(_unit_commands(program)),
+    )
+
+
+def _launched_plugin(host: Host, item: Installation, program: Program, problem: str) -> Way:
+    """Return the way by a plugin that the runtime launches. ``problem``: why it launches none."""
+    return Way(
+        "plugin",
+        "plugin that the runtime launches",
+        "it sees every event from the runtime's start on, even if external plugins may not "
+        "connect; installing and upgrading it needs a restart of the runtime",
+        problem or _program_problem(host, program, is_hidden=False),
+        tuple(_plugin_commands(host, item, program, _has_systemd(host))),
+    )
+
+
+def _runtime_fact(item: Installation, closed: Sequence[Check]) -> str:
+    if item is NO_RUNTIME:
         return "no containerd, CRI-O or iSulad was found"
     if closed:
         return f"{item.title}: {closed[0].detail}"
     registration = item.registration
-    if can_connect and registration is not None:
+    if registration is not None and registration.configured:
         title = runtime_words(registration.runtime_name, registration.runtime_version) or item.title
         version = f" with NRI {registration.nri_version}" if registration.nri_version else ""
         return f"{title}{version} accepts external plugins"
     return f"{item.title} was found, but doctor could not connect to it"
 
 
-def _installed(host: Host, item: Installation | None) -> Iterator[str]:
-    """Yield the places where the recorder is installed."""
-    config = None if item is None else item.config
-    path = path_of(config.plugin_path if config else None, DEFAULT_PLUGIN_PATH)
-    for entry in look_at_plugins(host, path, "/nonexistent").plugins:
+def _installed(host: Host, item: Installation, *, is_broken: bool) -> Iterator[tuple[str, bool]]:
+    """Yield a fact for each place where the recorder is installed, and whether it is started there.
+
+    ``is_broken``: no plugin in the runtime's folder is.
+    """
+    below = host.below(item.root)
+    folder = look_at_plugins(below, *plugin_folders(item.config))
+    for entry in folder.plugins:
+        path = f"{folder.path}/{entry.name}"
         try:
-            target = host.resolve(f"{path}/{entry.name}").name
+            target = below.resolve(path).name
         except OSError:
             continue
-        if "nri-scope" in (entry.name.partition("-")[2], target):
-            yield f"the runtime launches {path}/{entry.name}"
-    wanted = f"/etc/systemd/system/multi-user.target.wants/{UNIT}"
-    if host.exists(wanted):
-        yield f"systemd starts {UNIT}"
+        if "nri-scope" not in (entry.name.partition("-")[2], target):
+            continue
+        if is_broken or not starts(folder, entry, item.config.runtime == "isulad"):
+            yield f"{path} exists, but the runtime does not launch it: see nri-scope doctor", False
+        else:
+            yield f"already installed: the runtime launches {path} when it starts", True
+    if host.exists(f"/etc/systemd/system/multi-user.target.wants/{UNIT}"):
+        yield f"already installed: systemd starts {UNIT}", True
 
 
 def _recorder_fact(host: Host) -> Iterator[str]:
     recorder = first_process(host, ("nri-scope",), argument="record")
     if recorder is not None:
-        yield (
-            f"nri-scope record runs (process {recorder.pid}): another recorder would record every "
-            "event again"
-        )
+        runs = f"nri-scope record runs (process {recorder.pid})"
+        yield f"{runs}: a second recorder would record every event twice"
 
 
 def _program_problem(host: Host, program: Program, *, is_hidden: bool) -> str:
@@ -213,7 +241,7 @@ def _program_problem(host: Host, program: Program, *, is_hidden: bool) -> str:
     ``is_hidden``: whether the folders of `_HIDDEN` are.
     """
     for path in program.files:
-        hidden = next((one for one in _HIDDEN if path.startswith(f"{one}/")), "")
+        hidden = next((folder for folder in _HIDDEN if path.startswith(f"{folder}/")), "")
         if hidden and is_hidden:
             return f"the unit cannot see {path} (in {hidden}): install nri-scope in /opt/nri-scope"
         try:
@@ -240,23 +268,23 @@ def _unit_commands(program: Program) -> Iterator[str]:
 
 
 def _plugin_commands(
-    host: Host, item: Installation | None, program: Program, has_systemd: bool
+    host: Host, item: Installation, program: Program, has_systemd: bool
 ) -> Iterator[str]:
-    config = None if item is None else item.config
-    folder = path_of(config.plugin_path if config else None, DEFAULT_PLUGIN_PATH)
+    folder, configs = plugin_folders(item.config)
     if not host.exists(folder):
         yield f"sudo mkdir -p {shlex.quote(folder)}"
-    yield f"sudo ln -s {shlex.quote(program.path)} {shlex.quote(f'{folder}/{_PLUGIN}')}"
-    runtime = config.runtime if config else ""
-    if config and runtime == "isulad":
+    if not host.exists(f"{folder}/{_PLUGIN}"):
+        yield f"sudo ln -s {shlex.quote(program.path)} {shlex.quote(f'{folder}/{_PLUGIN}')}"
+    runtime, distribution = item.config.runtime, distribution_of(item.config)
+    if runtime == "isulad":
         # iSulad launches only plugins with a configuration file.
-        configs = path_of(config.plugin_config_path, DEFAULT_PLUGIN_CONFIG_PATH)
         yield f"sudo mkdir -p {shlex.quote(configs)}"
         yield f"sudo touch {shlex.quote(f'{configs}/{_PLUGIN}.conf')}"
-    if has_systemd and runtime:
+    # A unit of the distribution runs containerd.
+    if has_systemd and runtime and not distribution:
         yield f"sudo systemctl restart {_SERVICES[runtime]}"
     else:
-        yield f"# restart {runtime_title(runtime) or 'the runtime'}"
+        yield f"# restart {distribution or runtime_title(runtime) or 'the runtime'}"
 
 
 def as_json(plan: Plan) -> str:
@@ -276,7 +304,7 @@ def as_text(plan: Plan, width: int) -> Iterator[str]:
         yield from (f"    {safe(line)}" for line in check.config.splitlines())
     if not plan.recommended:
         yield ""
-        yield from _wrap(f"nothing to install: {plan.why}", width)
+        yield from _wrap(f"no way is recommended: {plan.why}", width)
     for way in sorted(plan.ways, key=lambda way: way.name != plan.recommended):
         yield ""
         yield f"{'recommended' if way.name == plan.recommended else 'other way'}: {way.title}"

@@ -9,10 +9,13 @@ off by default, and the socket's path cannot be configured. The defects are thos
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
+from nri_scope.errors import reason_of
+
 from .check import Check, warn
-from .host import Host, words
+from .host import Host
 from .settings import Misplaced, NriConfig, Problem, Setting
 
 DEFAULT_CONFIG = "/etc/isulad/daemon.json"
@@ -26,8 +29,6 @@ _KEYS = (
     "plugin-request-timeout",
     "plugin-requst-timeout",
 )
-_SOCKET_KEYS = ("nri-socket-path", "socket-path", "nri_socket_path", "socket_path")
-_SOCKET_FIX = "remove it: the socket is always /var/run/nri/nri.sock"
 _TRY = "try each plugin with `nri-scope replay FILE --profile isulad` first"
 
 DEFECTS = (
@@ -75,9 +76,9 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
     except FileNotFoundError:
         return replace(config, missing=path)
     except PermissionError as error:
-        return replace(config, unreadable=((path, words(error)),))
+        return replace(config, unreadable=((path, reason_of(error)),))
     except OSError as error:
-        return replace(config, problems=(Problem(path, words(error), True, "correct it"),))
+        return replace(config, problems=(Problem(path, reason_of(error), True, "correct it"),))
     try:
         table = json.loads(content)
         if not isinstance(table, dict):
@@ -103,16 +104,16 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
         for key in table
         if key in spellings
     ]
-    refused = [
-        Problem(path, f'it sets "{key}", which iSulad refuses', False, _SOCKET_FIX)
+    # Its own settings are at the top level, too: those of NRI have its name, or that of the socket.
+    misplaced += [
+        Misplaced(path, "the top level", f'"{key}"', "")
         for key in table
-        if key in _SOCKET_KEYS
+        if re.match("nri[-_]|socket[-_]path$", key) and key.replace("_", "-") not in _KEYS
     ]
     return replace(
         config,
         files=(path,),
         tables=(path,),
-        problems=tuple(refused),
         misplaced=tuple(misplaced),
         changed_at=changed_at,
         enabled=setting("nri-support"),

@@ -11,17 +11,18 @@ skips files with other names, and launches only plugins with an NN-name.conf, on
 
 from __future__ import annotations
 
+import re
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, reason_of
 from nri_scope.nri.identity import ORIGINALS_FOLDER, parse_plugin_file, plugin_id
 from nri_scope.nri.plugin_metrics import PluginMetrics
 
-from .check import Check, Status, fail, ok, unknown, warn
-from .host import Host, words
+from .check import Check, Verdict, fail, ok, unreadable, warn
+from .host import Host
 from .settings import is_backup
 from .sockets import IDENTITY
 
@@ -85,7 +86,7 @@ def _entries(host: Host, folder: str) -> tuple[tuple[PluginFile, ...], str]:
     except FileNotFoundError:
         return (), ""
     except OSError as error:
-        return (), words(error)
+        return (), reason_of(error)
     return tuple(_entry(host, folder, name) for name in names), ""
 
 
@@ -93,13 +94,15 @@ def _entry(host: Host, folder: str, name: str) -> PluginFile:
     try:
         status = host.resolve(folder).joinpath(name).lstat()
     except OSError as error:
-        return PluginFile(name, 0, None, 0, 0.0, words(error))
+        return PluginFile(name, 0, None, 0, 0.0, reason_of(error))
     try:
         target = host.status(f"{folder}/{name}")
     except FileNotFoundError:
         return PluginFile(name, status.st_mode, None, status.st_size, status.st_ctime)
     except OSError as error:
-        return PluginFile(name, status.st_mode, None, status.st_size, status.st_ctime, words(error))
+        return PluginFile(
+            name, status.st_mode, None, status.st_size, status.st_ctime, reason_of(error)
+        )
     changed_at = max(status.st_ctime, target.st_ctime)
     return PluginFile(name, status.st_mode, target.st_mode, target.st_size, changed_at)
 
@@ -117,8 +120,7 @@ def check_plugins(
     set if NRI is off.
     """
     if folder.problem:
-        fix = "run doctor as root" if folder.problem == "permission denied" else ""
-        return [unknown("plugins", f"{folder.path}: {folder.problem}", fix)]
+        return [unreadable("plugins", folder.path, folder.problem)]
     isulad = runtime == "isulad"
     checks = [
         *_folder_mode(folder),
@@ -126,10 +128,10 @@ def check_plugins(
         *_names(folder, isulad),
         *_configs(folder, isulad),
     ]
-    names = [plugin.name for plugin in folder.plugins if _starts(folder, plugin, isulad)]
+    names = [plugin.name for plugin in folder.plugins if starts(folder, plugin, isulad)]
     if names and off:
         checks.insert(0, ok("plugins", f"NRI is off: the plugins in {folder.path} are not started"))
-    elif names and not any(check.status is Status.FAIL for check in checks):
+    elif names and not any(check.status is Verdict.FAIL for check in checks):
         listed = ", ".join(_one_of_each(names) if isulad else names)
         checks.insert(0, ok("plugins", f"the runtime starts {listed} in {folder.path}"))
     elif not checks:
@@ -146,7 +148,7 @@ def _one_of_each(files: Iterable[str]) -> Iterator[str]:
         yield same[0] if len(same) == 1 else f"one of {' and '.join(same)}"
 
 
-def _starts(folder: PluginFolder, plugin: PluginFile, isulad: bool) -> bool:
+def starts(folder: PluginFolder, plugin: PluginFile, isulad: bool) -> bool:
     """Return whether the runtime starts this plugin, judging by its files."""
     if not _is_plugin(plugin) or next(_start_problem("", plugin), None):
         return False
@@ -177,7 +179,7 @@ def _plugin(
     path = f"{folder.path}/{plugin.name}"
     is_named = _name_of(plugin.name) is not None
     if plugin.problem:
-        yield unknown("plugin", f"{path}: {plugin.problem}", "run doctor as root")
+        yield unreadable("plugin", path, plugin.problem)
         return
     if plugin.is_folder and plugin.name == ORIGINALS_FOLDER:
         yield ok("plugin", f"{path} contains the plugins wrapped by `nri-scope tap --wrap`")
@@ -192,7 +194,10 @@ def _plugin(
             yield warn("plugin", text, f"chmod +x {path}, if it is a plugin")
         return
     if not is_named:
-        if isulad:
+        if isulad and re.fullmatch("[0-9]{2}", plugin.name):
+            text = f"{path}: with a name that is only an index, iSulad aborts at its next start"
+            yield fail("plugin", text, f"rename it, for example {plugin.name}-plugin")
+        elif isulad:
             text = f"{path} is skipped: its name is not of the form NN-name"
             yield warn("plugin", text, f"rename it, for example 10-{plugin.name}")
         else:
@@ -255,8 +260,7 @@ def _names(folder: PluginFolder, isulad: bool) -> Iterator[Check]:
 
 def _configs(folder: PluginFolder, isulad: bool) -> Iterator[Check]:
     if folder.config_problem:
-        fix = "run doctor as root" if folder.config_problem == "permission denied" else ""
-        yield unknown("plugin-config", f"{folder.config_path}: {folder.config_problem}", fix)
+        yield unreadable("plugin-config", folder.config_path, folder.config_problem)
         return
     configs = {config.name: config for config in folder.configs}
     used: set[str] = set()
@@ -288,7 +292,7 @@ def _config_of(plugin: str, folder: PluginFolder, configs: list[PluginFile]) -> 
     for position, config in enumerate(configs):
         path = f"{folder.config_path}/{config.name}"
         if config.problem:
-            yield unknown("plugin-config", f"{path}: {config.problem}", "run doctor as root")
+            yield unreadable("plugin-config", path, config.problem)
         elif config.target_mode is None:
             yield warn("plugin-config", f"{path} is a broken link", "correct or remove it")
             continue
@@ -317,9 +321,9 @@ def check_metrics(metrics: PluginMetrics) -> list[Check]:
 def _checks(metrics: PluginMetrics) -> Iterator[Check]:
     ours = plugin_id(IDENTITY.index, IDENTITY.name)
     for plugin in sorted({plugin for plugin, _ in metrics} - {ours}):
-        counts = [one for (name, _), one in metrics.items() if name == plugin]
-        calls, errors = sum(one.calls for one in counts), sum(one.errors for one in counts)
-        mean_ms = sum(one.took_ns for one in counts) / max(1, calls) / 1e6
+        counts = [count for (name, _), count in metrics.items() if name == plugin]
+        calls, errors = sum(count.calls for count in counts), sum(count.errors for count in counts)
+        mean_ms = sum(count.took_ns for count in counts) / max(1, calls) / 1e6
         times = "once" if calls == 1 else f"{calls:,} times"
         text = (
             f"the runtime has called {plugin} {times} since its start, {mean_ms:.3g} ms on average"

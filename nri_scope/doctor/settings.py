@@ -9,9 +9,13 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from .host import Host, words
+from nri_scope.errors import reason_of
+from nri_scope.nri.events import DEFAULT_PLUGIN_CONFIG_PATH, DEFAULT_PLUGIN_PATH
+
+from .host import Host
 
 Table = Mapping[str, object]
 
@@ -88,6 +92,8 @@ class NriConfig:
     registration_timeout: Setting | None = None
     """The value as written: a Go duration, or iSulad's number of seconds."""
     request_timeout: Setting | None = None
+    cdi: Mapping[str, Setting] = field(default_factory=dict)
+    """Settings of CDI by key, of those in `_CDI_KEYS`."""
     enable_key: str = ""
     """The setting that enables NRI, for a fix."""
     connections_key: str = ""
@@ -101,6 +107,12 @@ def path_of(setting: Setting | None, default: str) -> str:
     """Return the path in ``setting``, or ``default``: runtimes treat an empty path as not set."""
     value = setting.value if setting else None
     return value if isinstance(value, str) and value else default
+
+
+def plugin_folders(config: NriConfig) -> tuple[str, str]:
+    """Return the folders of plugins and of their configuration files."""
+    configs = path_of(config.plugin_config_path, DEFAULT_PLUGIN_CONFIG_PATH)
+    return path_of(config.plugin_path, DEFAULT_PLUGIN_PATH), configs
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +136,9 @@ def read_toml(host: Host, path: str) -> TomlFile:
     except FileNotFoundError:
         raise
     except PermissionError as error:
-        return TomlFile(path, None, denied=words(error))
+        return TomlFile(path, None, denied=reason_of(error))
     except OSError as error:
-        return TomlFile(path, None, broken=words(error))
+        return TomlFile(path, None, broken=reason_of(error))
     try:
         return TomlFile(path, tomllib.loads(content.decode()), changed_at)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -176,6 +188,18 @@ _FIELDS = (
     *("registration_timeout", "request_timeout"),
 )
 """Settings that have the same name in `NriConfig` and `NriKeys`."""
+
+
+_CDI_KEYS = {"enable_cdi", "cdi_spec_dirs"}
+
+
+def with_cdi(config: NriConfig, file: TomlFile) -> NriConfig:
+    """Return ``config`` with CDI's settings, whose keys are the same in each version's table."""
+    for path, table in tables(file.table or {}):
+        for key in sorted(_CDI_KEYS & table.keys()):
+            setting = Setting(table[key], file.path, f"{key} in {table_name(path)}")
+            config = replace(config, cdi={**config.cdi, key: setting})
+    return config
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,16 +252,12 @@ def overlay(
             value = not value
         return Setting(value, origin, f"{key} in {table_name(path)}")
 
-    return replace(
-        config,
-        enabled=setting(keys.enabled, config.enabled, negated=keys.enabled_is_negated),
-        connections=setting(keys.disconnections, config.connections, negated=True),
-        socket_path=setting(keys.socket_path, config.socket_path),
-        plugin_path=setting(keys.plugin_path, config.plugin_path),
-        plugin_config_path=setting(keys.plugin_config_path, config.plugin_config_path),
-        registration_timeout=setting(keys.registration_timeout, config.registration_timeout),
-        request_timeout=setting(keys.request_timeout, config.request_timeout),
-    )
+    values: dict[str, Any] = {
+        name: setting(getattr(keys, name), getattr(config, name)) for name in _FIELDS
+    }
+    values["enabled"] = setting(keys.enabled, config.enabled, negated=keys.enabled_is_negated)
+    connections = setting(keys.disconnections, config.connections, negated=True)
+    return replace(config, **values, connections=connections)
 
 
 def misplaced(

@@ -4,24 +4,33 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import stat
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from nri_scope.errors import ConnectError, NriScopeError
+from nri_scope.errors import ConnectError, NriScopeError, reason_of
 from nri_scope.nri.events import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS, Event
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of, parse_state_part
-from nri_scope.nri.versions import runtime_remark, runtime_words
-from nri_scope.plugin import Exchange, Identity, PluginSession, inherited
+from nri_scope.nri.versions import (
+    SPLIT_ADVICE,
+    NriVersion,
+    has_split_sync,
+    oversized_message,
+    runtime_remark,
+    runtime_title,
+    runtime_words,
+)
+from nri_scope.plugin import HandledCall, Identity, PluginSession, inherited
 from nri_scope.transport.sockets import check_path
 from nri_scope.wire import RequestReceived
+from nri_scope.wire.ttrpc import MESSAGE_DATA_MAX
 
-from .check import Check, fail, ok, unknown, warn
-from .host import RUNTIMES, Host, process_name, words
+from .check import Check, fail, not_permitted, ok, unknown, unreadable, warn
+from .host import RUNTIMES, Host, process_name
 
 CONNECT_TIMEOUT = 2.0
 """Timeout in seconds for connecting, which takes time only if the queue of the socket is full."""
@@ -71,7 +80,7 @@ def look_at_socket(host: Host, path: str) -> SocketFile:
     except FileNotFoundError:
         return SocketFile(path, folder_mode=folder_mode)
     except OSError as error:
-        return SocketFile(path, words(error), folder_mode=folder_mode)
+        return SocketFile(path, reason_of(error), folder_mode=folder_mode)
     return SocketFile(
         path,
         exists=True,
@@ -89,7 +98,7 @@ def connect(host: Host, path: str) -> Listener:
     except ConnectError as error:
         return Listener(problem=error.problem)
     except OSError as error:
-        return Listener(problem=words(error))
+        return Listener(problem=reason_of(error))
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(CONNECT_TIMEOUT)
@@ -104,10 +113,10 @@ def connect(host: Host, path: str) -> Listener:
         return Listener(problem="it does not accept connections", busy=True)
     except PermissionError as error:
         sock.close()
-        return Listener(problem=words(error), denied=True)
+        return Listener(problem=reason_of(error), denied=True)
     except OSError as error:
         sock.close()
-        return Listener(problem=words(error))
+        return Listener(problem=reason_of(error))
     pid, uid, _ = struct.unpack("3i", credentials)
     return Listener(
         pid=pid, uid=uid, name=process_name(host, pid) if pid else "", descriptor=sock.detach()
@@ -117,12 +126,12 @@ def connect(host: Host, path: str) -> Listener:
 def check_socket(file: SocketFile) -> list[Check]:
     """Check the socket's file and folder."""
     if file.problem:
-        return [unknown("socket", f"{file.path}: {file.problem}", "run doctor as root")]
+        return [unreadable("socket", file.path, file.problem)]
     if not file.exists:
         text = f"{file.path} does not exist"
         if file.folder_mode is None:
             text += ", nor does its folder"
-        fix = "enable NRI in the runtime and restart it, or pass its socket with --socket"
+        fix = "enable NRI in the runtime if it is off, restart the runtime, or pass --socket"
         return [fail("socket", text, fix)]
     if not file.is_socket:
         return [
@@ -180,11 +189,7 @@ def check_listener(path: str, listener: Listener) -> list[Check]:
         fix = "look for a plugin that connects without registering; restart the runtime if it hangs"
         return [fail("listener", text, fix)]
     if listener.denied:
-        fix = "run doctor as root"
-        if not os.geteuid():
-            # Permission bits do not apply to root, so there is another reason.
-            fix = "look for SELinux or AppArmor denials; run doctor on the node, not in a container"
-        return [unknown("listener", f"cannot connect to {path}: {listener.problem}", fix)]
+        return [not_permitted("listener", f"cannot connect to {path}: {listener.problem}")]
     if listener.problem:
         return [fail("listener", f"cannot connect to {path}: {listener.problem}")]
     if not listener.pid:
@@ -219,6 +224,15 @@ class Registration:
     request_timeout_ms: int = 0
     pods: int = 0
     containers: int = 0
+    size: int = 0
+    """Bytes of Synchronize, all parts together."""
+    took_s: float = 0.0
+    """Seconds from Configure to the last byte of Synchronize."""
+
+    @property
+    def deadline_s(self) -> float:
+        """Seconds to reply to a request."""
+        return (self.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS) / 1000
 
     @property
     def title(self) -> str:
@@ -232,6 +246,7 @@ class _RecordingPlugin:
     def __init__(self) -> None:
         self.found = Registration()
         self.done = asyncio.Event()
+        self._configured_ns = 0
 
     def configure(self, request: ConfigureRequest) -> int:
         runtime = introduction_of(request)
@@ -255,11 +270,16 @@ class _RecordingPlugin:
                 synchronized=not part.more,
                 pods=self.found.pods + part.pods,
                 containers=self.found.containers + part.containers,
+                size=self.found.size + len(request.payload),
             )
         return no_change(request.method, request.payload, request.service)
 
-    def answered(self, exchange: Exchange) -> None:
+    def answered(self, exchange: HandledCall) -> None:
+        if exchange.request.method == "Configure":
+            self._configured_ns = exchange.arrived_ns
         if self.found.synchronized:
+            took_ns = exchange.arrived_ns - self._configured_ns
+            self.found = replace(self.found, took_s=took_ns / 1e9)
             self.done.set()
 
     def noticed(self, text: str) -> None:
@@ -301,35 +321,50 @@ def check_registration(registration: Registration) -> list[Check]:
                 "others by the registration timeout",
             )
         ]
-    checks = [_served(registration), _version(registration)]
+    checks = [*_served(registration), _version(registration)]
     if remark := runtime_remark(registration.runtime_name):
         checks.append(unknown("runtime", f"{registration.title}{remark}"))
+    register_s = (registration.registration_timeout_ms or DEFAULT_REGISTRATION_TIMEOUT_MS) / 1000
     if registration.request_timeout_ms:
-        request = registration.request_timeout_ms / 1000
-        register_s = registration.registration_timeout_ms / 1000
-        checks.append(
-            ok("timeouts", f"{register_s:g} s to register, {request:g} s to reply to a request")
-        )
+        text = f"{register_s:g} s to register, {registration.deadline_s:g} s to reply to a request"
+        checks.append(ok("timeouts", text))
     else:
-        register_s = DEFAULT_REGISTRATION_TIMEOUT_MS / 1000
-        request = DEFAULT_REQUEST_TIMEOUT_MS / 1000
         text = (
             "the runtime does not report its timeouts (before NRI 0.7); the defaults are "
-            f"{register_s:g} s for registration and {request:g} s for each request"
+            f"{register_s:g} s for registration and {registration.deadline_s:g} s for each request"
         )
         checks.append(unknown("timeouts", text))
     return checks
 
 
-def _served(registration: Registration) -> Check:
-    if registration.synchronized:
-        objects = f"{registration.pods} pods and {registration.containers} containers"
-        return ok("registration", f"{registration.title} serves plugins; it sent {objects}")
-    return warn(
-        "registration",
-        f"{registration.title} sent Configure but not all of Synchronize: {registration.problem}",
-        "see the runtime's log",
-    )
+SYNCHRONIZE_SHARE = 0.5
+"""Fraction of a limit on Synchronize from which on a busier node may exceed it."""
+
+
+def _served(registration: Registration) -> Iterator[Check]:
+    title, version = registration.title, NriVersion.parse(registration.nri_version)
+    if oversized_message([registration.problem]):
+        yield fail("registration", f"no plugin gets events: {registration.problem}", SPLIT_ADVICE)
+        return
+    if not registration.synchronized:
+        text = f"{title} sent Configure but not all of Synchronize: {registration.problem}"
+        is_isulad = runtime_title(registration.runtime_name) == "iSulad"
+        yield warn("registration", text, SPLIT_ADVICE if is_isulad else "see the runtime's log")
+        return
+    objects = f"{registration.pods} pods and {registration.containers} containers"
+    yield ok("registration", f"{title} serves plugins; it sent {objects}")
+    deadline = registration.deadline_s
+    is_split = version is None or has_split_sync(version)
+    limit = "" if is_split else f" of at most {MESSAGE_DATA_MAX:,}"
+    text = f"Synchronize has {registration.size:,} bytes{limit}; it arrived "
+    text += f"{registration.took_s:.2g} s after Configure, and its deadline is {deadline:g} s"
+    if limit and registration.size > MESSAGE_DATA_MAX * SYNCHRONIZE_SHARE:
+        yield warn("synchronize", f"{text}; over the limit, no plugin gets events", SPLIT_ADVICE)
+    elif registration.took_s > deadline * SYNCHRONIZE_SHARE:
+        text += "; a plugin that is late gets no events"
+        yield warn("synchronize", text, "raise the runtime's request timeout")
+    else:
+        yield ok("synchronize", text)
 
 
 def _version(registration: Registration) -> Check:

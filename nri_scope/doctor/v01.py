@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import stat
 
-from nri_scope.errors import UsageError
-from nri_scope.nri.v01 import BINARY_PATH, CONF_PATH, SIZE_MAX, parse_conf
+from nri_scope.errors import UsageError, reason_of
+from nri_scope.nri.v01 import BINARY_PATH, CONF_PATH, SIZE_MAX, listed_types
 from nri_scope.nri.versions import sort_key
 
-from .check import Check, Status, fail, ok, unknown, warn
+from .check import Check, Verdict, fail, ok, unknown, unreadable, warn
 from .config_checks import Installation
-from .host import Host, RuntimeProcess, running_runtimes, words
+from .host import Host, RuntimeProcess, running_runtimes
 
 NAME = "nri-0.1"
 USUAL_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -36,12 +36,12 @@ def check_v01(host: Host, item: Installation) -> list[Check]:
             return [ok(NAME, f"no {CONF_PATH}: {runtime} calls no plugins of NRI 0.1")]
         return []
     except PermissionError as error:
-        return [unknown(NAME, f"{CONF_PATH}: {words(error)}", "run doctor as root")]
+        return [unreadable(NAME, CONF_PATH, reason_of(error))]
     except OSError as error:
-        problem = f"{CONF_PATH}: {words(error)}"
+        problem = f"{CONF_PATH}: {reason_of(error)}"
     else:
         try:
-            types = parse_conf(content).types
+            types = listed_types(content)
         except UsageError as error:
             problem = f"{CONF_PATH}: {error.problem}"
         else:
@@ -99,7 +99,7 @@ def _types(
     if not called:
         text = f"{runtime} does not read {CONF_PATH}, which lists {len(types)} plugins of NRI 0.1"
         return [warn(NAME, text, "remove the file"), *_soft(checks)] if types else _soft(checks)
-    if any(check.status is Status.FAIL for check in checks):
+    if any(check.status is Verdict.FAIL for check in checks):
         text = f"every pod fails: {runtime} calls the plugins in {CONF_PATH} for {called}"
         return [fail(NAME, text, "see the plugins that are missing"), *checks]
     listed = f"{runtime} calls the plugins in {CONF_PATH} for {called}: {', '.join(places)}"
@@ -113,12 +113,12 @@ def _types(
 
 def _soft(checks: list[Check]) -> list[Check]:
     """Return only the warnings: a missing program has no effect that is known."""
-    return [check for check in checks if check.status is not Status.FAIL]
+    return [check for check in checks if check.status is not Verdict.FAIL]
 
 
 def first_program(host: Host, kind: str) -> str:
     """Return the program that a running containerd calls for a plugin's type; "" if none."""
-    process = next((one for one in running_runtimes(host) if one.runtime == "containerd"), None)
+    process = next((each for each in running_runtimes(host) if each.runtime == "containerd"), None)
     programs = _programs(host, kind, _path(host, process)[0])
     return programs[0] if programs else ""
 

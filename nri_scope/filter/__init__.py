@@ -11,7 +11,8 @@ from __future__ import annotations
 
 from .compiled import Filter as Filter
 from .compiled import parse as parse
+from .compiled import parse_workload as parse_workload
 from .fields import FIELDS as FIELDS
-from .fields import Field as Field
+from .fields import FilterField as FilterField
 from .moments import TimeSpan as TimeSpan
 from .sql import register as register

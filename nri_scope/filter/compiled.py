@@ -11,13 +11,14 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Any
 
 from nri_scope.events import Event
 from nri_scope.specs.path_labels import label, meaning
 
-from .fields import WORD_COLUMNS, Field, FieldKind
+from .fields import WORD_COLUMNS, FieldKind, FilterField
 from .moments import TimeSpan
-from .parser import parse_tree
+from .parser import WorkloadParser, parse_tree
 from .sql import Value, condition
 from .text_comparison import fold, glob_test, regex
 from .tree import And, Between, Is, Matches, Node, Not, Or, Word
@@ -56,7 +57,7 @@ def predicate(node: Node) -> Predicate:
             return _between(field, low, high)
 
 
-def _on_values(field: Field, test: _Test) -> Predicate:
+def _on_values(field: FilterField, test: _Test) -> Predicate:
     columns = field.columns
     if field.many:
         many: Callable[[Event], tuple[str, ...]] = attrgetter(columns[0])
@@ -111,7 +112,7 @@ def _whole(text: str, wild: bool) -> _Test:
     return glob_test(text) if wild else text.__eq__
 
 
-def _between(field: Field, low: int | None, high: int | None) -> Predicate:
+def _between(field: FilterField, low: int | None, high: int | None) -> Predicate:
     number: Callable[[Event], int]
     number = _index if field.kind is FieldKind.INDEX else attrgetter(field.columns[0])
     least = -sys.maxsize if low is None else low
@@ -157,14 +158,41 @@ class Filter:
         return parse(self.text, span, now_ns) if "time" in self.fields else self
 
     @property
+    def comparisons(self) -> int:
+        """Number of comparisons with the texts of one event, roughly in units of 1 µs."""
+        return _comparisons(self.root)
+
+    @property
     def times(self) -> tuple[int | None, int | None]:
         """Times between which all matching events are, both included, in ns since the epoch; None
         for no limit.
         """
         return _times(self.root)
 
+    @property
+    def events(self) -> frozenset[str] | None:
+        """Names of NRI events, one of which each matching event has; None: any, or a pattern."""
+        return _events(self.root)
+
     def __str__(self) -> str:
         return str(self.root)
+
+
+_LIST, _REGEX = 5, 20
+"""Comparisons that one with a list of texts stands for, and one with a regular expression."""
+
+
+def _comparisons(node: Node) -> int:
+    match node:
+        case And(items) | Or(items):
+            return sum(map(_comparisons, items))
+        case Not(item):
+            return _comparisons(item)
+        case Word():
+            return len(WORD_COLUMNS)
+        case Is(field) | Matches(field) | Between(field):
+            texts = _LIST if field.many else len(field.columns)
+            return texts * (_REGEX if isinstance(node, Matches) else 1)
 
 
 def _times(node: Node) -> tuple[int | None, int | None]:
@@ -179,6 +207,20 @@ def _times(node: Node) -> tuple[int | None, int | None]:
             )
         case _:
             return None, None
+
+
+def _events(node: Node) -> frozenset[str] | None:
+    match node:
+        case Is(field, text, wild=False) if field.name == "event":
+            return frozenset({text})
+        case And(items):
+            known = [names for names in map(_events, items) if names is not None]
+            return frozenset.intersection(*known) if known else None
+        case Or(items):
+            each = [_events(item) or frozenset() for item in items]
+            return frozenset.union(*each) if each and all(each) else None
+        case _:
+            return None
 
 
 def _fields(node: Node) -> Iterator[str]:
@@ -199,3 +241,12 @@ def parse(text: str, span: TimeSpan | None = None, now_ns: int | None = None) ->
     only FilterError, with the position of the problem.
     """
     return Filter(text, parse_tree(text, span, now_ns))
+
+
+def parse_workload(text: str) -> Callable[[Any], bool]:
+    """Return a test of pods and containers, by `WORKLOAD_FIELDS`. Raises only FilterError.
+
+    It takes an object with the attributes of an Event that name a pod or container, and
+    ``annotations``.
+    """
+    return predicate(WorkloadParser(text, None, None).parse())

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from nri_scope.errors import nearest_word
 from nri_scope.events import CONTAINER_STATUS, OutcomeKind, Problem, Status
 from nri_scope.nri.events import METHODS
 from nri_scope.nri.v01 import INVOKE
@@ -46,7 +45,7 @@ NUMERIC = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class FilterField:
     """One field of the filter language."""
 
     name: str
@@ -63,8 +62,8 @@ class Field:
     """Known values; a filter for another value needs a ``*``, as later versions may add values."""
 
 
-FIELDS: tuple[Field, ...] = (
-    Field(
+FIELDS: tuple[FilterField, ...] = (
+    FilterField(
         "event",
         FieldKind.WORD,
         ("event",),
@@ -73,7 +72,7 @@ FIELDS: tuple[Field, ...] = (
         wrong_names=("method", "type", "rpc"),
         known=(*METHODS, CONTAINER_STATUS, INVOKE, *INVOCATIONS),
     ),
-    Field(
+    FilterField(
         "plugin",
         FieldKind.PLUGIN,
         ("plugin",),
@@ -81,7 +80,7 @@ FIELDS: tuple[Field, ...] = (
         "plugin:00-nri-scope",
         wrong_names=("plugin_name", "name"),
     ),
-    Field(
+    FilterField(
         "index",
         FieldKind.INDEX,
         ("plugin",),
@@ -89,7 +88,7 @@ FIELDS: tuple[Field, ...] = (
         "index:>=50",
         wrong_names=("idx", "plugin_index", "plugin_idx"),
     ),
-    Field(
+    FilterField(
         "pod",
         FieldKind.NAME,
         ("pod",),
@@ -97,7 +96,7 @@ FIELDS: tuple[Field, ...] = (
         "pod:web-*",
         wrong_names=("pod_name", "sandbox"),
     ),
-    Field(
+    FilterField(
         "ns",
         FieldKind.NAME,
         ("namespace",),
@@ -105,7 +104,7 @@ FIELDS: tuple[Field, ...] = (
         "ns:kube-*",
         wrong_names=("namespace",),
     ),
-    Field(
+    FilterField(
         "container",
         FieldKind.NAME,
         ("container",),
@@ -113,7 +112,7 @@ FIELDS: tuple[Field, ...] = (
         "container:app",
         wrong_names=("container_name", "ctr"),
     ),
-    Field(
+    FilterField(
         "id",
         FieldKind.ID,
         ("container_id", "pod_id"),
@@ -121,15 +120,15 @@ FIELDS: tuple[Field, ...] = (
         "id:3f5a",
         wrong_names=("container_id", "pod_id", "uid"),
     ),
-    Field(
+    FilterField(
         "runtime",
         FieldKind.WORD,
         ("runtime",),
         "name of the runtime, in any case",
         "runtime:containerd",
     ),
-    Field("session", FieldKind.NUMBER, ("session",), "number of the session", "session:2"),
-    Field(
+    FilterField("session", FieldKind.NUMBER, ("session",), "number of the session", "session:2"),
+    FilterField(
         "status",
         FieldKind.CHOICE,
         ("status",),
@@ -138,7 +137,7 @@ FIELDS: tuple[Field, ...] = (
         wrong_names=("result", "error"),
         known=tuple(Status),
     ),
-    Field(
+    FilterField(
         "problem",
         FieldKind.CHOICE,
         ("problem",),
@@ -147,7 +146,7 @@ FIELDS: tuple[Field, ...] = (
         wrong_names=("trouble", "finding"),
         known=tuple(Problem),
     ),
-    Field(
+    FilterField(
         "took",
         FieldKind.DURATION,
         ("took_ns",),
@@ -155,7 +154,7 @@ FIELDS: tuple[Field, ...] = (
         "took:>500us",
         wrong_names=("took_us", "took_ns", "duration", "latency"),
     ),
-    Field(
+    FilterField(
         "time",
         FieldKind.TIME,
         ("at_ns",),
@@ -163,7 +162,7 @@ FIELDS: tuple[Field, ...] = (
         "time:14:05..14:10",
         wrong_names=("at", "at_ns", "since", "until", "timestamp"),
     ),
-    Field(
+    FilterField(
         "size",
         FieldKind.SIZE,
         ("size",),
@@ -171,7 +170,7 @@ FIELDS: tuple[Field, ...] = (
         "size:>4k",
         wrong_names=("bytes", "length"),
     ),
-    Field(
+    FilterField(
         "changed",
         FieldKind.PATH,
         ("changed",),
@@ -181,7 +180,7 @@ FIELDS: tuple[Field, ...] = (
         many=True,
         wrong_names=("changes", "path"),
     ),
-    Field(
+    FilterField(
         "owner",
         FieldKind.PLUGIN,
         ("owners",),
@@ -190,7 +189,7 @@ FIELDS: tuple[Field, ...] = (
         many=True,
         wrong_names=("owners",),
     ),
-    Field(
+    FilterField(
         "outcome",
         FieldKind.CHOICE,
         ("outcomes",),
@@ -206,30 +205,22 @@ FIELDS: tuple[Field, ...] = (
 WORD_COLUMNS = ("event", "pod", "namespace", "container", "plugin", "container_id", "pod_id")
 """Columns searched for a bare word."""
 
-BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
+BY_NAME: dict[str, FilterField] = {field.name: field for field in FIELDS}
+WORKLOAD_FIELDS = {name: BY_NAME[name] for name in ("pod", "ns", "container", "id")}
+_DOC = "annotation of the pod: KEY or KEY=VALUE"
+WORKLOAD_FIELDS["annotation"] = FilterField(
+    "annotation", FieldKind.NAME, ("annotations",), _DOC, "annotation:gpu=yes", many=True
+)
+"""Fields of conditions on pods and containers, which are no conditions on events."""
 
 PARENTS: dict[str, tuple[str, ...]] = {"pod": ("ns",), "container": ("ns", "pod")}
 """Fields whose values may precede a field's own one, with slashes: ``pod:shop/web``."""
 
-_NEAR = 0.6
-"""Minimum similarity of a suggested word, as computed by difflib."""
 
-
-def nearest_field(name: str) -> Field | None:
+def nearest_field(name: str) -> FilterField | None:
     """Return the field most similar to ``name``, or None if none is similar."""
-    spellings = {field.name: field for field in FIELDS}
-    for field in FIELDS:
-        for name_tried in field.wrong_names:
-            spellings.setdefault(name_tried, field)
-    return spellings.get(nearest(name, spellings))
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the word of ``known`` most similar to ``word``, ignoring case; "" if none is."""
-    by_lower = {each.lower(): each for each in known}
-    # Long words take quadratic time; misspelt words are shorter than 64 characters.
-    found = difflib.get_close_matches(word[:64].lower(), list(by_lower), n=1, cutoff=_NEAR)
-    return by_lower[found[0]] if found else ""
+    spellings = {wrong: field for field in FIELDS for wrong in field.wrong_names} | BY_NAME
+    return spellings.get(nearest_word(name, spellings))
 
 
 SYNTAX: tuple[tuple[str, str], ...] = (

@@ -21,9 +21,10 @@ import math
 import re
 from typing import NamedTuple
 
-from nri_scope.errors import FilterError, UsageError
+from nri_scope.errors import FilterError, UsageError, nearest_word
 
-from .fields import BY_NAME, NUMERIC, PARENTS, Field, FieldKind, nearest, nearest_field
+from . import fields as known_fields
+from .fields import BY_NAME, NUMERIC, PARENTS, FieldKind, FilterField, nearest_field
 from .moments import (
     LARGEST,
     RANGE,
@@ -69,6 +70,8 @@ def parse_tree(text: str, span: TimeSpan | None = None, now_ns: int | None = Non
 
 
 class _Parser:
+    fields = BY_NAME
+
     def __init__(self, text: str, span: TimeSpan | None, now_ns: int | None) -> None:
         self.text = text
         self.span = span
@@ -105,7 +108,7 @@ class _Parser:
         if found is None or found[1].upper() not in OPERATORS:
             return ""
         if found[1] not in OPERATORS:
-            # It is more likely a misspelt operator than a word to search for.
+            # A misspelt operator is more likely than a word to search for.
             raise self.fail(
                 self.at,
                 f'"{found[1]}" is neither an operator nor quoted',
@@ -200,16 +203,17 @@ class _Parser:
             )
         return self.between(field, comparison[0])
 
-    def field(self, name: str, at: int) -> Field:
-        if name.lower() in BY_NAME:
-            return BY_NAME[name.lower()]
+    def field(self, name: str, at: int) -> FilterField:
+        if name.lower() in self.fields:
+            return self.fields[name.lower()]
         if not name:
             raise self.fail(at, "a field's name is missing before this colon")
         near = nearest_field(name)
         raise self.fail(
             at,
-            f'unknown field "{name[:40]}"{_nearest_is(near.name if near else "")}',
-            "fields are " + " ".join(BY_NAME),
+            f'unknown field "{name[:40]}"'
+            + _nearest_is(near.name if near and near.name in self.fields else ""),
+            "fields are " + " ".join(self.fields),
         )
 
     def value(self, what: str) -> _Value:
@@ -240,7 +244,7 @@ class _Parser:
             raise self.fail(self.at, "a space is missing after the closing quote")
         return "".join(parts)
 
-    def is_value(self, field: Field) -> Node:
+    def is_value(self, field: FilterField) -> Node:
         if field.kind in NUMERIC:
             return self.between(field, "")
         value = self.state_change(field) or self.value(f"a value for {field.name}")
@@ -250,7 +254,7 @@ class _Parser:
             if text.lower() not in known:
                 raise self.fail(
                     value.at,
-                    f'no {field.name} "{text[:40]}"{_nearest_is(nearest(text, known))}',
+                    f'no {field.name} "{text[:40]}"{_nearest_is(nearest_word(text, known))}',
                     "use one of " + " ".join(map(quote, known)),
                 )
             return Is(field, text.lower(), wild=False)
@@ -263,7 +267,7 @@ class _Parser:
             self.check_known(field, value)
         return Is(field, text, wild=wild)
 
-    def with_parents(self, field: Field, value: _Value) -> Node:
+    def with_parents(self, field: FilterField, value: _Value) -> Node:
         """Return the condition for a name after those of its namespace and pod."""
         fields = [*(BY_NAME[parent] for parent in PARENTS[field.name]), field]
         names = value.text.split("/")
@@ -279,7 +283,7 @@ class _Parser:
             tuple(Is(*pair, wild="*" in pair[1]) for pair in zip(fields, names, strict=True))
         )
 
-    def state_change(self, field: Field) -> _Value | None:
+    def state_change(self, field: FilterField) -> _Value | None:
         """Return an event name such as ``StateChange(99)``, with parentheses; None for others."""
         found = _STATE_CHANGE.match(self.text, self.at) if field.known else None
         if found is None:
@@ -287,7 +291,7 @@ class _Parser:
         start, self.at = self.at, found.end()
         return _Value(found[0], True, start)
 
-    def check_known(self, field: Field, value: _Value) -> None:
+    def check_known(self, field: FilterField, value: _Value) -> None:
         text = value.text
         known = {fold(each) for each in field.known}
         # StateChange(N) is the name of an event number that is unknown to this version.
@@ -295,11 +299,11 @@ class _Parser:
             return
         raise self.fail(
             value.at,
-            f'unknown {field.name} "{text[:40]}"{_nearest_is(nearest(text, field.known))}',
+            f'unknown {field.name} "{text[:40]}"{_nearest_is(nearest_word(text, field.known))}',
             "add a * to match values that this version does not know",
         )
 
-    def matches(self, field: Field, at: int) -> Node:
+    def matches(self, field: FilterField, at: int) -> Node:
         if field.kind in NUMERIC:
             raise self.fail(
                 at,
@@ -335,7 +339,7 @@ class _Parser:
         self.at = min(at, len(self.text))
         return self.text[start : self.at]
 
-    def between(self, field: Field, operator: str) -> Node:
+    def between(self, field: FilterField, operator: str) -> Node:
         if field.kind is FieldKind.TIME:
             return self.time(field, operator)
         value = self.value(f"a number for {field.name}")
@@ -367,7 +371,7 @@ class _Parser:
                 high = max(low, math.ceil(number + precision) - 1)
         return Between(field, operator + value.text, low, high)
 
-    def time(self, field: Field, operator: str) -> Node:
+    def time(self, field: FilterField, operator: str) -> Node:
         value = self.value("a time")
         since, dots, until = map(str.strip, value.text.partition(RANGE))
         if dots and (operator or not (since or until)):
@@ -400,6 +404,12 @@ class _Parser:
             problem = f"{since} is not before {until} in this recording"
             raise self.fail(value.at, problem, "write the earlier time first")
         return Between(field, _time_text(low, high), low, high)
+
+
+class WorkloadParser(_Parser):
+    """Parser of a condition on pods and containers."""
+
+    fields = known_fields.WORKLOAD_FIELDS
 
 
 def _time_text(low: int | None, high: int | None) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from nri_scope.specs.path_labels import label, meaning
 
-from .fields import WORD_COLUMNS, Field, FieldKind
+from .fields import WORD_COLUMNS, FieldKind, FilterField
 from .text_comparison import fold, regex, sql_exactly, sql_glob
 from .tree import And, Between, Is, Matches, Node, Not, Or, Word
 
@@ -80,7 +80,7 @@ def _any_of(columns: Sequence[str], make: Callable[[str], _Condition]) -> _Condi
     return _joined([make(column) for column in columns], "OR")
 
 
-def _on_values(field: Field, make: Callable[[str], _Condition]) -> _Condition:
+def _on_values(field: FilterField, make: Callable[[str], _Condition]) -> _Condition:
     if not field.many:
         return _any_of(field.columns, make)
     text, values = make("item.value")
@@ -138,7 +138,7 @@ def _whole(column: str, text: str, wild: bool) -> _Condition:
     return f"({column} = ?)", [text]
 
 
-def _between(field: Field, low: int | None, high: int | None) -> _Condition:
+def _between(field: FilterField, low: int | None, high: int | None) -> _Condition:
     column = field.columns[0]
     if field.kind is FieldKind.INDEX:
         column = (

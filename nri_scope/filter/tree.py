@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .fields import PARENTS, Field
+from .fields import PARENTS, FilterField
 
 OPERATORS = ("AND", "OR", "NOT")
 
@@ -63,7 +63,7 @@ class Word:
 class Is:
     """``field:value``. If ``wild``, each ``*`` in ``text`` matches any text."""
 
-    field: Field
+    field: FilterField
     text: str
     wild: bool
 
@@ -76,7 +76,7 @@ class Is:
 class Matches:
     """``field:~pattern``, searched anywhere in the value."""
 
-    field: Field
+    field: FilterField
     pattern: str
 
     def __str__(self) -> str:
@@ -88,7 +88,7 @@ class Matches:
 class Between:
     """``field:>number`` and similar: an inclusive range of nanoseconds, bytes, or numbers."""
 
-    field: Field
+    field: FilterField
     text: str
     """Operator and number as written."""
     low: int | None

@@ -20,11 +20,10 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.nri.events import Event, parse_events
-from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest
 from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.plugin import (
-    Exchange,
+    HandledCall,
     Identity,
     Launched,
     PluginSession,
@@ -32,12 +31,9 @@ from nri_scope.plugin import (
     inherited,
     launched,
 )
+from nri_scope.recorder.inbox import Sink
 from nri_scope.transport.loop import prepare_process, run
-from nri_scope.wire import RequestReceived
-from nri_scope.writer.messages import RecordingOptions
-from nri_scope.writer.supervisor import WriterProcess
-
-from .background_output import (
+from nri_scope.writer.background_output import (
     DEFAULT_MAX_SIZE,
     LAUNCHED_FOLDER,
     SUFFIX,
@@ -45,6 +41,9 @@ from .background_output import (
     host_name,
     log_beside,
 )
+from nri_scope.writer.messages import RecordingOptions
+from nri_scope.writer.supervisor import WriterProcess
+
 from .logger import Logger, SessionReport, watch_clock
 
 if TYPE_CHECKING:
@@ -125,14 +124,12 @@ def _size(value: object) -> int | None:
         return None
     # Imported here and below: without a configuration, the launched process needs none of this.
     from nri_scope.filter.moments import parse_size
-    from nri_scope.recorder.ring import MIN_SIZE
+    from nri_scope.recorder.ring import Ring
 
     size = parse_size(str(value)) if isinstance(value, int | str) else None
     if not size:
         raise UsageError(f"{value!r} is not a size such as 500M")
-    if size < MIN_SIZE:
-        raise UsageError(f"{size} bytes are less than the minimum of {MIN_SIZE}")
-    return size
+    return Ring(size, None).max_size
 
 
 def _age(value: object) -> float | None:
@@ -189,23 +186,21 @@ LONGEST_PAUSE_S = 60.0
 """Maximum pause in seconds: each attempt takes some tenths of a second of CPU time."""
 
 
-class LaunchedPlugin:
-    """A `Plugin` that delegates to a `Logger` once it has been configured."""
+class LaunchedPlugin(Logger):
+    """A `Logger` whose recording is known once it has been configured."""
 
     def __init__(self, identity: Identity) -> None:
-        self._identity = identity
-        self._logger: Logger | None = None
+        # Nothing is recorded before `configure`.
+        super().__init__(Sink(), identity, on_session=self._log_session)
         self._opening: asyncio.Task[None] | None = None
         self._writer: WriterProcess | None = None
         self._recording = False
         self._log = LogFile()
 
-    # -- Plugin -----------------------------------------------------------------------------
-
     def configure(self, request: ConfigureRequest) -> int:
         """Apply the settings and subscribe. Files are opened later, not in this thread."""
-        if self._logger is not None:
-            return self._logger.configure(request)
+        if self._writer is not None:
+            return super().configure(request)
         try:
             settings, problems = parse_settings(request.config)
         except Exception as error:  # noqa: BLE001 - a failure may keep the runtime from starting
@@ -213,42 +208,30 @@ class LaunchedPlugin:
             problems = (f"configuration: {type(error).__name__}: {error}; using the defaults",)
         for problem in problems:
             self._log.write(problem)
-        writer = self._writer = WriterProcess(_options(settings), self._log.write)
-        self._logger = self._new_logger(writer, settings)
+        self.sink = self._writer = WriterProcess(_options(settings), self._log.write)
+        self.events, self.validate = settings.events, settings.validate
         try:
-            mask = self._logger.configure(request)
+            mask = super().configure(request)
         except UsageError as error:
             self._log.write(f"configuration: {error}; subscribing to every event")
-            self._logger = self._new_logger(writer, Settings(output=settings.output))
-            mask = self._logger.configure(request)
-        self._opening = asyncio.create_task(self._open(writer, settings))
+            self.events, self.validate = None, False
+            mask = super().configure(request)
+        self._opening = asyncio.create_task(self._open(self._writer, settings))
         return mask
 
-    def answer(self, request: RequestReceived) -> bytes:
-        """See `Logger.answer`; also before Configure."""
-        return no_change(request.method, request.payload, request.service)
-
-    def answered(self, exchange: Exchange) -> None:
-        """See `Logger.answered`."""
-        if self._logger is not None:
-            self._logger.answered(exchange)
+    def answered(self, exchange: HandledCall) -> None:
+        """See `Logger.answered`; ignored before Configure, like all others."""
+        if self._writer is not None:
+            super().answered(exchange)
 
     def noticed(self, text: str) -> None:
         """See `Logger.noticed`."""
-        if self._logger is not None:
-            self._logger.noticed(text)
-
-    # -- stalls and the end -----------------------------------------------------------------
-
-    def report_stall(self, seconds: float) -> None:
-        """See `Logger.report_stall`."""
-        if self._logger is not None:
-            self._logger.report_stall(seconds)
+        if self._writer is not None:
+            super().noticed(text)
 
     async def finish(self, end: SessionEnd) -> None:
         """Write all events and log lines, as the connection has ended."""
-        if self._logger is not None:
-            self._logger.ended(end)
+        self.ended(end)
         if self._opening is not None and not self._opening.done():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._opening, 5)
@@ -261,16 +244,7 @@ class LaunchedPlugin:
             self._log.use_temporarily(log_beside(Settings().output))
         await asyncio.to_thread(self._log.close)
 
-    def _new_logger(self, writer: WriterProcess, settings: Settings) -> Logger:
-        return Logger(
-            writer,
-            self._identity,
-            events=settings.events,
-            validate=settings.validate,
-            on_session=self._report,
-        )
-
-    def _report(self, report: SessionReport) -> None:
+    def _log_session(self, report: SessionReport) -> None:
         start = report.start
         self._log.write(
             f"connected to {runtime_words(start.runtime_name, start.runtime_version)}, "

@@ -7,26 +7,26 @@ It runs session after session until it is stopped.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import monotonic, monotonic_ns, time_ns
 
 from nri_scope.errors import ConnectionClosed, NriScopeError, RpcError
-from nri_scope.events import LATE, NOT_CONNECTED, STALLED, CapturedCall, Role, SessionStart
+from nri_scope.events import LATE, NOT_CONNECTED, REFUSED, STALLED, CapturedCall, Role, SessionStart
 from nri_scope.nri.events import PLUGIN_SERVICE, RUNTIME_SERVICE, Event
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import (
     NO_POLICY,
     ConfigureRequest,
     FailurePolicy,
-    Negotiated,
     negotiate,
 )
 from nri_scope.nri.versions import CONSERVATIVE_MASK, runtime_remark, runtime_words
 from nri_scope.plugin import (
     Connect,
-    Exchange,
+    HandledCall,
     Identity,
     SessionEnd,
     ValidatorSession,
@@ -41,6 +41,11 @@ HEARTBEAT_S = 0.5
 
 MIN_STALL_S = 0.5
 """Minimum delay in seconds that is reported as a stall: a quarter of the default deadline."""
+_ARRIVALS = 256
+"""Number of the newest events whose arrivals are known when a stall is noticed: more than a runtime
+sends before a process that goes on checks its clock."""
+VALIDATE_RISK = "--validate: if this process is killed or stalls, containers may not be created"
+"""Warning about a validator that stops without a reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,51 +68,41 @@ class SessionReport:
         return f"{title} (NRI {self.nri_version}){runtime_remark(self.start.runtime_name)}"
 
 
+@dataclass(eq=False)
 class Logger:
     """A `Plugin` that changes nothing: every reply is a constant, sent before any other work.
 
     It serves successive sessions. The time between two sessions is recorded as a gap.
     """
 
-    def __init__(
-        self,
-        sink: Sink,
-        identity: Identity,
-        *,
-        events: AbstractSet[Event] | None = None,
-        validate: bool = False,
-        role: Role = Role.LOGGER,
-        on_session: Callable[[SessionReport], None] = lambda report: None,
-    ) -> None:
-        """Start without a session.
-
-        ``role`` is PROBE for one of several connections to be recorded together, else LOGGER.
-        """
-        self._sink = sink
-        self._identity = identity
-        self._role = role
-        self._events = events
-        self._validate = validate
-        self._on_session = on_session
-        self._session: int | None = None
-        self._report: SessionReport | None = None
-        self._unobserved_since = 0
-        self._unobserved_reason = ""
-        self._unobserved_session: int | None = None
-        self._uses_conservative_mask = False
-        self.refusals = 0
-        """Number of recorded sessions whose registration failed."""
-        self._refusal = ""
-        """How the last registration failed; "" if it did not."""
-        # Wall clock time minus monotonic time, measured once per session: setting the clock does
-        # not change the order of events in a session.
-        self._wall_offset = 0
+    sink: Sink
+    identity: Identity
+    events: AbstractSet[Event] | None = None
+    """Events to subscribe to; None for all."""
+    validate: bool = False
+    role: Role = Role.LOGGER
+    """PROBE for one of several connections to be recorded together, else LOGGER."""
+    on_session: Callable[[SessionReport], None] = lambda report: None
+    refusals: int = 0
+    """Number of recorded sessions whose registration failed."""
+    _session: int | None = None
+    _report: SessionReport | None = None
+    _unobserved_since: int = 0
+    _unobserved_reason: str = ""
+    _unobserved_session: int | None = None
+    _uses_conservative_mask: bool = False
+    _refusal: str = ""
+    """How the last registration failed; "" if it did not."""
+    _wall_offset: int = 0
+    """Wall clock time minus monotonic time, measured once per session: setting the clock does not
+    change the order of events in a session."""
+    _arrived: deque[int] = field(default_factory=lambda: deque(maxlen=_ARRIVALS))
 
     # -- Plugin -----------------------------------------------------------------------------
 
     def configure(self, request: ConfigureRequest) -> int:
         """Subscribe to the events of this runtime's NRI version."""
-        negotiated = negotiate(request, self._events, validate=self._validate)
+        negotiated = negotiate(request, self.events, validate=self.validate)
         mask = negotiated.mask
         warnings = list(negotiated.warnings)
         if self._uses_conservative_mask and mask & ~CONSERVATIVE_MASK and mask & CONSERVATIVE_MASK:
@@ -116,14 +111,16 @@ class Logger:
                 "the runtime closed the previous connection right after Configure, maybe because "
                 "it does not know an event of the mask; subscribing to events 1 to 11 only"
             )
-        self._report = self._describe(request, negotiated, mask, tuple(warnings))
+        index, name = self.identity.index, self.identity.name
+        start = SessionStart.configured(self.role, index, name, negotiated.runtime, mask, time_ns())
+        self._report = SessionReport(start, tuple(warnings))
         return mask
 
     def answer(self, request: RequestReceived) -> bytes:
         """Return a reply without adjustments or updates, also to unknown methods."""
         return no_change(request.method, request.payload, request.service)
 
-    def answered(self, exchange: Exchange) -> None:
+    def answered(self, exchange: HandledCall) -> None:
         """Pass the exchange to the recorder."""
         request = exchange.request
         if self._report is not None:
@@ -132,12 +129,13 @@ class Logger:
         session = self._session
         if session is None:
             # The runtime sent an event before Configure, when there is no session.
-            self._sink.note(None, time_ns(), f"{request.method} arrived before Configure")
+            self.sink.note(None, time_ns(), f"{request.method} arrived before Configure")
             return
         code, message = exchange.code, exchange.message
         if not code and 0 < request.timeout_ns < exchange.took_ns:
             code, message = Code.DEADLINE_EXCEEDED, LATE
-        self._sink.capture(
+        self._arrived.append(exchange.arrived_ns)
+        self.sink.capture(
             session,
             CapturedCall(
                 self._wall_offset + exchange.arrived_ns,
@@ -156,7 +154,7 @@ class Logger:
 
     def noticed(self, text: str) -> None:
         """Record a protocol violation by the runtime as a note."""
-        self._sink.note(self._session, time_ns(), text)
+        self.sink.note(self._session, time_ns(), text)
 
     def report_stall(self, seconds: float) -> None:
         """Record a gap for a stall: the process was stopped or starved, or the machine suspended.
@@ -166,8 +164,14 @@ class Logger:
         """
         if self._session is not None:
             now = time_ns()
+            checked_ns = now - int(seconds * 1e9)
+            # It began after the last event before the next check of the clock was due.
+            due_ns = checked_ns + int(HEARTBEAT_S * 1e9)
+            arrived = (self._wall_offset + at_ns for at_ns in self._arrived)
+            known = (at_ns for at_ns in arrived if checked_ns < at_ns <= due_ns)
+            from_ns = max(known, default=checked_ns)
             reason = f"{STALLED} for {seconds:.1f} s; replies may have been late"
-            self._sink.note_gap(self._session, now - int(seconds * 1e9), now, reason, None)
+            self.sink.note_gap(self._session, from_ns, now, reason, None)
 
     # -- sessions ---------------------------------------------------------------------------
 
@@ -178,15 +182,13 @@ class Logger:
             self._unobserved_since = self._wall_offset + monotonic_ns()
             self._unobserved_reason = f"{NOT_CONNECTED}: {end.reason}"
             # Other connections may see the events that this one misses.
-            self._unobserved_session = self._session if self._role is Role.PROBE else None
-            self._sink.end_session(self._session, end.reason, self._unobserved_since)
+            self._unobserved_session = self._session if self.role is Role.PROBE else None
+            self.sink.end_session(self._session, end.reason, self._unobserved_since)
             self._session = None
         # Runtimes close the connection if they do not know a bit of the mask.
         self._uses_conservative_mask = end.configured and not end.synchronized
 
-    def refused(
-        self, registration: bytes, sent_ns: int, error: RpcError | ConnectionClosed
-    ) -> None:
+    def refused(self, request: bytes, sent_ns: int, error: RpcError | ConnectionClosed) -> None:
         """Record a registration that failed, unless the previous one failed in the same way."""
         words = str(error).replace("the peer", "the runtime")
         if words == self._refusal:
@@ -197,86 +199,48 @@ class Logger:
         reason = f"the connection ended during the registration: {words}"
         if isinstance(error, RpcError):
             code, message = error.code, error.message
-            reason = f"the runtime refused the registration: {message}"
+            reason = f"{REFUSED}{message}"
         now_ns, offset = monotonic_ns(), wall_offset()
-        sent_at, took_ns = offset + sent_ns, now_ns - sent_ns
-        start = SessionStart.unconfigured(
-            self._role, self._identity.index, self._identity.name, sent_at
-        )
-        session = self._sink.begin_session(start)
+        at_ns, took = offset + sent_ns, now_ns - sent_ns
+        start = SessionStart.unconfigured(self.role, self.identity.index, self.identity.name, at_ns)
+        session = self.sink.begin_session(start)
         call = CapturedCall(
-            *(sent_at, sent_ns, "RegisterPlugin", registration, b"", code, message, took_ns, 0),
-            RUNTIME_SERVICE,
+            at_ns, sent_ns, "RegisterPlugin", request, b"", code, message, took, 0, RUNTIME_SERVICE
         )
-        self._sink.capture(session, call)
-        self._sink.end_session(session, reason, offset + now_ns)
+        self.sink.capture(session, call)
+        self.sink.end_session(session, reason, offset + now_ns)
 
     def _begin(self, report: SessionReport) -> None:
         now = report.start.started_ns
         if self._session is not None:
             # No known runtime does this. The second configuration begins a new session.
-            self._sink.end_session(self._session, "configured again", now)
+            self.sink.end_session(self._session, "configured again", now)
         if self._unobserved_since:
             # The clock may have been set back since.
             since = min(self._unobserved_since, now)
-            self._sink.note_gap(self._unobserved_session, since, now, self._unobserved_reason, None)
+            self.sink.note_gap(self._unobserved_session, since, now, self._unobserved_reason, None)
             self._unobserved_since = 0
         self._refusal = ""
         self._wall_offset = wall_offset()
-        self._session = self._sink.begin_session(report.start)
-        self._on_session(report)
-
-    def _describe(
-        self,
-        request: ConfigureRequest,
-        negotiated: Negotiated,
-        mask: int,
-        warnings: tuple[str, ...],
-    ) -> SessionReport:
-        version = negotiated.version
-        start = SessionStart(
-            role=self._role,
-            plugin_name=self._identity.name,
-            plugin_index=self._identity.index,
-            runtime_name=request.runtime_name,
-            runtime_version=request.runtime_version,
-            nri_version="" if version is None else str(version),
-            nri_version_inferred=negotiated.inferred,
-            mask=mask,
-            registration_timeout_ms=request.registration_timeout,
-            request_timeout_ms=request.request_timeout,
-            started_ns=time_ns(),
-        )
-        return SessionReport(start, warnings)
+        self._session = self.sink.begin_session(report.start)
+        self.on_session(report)
 
 
+@dataclass(eq=False)
 class LoggerService:
     """A `Logger` connected to one runtime, which reconnects after the runtime's restarts."""
 
-    def __init__(
-        self,
-        logger: Logger,
-        identity: Identity,
-        connect: Connect,
-        *,
-        failure_policy: FailurePolicy = NO_POLICY,
-        wait: bool = False,
-        once: bool = False,
-        on_end: Callable[[SessionEnd], None] = lambda end: None,
-        on_wait: Callable[[NriScopeError], None] = lambda error: None,
-    ) -> None:
-        self._logger = logger
-        self._identity = identity
-        self._connect = connect
-        self._failure_policy = failure_policy
-        self._wait = wait
-        self._once = once
-        self._on_end = on_end
-        self._on_wait = on_wait
-        self._session: ValidatorSession | None = None
-        self._requires_policy = True
-        self._sessions: asyncio.Task[None] | None = None
-        self._stopping = ""
+    logger: Logger
+    connect: Connect
+    failure_policy: FailurePolicy = NO_POLICY
+    wait: bool = False
+    once: bool = False
+    on_end: Callable[[SessionEnd], None] = lambda end: None
+    on_wait: Callable[[NriScopeError], None] = lambda error: None
+    _session: ValidatorSession | None = None
+    _requires_policy: bool = True
+    _sessions: asyncio.Task[None] | None = None
+    _stopping: str = ""
 
     def stop(self, reason: str) -> None:
         """End the current session and `run`. To be called from signal handlers of the loop."""
@@ -294,14 +258,14 @@ class LoggerService:
         self._sessions = asyncio.create_task(
             keep_connected(
                 self._one_session,
-                wait=self._wait,
-                once=self._once,
+                wait=self.wait,
+                once=self.once,
                 stopping=lambda: bool(self._stopping),
-                on_end=self._on_end,
-                on_wait=self._on_wait,
+                on_end=self.on_end,
+                on_wait=self.on_wait,
             )
         )
-        heartbeat = asyncio.create_task(watch_clock(self._logger.report_stall))
+        heartbeat = asyncio.create_task(watch_clock(self.logger.report_stall))
         try:
             await self._sessions
         except asyncio.CancelledError:
@@ -313,20 +277,20 @@ class LoggerService:
 
     async def _one_session(self) -> SessionEnd:
         session = self._session = ValidatorSession(
-            self._identity,
-            self._logger,
-            self._failure_policy,
+            self.logger.identity,
+            self.logger,
+            self.failure_policy,
             requires_policy=self._requires_policy,
         )
         try:
-            end = await session.run(self._connect, require_configure=True)
-            self._logger.ended(end)
+            end = await session.run(self.connect, require_configure=True)
+            self.logger.ended(end)
             end = replace(end, warning=await session.left())
         except (NriScopeError, asyncio.CancelledError) as error:
             # `stop` also cancels a session whose connection was already closed.
-            self._logger.ended(session.ended(str(error) or self._stopping))
+            self.logger.ended(session.ended(str(error) or self._stopping))
             if isinstance(error, RpcError | ConnectionClosed) and not self._stopping:
-                self._logger.refused(session.registration, session.registered_ns, error)
+                self.logger.refused(session.registration, session.registered_ns, error)
             raise
         finally:
             self._session = None

@@ -3,9 +3,8 @@
 
 Used by ``tui --live`` and ``diff --live``: the command is the viewer, which owns the terminal and
 receives its signals. The recorder answers the runtime and writes the file, which the viewer reads.
-Over their channel, the recorder sends messages for the user, and both may send messages specific to
-the command. The recorder stops properly on a stop signal, and when the viewer has ended for any
-reason.
+Over their channel, the recorder sends messages for the user, and messages specific to the command.
+The recorder stops properly on a stop signal, and when the viewer has left or ended for any reason.
 """
 
 from __future__ import annotations
@@ -17,13 +16,14 @@ import socket
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.child import keep_exit_statuses, spawn
+from nri_scope.writer.background_output import Background
 
-from .background_output import Background
 from .run import RecordOptions, record
 
 FAILED = 2
@@ -56,7 +56,7 @@ class RecorderProcess:
         ``nicer`` is added to the niceness of this process, as the recorder, which answers the
         runtime, has priority. The callbacks are called in another thread. Raises UsageError.
         """
-        self.latest = ""
+        self.status_text = ""
         """The recorder's last message for the user."""
         self.interruption = ""
         """Always "": see `nri_scope.tui.polling.RecorderStatus`."""
@@ -87,9 +87,10 @@ class RecorderProcess:
         """Start recording, with a copy of ``options``."""
         self._channel.send(_OPTIONS, pickle.dumps(options))
 
-    def tell(self, kind: int, payload: bytes) -> None:
-        """Send one of the command's own messages to the recorder, unless it has ended."""
-        self._channel.send(_OWN + kind, payload)
+    def leave(self) -> None:
+        """Let the recorder end, as its events are no longer shown."""
+        with suppress(OSError):
+            self._child.socket.shutdown(socket.SHUT_WR)
 
     def signal(self, number: int) -> None:
         """Forward a stop signal to the recorder."""
@@ -127,7 +128,8 @@ class RecorderProcess:
             # Also if a callback failed, as `stop` leaves a process alone whose listener has ended.
             end = self._child.stop(END_SECONDS)
             if end.code not in (0, -self._stop_signal) and not self.failure:
-                self.latest = self.failure = f"the recorder process has ended, {end.description}"
+                self.failure = f"the recorder process has ended, {end.description}"
+                self.status_text = self.failure
             self._has_message.set()
 
     def _receive(self) -> None:
@@ -141,7 +143,7 @@ class RecorderProcess:
                 self.failure = text
             else:
                 self._on_notice(text)
-            self.latest = text
+            self.status_text = text
             self._has_message.set()
 
 
@@ -154,15 +156,11 @@ class Viewer:
     def __init__(self, descriptor: int) -> None:
         self._channel = ThreadChannel(socket.socket(fileno=descriptor))
         self._queue = Background(self._send, waiting_max=NOTICES_MAX)
-        self._early: list[tuple[int, bytes]] = []
 
     def options(self) -> Any:
         """Wait for the options; return None if the viewer has ended."""
-        while (message := self._channel.receive()) is not None:
-            if message[0] == _OPTIONS:
-                return pickle.loads(message[1])
-            self._early.append(message)
-        return None
+        message = self._channel.receive()
+        return None if message is None else pickle.loads(message[1])
 
     def say(self, text: str) -> None:
         """Send a message for the user."""
@@ -176,14 +174,11 @@ class Viewer:
         """Send the reason why the recorder failed."""
         self._queue.put((_FAILURE, _line(text)))
 
-    def listen(self, on_message: Callable[[int, bytes], None], on_gone: Callable[[], None]) -> None:
-        """Start a thread that calls ``on_message`` for each message, and ``on_gone`` at the end."""
+    def listen(self, on_gone: Callable[[], None]) -> None:
+        """Start a thread that calls ``on_gone`` when the viewer has left or ended."""
 
         def work() -> None:
-            for kind, payload in self._early:
-                on_message(kind - _OWN, payload)
-            while (message := self._channel.receive()) is not None:
-                on_message(message[0] - _OWN, message[1])
+            self._channel.receive()
             on_gone()
 
         threading.Thread(target=work, name="viewer", daemon=True).start()
@@ -230,5 +225,5 @@ def main(descriptor: int) -> int:
 
 
 def _record(viewer: Viewer, options: RecordOptions) -> None:
-    viewer.listen(lambda kind, payload: None, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    viewer.listen(lambda: os.kill(os.getpid(), signal.SIGTERM))
     record(options, viewer.say)

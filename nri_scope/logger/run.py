@@ -5,32 +5,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
 from nri_scope.nri.events import DEFAULT_REQUEST_TIMEOUT_MS, Event, events_in
 from nri_scope.nri.runtime_setup import FailurePolicy
-from nri_scope.nri.v01 import PROGRAM
-from nri_scope.nri.versions import NriVersion, has_failure_policy
+from nri_scope.nri.versions import SPLIT_ADVICE, NriVersion, has_failure_policy, oversized_message
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.session import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
 from nri_scope.recording.display import many
 from nri_scope.transport.loop import prepare_process, run
-from nri_scope.writer.messages import CRI_HINT, CriSource, RecordingOptions
+from nri_scope.writer.messages import CRI_HINT, RecordingOptions
 from nri_scope.writer.supervisor import WriterProcess
 
-from .logger import Logger, LoggerService, SessionReport
+from .logger import VALIDATE_RISK, Logger, LoggerService, SessionReport
 from .v01_spool import SpoolRecorder, check_spool
 
 if TYPE_CHECKING:
-    from nri_scope.filter import Filter
-    from nri_scope.share.redaction.rules import Rules
     from nri_scope.writer.metrics_reader import FirstReading
 
 PRINTS = "nri_scope.cli.log_lines"
@@ -42,18 +38,12 @@ REFUSED_STOP = "not stopped (^Z): without its reply, no container would be creat
 class RecordOptions:
     """Options of a run: what to record, from which runtime and to which file."""
 
-    output: Path
+    file: RecordingOptions
+    """What the writer does, without metrics and validator."""
     socket: Path
     identity: Identity
     events: frozenset[Event] | None = None
     """Events to record; None for every passive event."""
-    where: Filter | None = None
-    max_size: int | None = None
-    """Maximum number of bytes of the recording."""
-    max_age: float | None = None
-    """Maximum age of events in seconds."""
-    max_folder_size: int | None = None
-    """Maximum number of bytes of all recordings in the folder."""
     duration: float | None = None
     """Seconds to record; None for no limit."""
     once: bool = False
@@ -63,10 +53,6 @@ class RecordOptions:
     """Whether the runtime keeps the connection after a missed deadline (NRI 0.12.4)."""
     metrics: str | None = None
     """URL of the runtime's metrics; None not to record them."""
-    cri: Path | None = None
-    """Socket of the CRI to query about containers; None not to."""
-    redact: Rules | None = None
-    """Rules for redaction before events are written; None for no redaction."""
     spool: Path | None = None
     """Spool of NRI 0.1 to record, too; None for none."""
     is_spool_default: bool = False
@@ -121,10 +107,9 @@ class _Run:
         self._metrics = metrics
         self._say = say
         self._print_format = print_format
-        self._started = monotonic()
+        self._started, self._began_ns = monotonic(), time_ns()
         self._stopped = ""
         self._sessions = 0
-        self._existed = os.path.lexists(options.output)
         self._opening: asyncio.Task[None] | None = None
         self._logger: Logger | None = None
         self._service: LoggerService | None = None
@@ -151,33 +136,31 @@ class _Run:
                 counters = await writer.close() if writer is not None else None
                 if self._logger is not None:
                     self._sessions += self._logger.refusals
-                if self._sessions and self._options.cri is None:
+                if self._sessions and self._options.file.cri is None:
                     self._say(CRI_HINT)
-                if counters is not None and (self._sessions or self._existed):
+                if counters is not None and (self._sessions or self._options.file.existed):
                     seconds = monotonic() - self._started
-                    path, sessions = self._options.output, self._sessions
-                    self._say(counters.outcome(path, sessions=sessions, seconds=seconds))
+                    path, sessions = self._options.file.path, self._sessions
+                    # Loaded only now, when no reply can be delayed.
+                    from nri_scope.recording.coverage import with_unobserved
+
+                    outcome = counters.outcome(path, sessions, seconds)
+                    self._say(with_unobserved(outcome, path, self._began_ns))
         if writer is None:
             self._say("nothing recorded: stopped before the file was open")
-        elif not (self._sessions or self._existed):
+        elif not (self._sessions or self._options.file.existed):
             self._say("nothing recorded: no connection to a runtime")
         if writer is not None and writer.failure:
-            raise RecordingError(self._options.output, writer.failure)
+            raise RecordingError(self._options.file.path, writer.failure)
 
     async def _open_writer(self) -> WriterProcess | None:
         """Return a writer that has opened the file; None if stopped before that."""
         options = self._options
         writer = WriterProcess(
-            RecordingOptions(
-                options.output.absolute(),
-                self._existed,
-                options.max_size,
-                options.max_age,
-                str(options.where) if options.where is not None else None,
-                options.redact,
-                self._metrics,
-                max_folder_size=options.max_folder_size,
-                cri=CriSource(options.cri, options.wait) if options.cri is not None else None,
+            replace(
+                options.file,
+                path=options.file.path.absolute(),
+                metrics=self._metrics,
                 validator=(options.socket, options.identity) if options.validate else None,
             ),
             self._say,
@@ -227,21 +210,14 @@ class _Run:
         )
         return LoggerService(
             logger,
-            options.identity,
             unix_socket(options.socket),
             failure_policy=FailurePolicy(keep_connected=options.keep_connected),
-            wait=options.wait or self._has_v01(),
+            # A runtime without NRI's socket may be recorded by its spool.
+            wait=options.wait or (options.spool is not None and not options.is_spool_default),
             once=options.once,
             on_end=self._on_end,
             on_wait=self._on_wait,
         )
-
-    def _has_v01(self) -> bool:
-        """Return whether a runtime without NRI's socket may be recorded by its spool."""
-        spool = self._options.spool
-        if spool is None:
-            return False
-        return not self._options.is_spool_default or (spool / PROGRAM).exists()
 
     async def _serve(self, service: LoggerService) -> None:
         try:
@@ -267,15 +243,12 @@ class _Run:
         events = events_in(start.mask)
         self._say(
             f"recording {report.runtime} as {start.plugin_index}-{start.plugin_name}, "
-            f"{many(len(events), 'event')} subscribed, to {self._options.output}"
+            f"{many(len(events), 'event')} subscribed, to {self._options.file.path}"
         )
         for warning in report.warnings:
             self._say(f"warning: {warning}")
         if Event.ValidateContainerAdjustment in events:
-            self._say(
-                "warning: --validate: containers may fail to be created if this process is killed "
-                "or stalls"
-            )
+            self._say(f"warning: {VALIDATE_RISK}")
         if not self._options.keep_connected:
             return
         if not has_failure_policy(NriVersion.parse(start.nri_version)):
@@ -298,6 +271,8 @@ class _Run:
             )
             more = "" if self._options.once else more
             self._say(f"session ended: {end.reason}{more}")
+        if oversized_message([end.reason]):
+            self._say(f"warning: {SPLIT_ADVICE}")
 
     def _on_wait(self, error: NriScopeError) -> None:
         # After a session, `_on_end` has already reported that the runtime is gone.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Record the spool of NRI 0.1, which the recording plugin and wrapped plugins write.
+"""Record the spool of NRI 0.1, which wrapped plugins write.
 
 The spool has a folder for each plugin. An invocation is a group of files there: ``PID-N.in`` is the
 request, ``.out`` the result, and ``.err`` the plugin's standard error. ``.v1``, written last, makes
-the group complete; that of a wrapped plugin contains its exit status and times as JSON. 1 is the
+the group complete; it contains the exit status and times as JSON. 1 is the
 version of this format. The time of an invocation is that of its files. A wrapped plugin's request
 is locked while the plugin runs. Each byte of ``lost`` is a request that was not spooled; the first
 one has the time of ``lost.from``, the last one that of ``lost``.
@@ -17,22 +17,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic, monotonic_ns, time_ns
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, reason_of
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri import v01
-from nri_scope.recorder.inbox import PrintSink
-from nri_scope.recording.display import many
-from nri_scope.recording.trusted_location import private_place
+from nri_scope.process.signals import root_hint
+from nri_scope.recorder.inbox import Sink
+from nri_scope.recording.trusted_location import private_place, try_lock
 
 POLL_S = 0.25
 """Seconds between two looks into the spool."""
@@ -46,8 +45,7 @@ PLUGINS_MAX = 100
 LOST_MAX = 1 << 30
 """Maximum number of requests that one gap counts as lost."""
 NAMES_MAX = 20_000
-"""Maximum number of file names that are read in one plugin's folder; the recording plugin stops at
-fewer."""
+"""Maximum number of file names that are read in one plugin's folder; wrappers stop at fewer."""
 LINES_MAX = 1_000
 """Maximum number of recorded lines of one invocation's standard error."""
 CONFIRM_S = 0.02
@@ -56,7 +54,7 @@ ABANDONED_NS = 2 * 10**9
 """Age of an incomplete group above which its process is checked."""
 UNLOCKED_NS = 60 * 10**9
 """Age of an incomplete group that no process has locked above which it is abandoned, even if there
-is a process with its number, which may be another one. The recording plugin takes 2 ms."""
+is a process with its number, which may be another one."""
 
 _UNUSABLE = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EIO)
 _REQUEST, _RESULT, _ERRORS, _COMPLETE = ".in", ".out", ".err", ".v1"
@@ -86,8 +84,6 @@ class PluginSpool:
 
     name: str
     folder: int
-    foreign: int = 0
-    """Number of invocations in a format of another version."""
     recorded: set[str] = field(default_factory=set)
     """Names of groups that were read, and are not removed yet."""
     trouble: str = ""
@@ -101,18 +97,11 @@ class PluginSpool:
                 if count == NAMES_MAX:
                     break
                 names.add(one.name)
-        self.foreign = sum(
-            name.rpartition(".v")[2].isdecimal() and not name.endswith(_COMPLETE) for name in names
-        )
         self._remove_leftovers(names)
         ready: list[tuple[int, str]] = []
         for name in names:
             stem = name.removesuffix(_REQUEST)
-            if (
-                stem == name
-                or stem in self.recorded
-                or any(f"{stem}.v{n}" in names for n in range(2, 10))
-            ):
+            if stem == name or stem in self.recorded:
                 continue
             at_ns = self._time(name)
             if f"{stem}{_COMPLETE}" in names or self._is_abandoned(stem, at_ns):
@@ -174,7 +163,7 @@ class PluginSpool:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(stem + suffix, dir_fd=self.folder)
         except OSError as error:
-            self.trouble = (error.strerror or str(error)).lower()
+            self.trouble = reason_of(error)
         else:
             self.recorded.discard(stem)
 
@@ -182,7 +171,7 @@ class PluginSpool:
         """Return how many requests were not spooled, and from when to when; None for none."""
         # The requests are read even if this is not a file, or cannot be removed.
         with contextlib.suppress(OSError):
-            # Renamed first: the recording plugin may be about to add a byte.
+            # Renamed first: a wrapper may be about to add a byte.
             os.rename(_LOST, f"{_LOST}.read", src_dir_fd=self.folder, dst_dir_fd=self.folder)
             status = os.stat(f"{_LOST}.read", dir_fd=self.folder, follow_symlinks=False)
             from_ns = to_ns = status.st_mtime_ns
@@ -214,9 +203,8 @@ class PluginSpool:
         with contextlib.suppress(OSError):
             descriptor = os.open(stem + _REQUEST, flags, dir_fd=self.folder)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return False
+                if not try_lock(descriptor, is_shared=True):
+                    return False
             finally:
                 os.close(descriptor)
             if age_ns > UNLOCKED_NS:
@@ -271,7 +259,7 @@ class SpoolRecorder:
     """Moves invocations from a spool to a recording, with one session for each plugin."""
 
     path: Path
-    sink: PrintSink
+    sink: Sink
     say: Callable[[str], None]
     waiting_bytes: Callable[[], int]
     """Bytes in the queue of `sink`."""
@@ -305,10 +293,7 @@ class SpoolRecorder:
                 else:
                     more = self._record(await asyncio.to_thread(self._read, self._confirmed()))
             except (OSError, UsageError) as error:
-                words = (
-                    str(error) if isinstance(error, UsageError) else error.strerror or str(error)
-                )
-                self._say_once(f"{self.path}: {words.lower()}")
+                self._say_once(f"{self.path}: {reason_of(error)}")
             if is_last and (not (more or self._unconfirmed) or monotonic() > until):
                 break
             if is_last:
@@ -338,7 +323,7 @@ class SpoolRecorder:
         for one in confirmed:
             one.plugin.remove(one.stem)
         if self._lock is not None and not os.fstat(self._lock).st_nlink:
-            # Removed with the recording plugin, which may be installed again.
+            # Removed, and maybe made again by the next call.
             os.close(self._lock)
             self._lock = None
         if self._lock is None:
@@ -363,7 +348,7 @@ class SpoolRecorder:
     def _find_plugins(self) -> None:
         for name, plugin in list(self._plugins.items()):
             if not os.fstat(plugin.folder).st_nlink:
-                # Removed with the recording plugin, which may be installed again.
+                # Removed, and maybe made again by the next call.
                 plugin.close()
                 del self._plugins[name]
         for name in sorted(os.listdir(self.path))[:PLUGINS_MAX]:  # noqa: PTH208
@@ -395,11 +380,6 @@ class SpoolRecorder:
             if plugin.trouble:
                 self._say_once(
                     f"{self.path}: recorded requests cannot be removed: {plugin.trouble}"
-                )
-            if plugin.foreign:
-                self._say_once(
-                    f"{self.path / plugin.name}: {many(plugin.foreign, 'request')} spooled by "
-                    "another version of nri-scope; record them with that version"
                 )
         return any(invoked for _, invoked, _ in found)
 
@@ -437,14 +417,12 @@ def open_folder(path: Path) -> int:
 def locked_folder(path: Path) -> int:
     """Open and lock a spool against a second recorder. Raises as `open_folder`."""
     descriptor = open_folder(path)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    is_locked = True
+    with contextlib.suppress(OSError):
+        is_locked = try_lock(descriptor)
+    if not is_locked:
         os.close(descriptor)
-        raise UsageError(f"{path}: another recorder reads this spool", "end it first") from None
-    except OSError:
-        # Some file systems, such as NFS, cannot lock folders.
-        pass
+        raise UsageError(f"{path}: another recorder reads this spool", "end it first")
     return descriptor
 
 
@@ -452,33 +430,21 @@ def check_spool(path: Path) -> Path:
     """Return the path of a spool without symbolic links.
 
     Raises UsageError if it is no spool, if other users can write to it or replace it, or if another
-    recorder or another version uses it.
+    recorder uses it.
     """
     try:
         path = private_place(path, "name another --spool")
         os.close(locked_folder(path))
-        for name in _folders(path):
-            plugin = PluginSpool(name, open_folder(path / name))
-            plugin.waiting()
-            plugin.close()
-            if plugin.foreign:
-                raise UsageError(
-                    f"{path / name}: {many(plugin.foreign, 'request')} spooled by another version "
-                    "of nri-scope",
-                    "record them with that version, or name another --spool",
-                )
+        with os.scandir(path) as found:
+            for one in found:
+                if one.is_dir(follow_symlinks=False):
+                    os.close(open_folder(path / one.name))
     except OSError as error:
-        words = (error.strerror or str(error)).lower()
-        hint = f"`tap --wrap {v01.CONF_PATH}` makes a spool"
+        hint = "`tap --wrap PLUGIN --v01` makes a spool"
         if isinstance(error, PermissionError):
-            hint = "run it as root"
-        raise UsageError(f"{path}: {words}", hint) from error
+            hint = root_hint("run it as root")
+        raise UsageError(f"{path}: {reason_of(error)}", hint) from error
     return path
-
-
-def _folders(path: Path) -> Iterator[str]:
-    with os.scandir(path) as found:
-        yield from (one.name for one in found if one.is_dir(follow_symlinks=False))
 
 
 def _facts(content: bytes) -> dict[str, int]:

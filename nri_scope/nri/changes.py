@@ -11,8 +11,9 @@ Requests to validators are the only ones that name the other plugins (NRI 0.10 a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Protocol, cast
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
+from typing import NamedTuple, Protocol, cast
 
 from google.protobuf.message import Message
 
@@ -256,3 +257,73 @@ def owned_paths(request: bytes) -> Iterator[tuple[str, str]]:
     message = decode(api.ValidateContainerAdjustmentRequest, request)
     if message is not None:
         yield from owned_fields(message.owners)
+
+
+REQUIRED_PLUGINS = "required-plugins.noderesource.dev"
+"""Key of the annotation by which a workload requires plugins. A suffix limits it to the containers
+of a pod, ``/pod``, which is also meant without one, or to one of them, ``/container.NAME``
+(plugins/default-validator and pkg/plugin/annotations.go of NRI 0.12.3)."""
+_VALUE_MAX = 4096
+_REQUIRED_MAX = 32
+"""Maximum number of plugins of one annotation."""
+
+
+class Requirement(NamedTuple):
+    """The plugins that an annotation requires."""
+
+    plugins: tuple[str, ...] | None
+    """Each ``name`` or ``NN-name``; None if the value is no list of names, or too long."""
+    annotation: str
+    """Its key."""
+
+
+def requirement_of(annotations: Mapping[str, str], container: str = "") -> Requirement | None:
+    """Return what a pod's annotations require for a container, or for the pod itself.
+
+    The narrowest annotation replaces the others. None without an annotation.
+    """
+    scopes = (f"/container.{container}", "/pod", "") if container else ("/pod", "")
+    keys = [f"{REQUIRED_PLUGINS}{scope}" for scope in scopes]
+    key = next((key for key in keys if key in annotations), None) if annotations else None
+    if key is None:
+        return None
+    value = annotations[key]
+    return Requirement(_list_of_names(value) if len(value) <= _VALUE_MAX else None, key)
+
+
+def _list_of_names(text: str) -> tuple[str, ...] | None:
+    """Return the texts in a list as YAML; None if it is none, or too long.
+
+    Nothing deeper is read, which could take long. All scalars are texts, also a plugin's name that
+    looks like a number.
+    """
+    import yaml
+
+    begin = [yaml.StreamStartEvent, yaml.DocumentStartEvent, yaml.SequenceStartEvent]
+    end = [yaml.SequenceEndEvent, yaml.DocumentEndEvent, yaml.StreamEndEvent]
+    try:
+        longest = len(begin) + _REQUIRED_MAX + len(end)
+        parsed = list(islice(yaml.parse(text, Loader=yaml.BaseLoader), longest))
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
+    names = [getattr(event, "value", None) for event in parsed[len(begin) : -len(end)]]
+    kinds = [type(event) for event in (*parsed[: len(begin)], *parsed[-len(end) :])]
+    if kinds != begin + end or None in names:
+        return None
+    return tuple(dict.fromkeys(map(str, names)))
+
+
+def is_named(plugin: str, titles: Iterable[str]) -> bool:
+    """Return whether ``plugin``, a name with or without its index, is one of ``NN-name`` …"""
+    return any(plugin in (title, title.partition("-")[2]) for title in titles)
+
+
+def absent_plugins(request: bytes) -> list[str]:
+    """Return the plugins that a workload requires and a request to validators does not name."""
+    message = decode(api.ValidateContainerAdjustmentRequest, request)
+    if message is None:
+        return []
+    required = requirement_of(message.pod.annotations, message.container.name)
+    titles = [f"{plugin.index}-{plugin.name}" for plugin in message.plugins]
+    plugins = (required and required.plugins) or ()
+    return [plugin for plugin in plugins if not is_named(plugin, titles)]

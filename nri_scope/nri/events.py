@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -12,7 +11,7 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, did_you_mean
 
 
 class Event(IntEnum):
@@ -128,12 +127,9 @@ def _events_named(name: str) -> frozenset[Event]:
     event = _BY_NAME.get(key)
     if event is not None:
         return frozenset({event})
-    nearest = difflib.get_close_matches(key, [*_BY_NAME, *_GROUPS], n=1, cutoff=0.5)
-    if nearest:
-        match = _BY_NAME.get(nearest[0])
-        hint = f"did you mean {match.name if match else nearest[0]}?"
-    else:
-        hint = "events are " + ", ".join(event.name for event in Event) + ", or all, pod, container"
+    names = [event.name for event in Event]
+    hint = did_you_mean(key, [*names, *_GROUPS], cutoff=0.5)
+    hint = hint or f"events are {', '.join(names)}, or all, pod, container"
     raise UsageError(f"there is no event {name.strip()!r}", hint)
 
 
@@ -229,7 +225,7 @@ UNSOLICITED = "UpdateContainers"
 """A plugin's own call, which no event causes."""
 
 
-class Stage(IntEnum):
+class EventStage(IntEnum):
     """The stage of a pod or container. An event of an earlier stage does not lead back to it.
 
     PostStartContainer can come after StopContainer. Only a creation after the removal, under the
@@ -246,14 +242,18 @@ class Stage(IntEnum):
     REMOVED = 5
 
 
-POD_STAGES = {RUN_POD: Stage.STARTED, STOP_POD: Stage.STOPPED, REMOVE_POD: Stage.REMOVED}
+POD_STAGES = {
+    RUN_POD: EventStage.STARTED,
+    STOP_POD: EventStage.STOPPED,
+    REMOVE_POD: EventStage.REMOVED,
+}
 CONTAINER_STAGES = {
-    CREATE: Stage.CREATING,
-    POST_CREATE: Stage.CREATED,
-    START: Stage.STARTED,
-    POST_START: Stage.STARTED,
-    STOP: Stage.STOPPED,
-    REMOVE: Stage.REMOVED,
+    CREATE: EventStage.CREATING,
+    POST_CREATE: EventStage.CREATED,
+    START: EventStage.STARTED,
+    POST_START: EventStage.STARTED,
+    STOP: EventStage.STOPPED,
+    REMOVE: EventStage.REMOVED,
 }
 """The stage that each event shows, in the usual order; for starts see `oci.shows_start`."""
 POD_ORDER, CONTAINER_ORDER = tuple(POD_STAGES), tuple(CONTAINER_STAGES)

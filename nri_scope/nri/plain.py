@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import cast
+from typing import Any, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
@@ -34,8 +34,8 @@ RAW = "raw"
 JSON_VALUES_MAX = 250_000
 """Maximum number of values in a JSON message. Long seccomp profiles have thousands."""
 
-_GROUP = 3
-_MAX_GROUPS = 20
+_VARINT, _GROUP, _END_GROUP = 0, 3, 4
+_GROUPS_MAX = 20
 
 
 LIST_KEYS = {
@@ -75,6 +75,22 @@ def value_field(field: FieldDescriptor) -> FieldDescriptor:
 def is_optional_value(message_name: str) -> bool:
     """Return whether a message only wraps a value that may be absent, such as OptionalInt."""
     return message_name.startswith("Optional")
+
+
+def optional_value(message: Message) -> bool | int | str | list[str] | None:
+    """Return the value that a message only wraps; None for any other message, and for a wrapper
+    with unknown fields.
+    """
+    if not is_optional_value(message.DESCRIPTOR.name) or len(UnknownFieldSet(message)):
+        return None
+    value = cast("Any", message).value
+    return value if isinstance(value, bool | int | str) else list(value)
+
+
+def clear_fields(message: Message, names: Iterable[str]) -> None:
+    """Remove the fields with these names from a message."""
+    for name in names:
+        message.ClearField(name)
 
 
 def plain(message: Message) -> dict[str, Plain]:
@@ -123,7 +139,7 @@ def plain_json(content: bytes) -> dict[str, Plain] | None:
     if sum(map(content.count, (b",", b"[", b"{"))) > JSON_VALUES_MAX:
         return None
     try:
-        read = json.loads(content, parse_constant=_refuse) if content else {}
+        read = json.loads(content, parse_constant=refuse_constant) if content else {}
     except (ValueError, RecursionError):
         return None
     return read if isinstance(read, dict) else None
@@ -135,9 +151,9 @@ def json_or_malformed(content: bytes) -> dict[str, Plain]:
     return {MALFORMED: content.hex()} if read is None else read
 
 
-def _refuse(constant: str) -> Plain:
-    # Python's parser accepts NaN and similar constants, which are not JSON.
-    raise ValueError(constant)
+def refuse_constant(constant: str) -> Plain:
+    """Raise ValueError: Python's parser accepts NaN and similar constants, which are not JSON."""
+    raise ValueError(f"{constant} is no JSON value")
 
 
 def plain_value(field: FieldDescriptor, value: object) -> Plain:
@@ -159,15 +175,13 @@ def _unknown(fields: UnknownFieldSet, depth: int) -> Iterator[Plain]:
         if isinstance(data, bytes):
             shown: Plain = data.hex()
         elif field.wire_type == _GROUP:
-            shown = list(_unknown(data, depth + 1)) if depth < _MAX_GROUPS else "…"
+            shown = list(_unknown(data, depth + 1)) if depth < _GROUPS_MAX else "…"
         else:
             shown = int(data)
         yield {"field": field.field_number, "value": shown}
 
 
-_VARINT, _GROUP, _END_GROUP = 0, 3, 4
 _FIELD_MAX = (1 << 29) - 1
-_GROUPS_MAX = 20
 
 
 class NotPlain(ValueError):
@@ -190,10 +204,10 @@ def bytes_from_plain(kind: type[Message] | None, value: Plain) -> bytes:
     return message_from_plain(kind, entries).SerializeToString()
 
 
-def message_from_plain(kind: type[Message], value: Plain, place: str = "") -> Message:
-    """Return the message; ``place`` is the path of ``value``. Raises NotPlain."""
+def message_from_plain(kind: type[Message], value: Plain) -> Message:
+    """Return the message. Raises NotPlain."""
     message = kind()
-    _fill(message, _mapping(value, place), place)
+    _fill(message, _mapping(value, ""), "")
     return message
 
 

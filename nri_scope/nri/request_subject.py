@@ -20,6 +20,11 @@ OVERSIZED = "oversized"
 _LONG_NAME = re.compile(r"k8s_([^_]+)_([^_]+)_([^_]+)_([^_]+)_[0-9]+")
 """iSulad's names: ``k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT``, with the container POD for the pod
 itself. Names in Kubernetes have no underscore."""
+_NAMED_BY_CONTROLLER = re.compile(
+    r"(.+?)(?:(?:-[0-9bcdfghjklmnpqrstvwxz]{6,10})?-[bcdfghjklmnpqrstvwxz2456789]{5}|-[0-9]{1,5})"
+)
+"""Names of pods that Kubernetes' controllers generate: of a workload, a hash or time, and a suffix.
+"""
 _EVENT_NAMES = {event.value: event.name for event in Event}
 _WITH_POD = frozenset(
     name for name, m in METHODS.items() if "pod" in m.request.DESCRIPTOR.fields_by_name
@@ -160,3 +165,11 @@ def decode_reply(method: str, payload: bytes) -> Message | None:
     if known is None:
         return None
     return decode(known.reply, bounded(known.reply, payload))
+
+
+def workload_of(pod: str) -> str:
+    """Return the name of the Deployment, DaemonSet, StatefulSet or Job of a pod, as far as the
+    pod's name tells; the pod's name for others.
+    """
+    match = _NAMED_BY_CONTROLLER.fullmatch(pod)
+    return match[1] if match else pod

@@ -52,17 +52,27 @@ NO_POLICY = FailurePolicy()
 
 
 @dataclass(frozen=True, slots=True)
-class Negotiated:
-    """The negotiated subscription, and the runtime's NRI version that limits it."""
+class Introduction:
+    """The runtime's data in a Configure request."""
 
+    runtime_name: str
+    runtime_version: str
     version: NriVersion | None
     """The runtime's NRI version; None if neither sent nor inferable."""
     inferred: bool
     """Whether `version` was inferred from the runtime's name and version."""
-    valid: int
-    """Mask of all events that this runtime is known to support."""
+    registration_timeout_ms: int
+    """0 if the runtime does not send it (before NRI 0.7); so is `request_timeout_ms`."""
+    request_timeout_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Negotiated:
+    """The negotiated subscription, and the runtime whose NRI version limits it."""
+
+    runtime: Introduction
     mask: int
-    """The subscription; never 0, and never with a bit outside `valid`."""
+    """The subscription; never 0, and never with an event that this runtime is known not to have."""
     warnings: tuple[str, ...]
     """One sentence for each reason why chosen events are missing."""
 
@@ -87,8 +97,8 @@ def negotiate(
     Chosen events that this runtime lacks are omitted with a warning, so that one command line works
     on all nodes. Raises UsageError if no event remains, as an empty mask would mean all events.
     """
-    version, inferred = nri_version_of(configure)
-    valid = valid_mask(version)
+    introduction = introduction_of(configure)
+    valid = valid_mask(introduction.version)
     warnings = []
 
     selected = set(PASSIVE_EVENTS if chosen is None else chosen)
@@ -103,13 +113,13 @@ def negotiate(
     if chosen is None:
         # No warning for events that the user did not name: an older runtime has fewer events.
         missing = [event for event in missing if event is Event.ValidateContainerAdjustment]
-    runtime = _describe(configure, version, inferred)
+    runtime = _describe(introduction)
     if missing:
         names = ", ".join(event.name for event in missing)
         warnings.append(f"{runtime} has no {names}")
     if not mask:
         raise UsageError(f"{runtime} has none of the chosen events", "choose others, or all")
-    return Negotiated(version, inferred, valid, mask, tuple(warnings))
+    return Negotiated(introduction, mask, tuple(warnings))
 
 
 def nri_version_of(configure: api.ConfigureRequest) -> tuple[NriVersion | None, bool]:
@@ -126,37 +136,24 @@ def nri_version_of(configure: api.ConfigureRequest) -> tuple[NriVersion | None, 
 
 def check_failure_policy(policy: FailurePolicy, configure: api.ConfigureRequest) -> None:
     """Raise `UsageError` if ``policy`` is not the default and the runtime does not apply it."""
-    version, inferred = nri_version_of(configure)
-    if policy != NO_POLICY and not has_failure_policy(version):
+    introduction = introduction_of(configure)
+    if policy != NO_POLICY and not has_failure_policy(introduction.version):
         raise UsageError(
-            f"{_describe(configure, version, inferred)} does not know the failure policy {policy}",
+            f"{_describe(introduction)} does not know the failure policy {policy}",
             "it needs NRI 0.12.4; leave out failure_policy, or --keep-connected, for this runtime",
         )
 
 
-def _describe(configure: api.ConfigureRequest, version: NriVersion | None, inferred: bool) -> str:
-    runtime = runtime_words(configure.runtime_name, configure.runtime_version) or "this runtime"
-    nri = "unknown" if version is None else f"{version}{', inferred' if inferred else ''}"
+def _describe(introduction: Introduction) -> str:
+    name, version = introduction.runtime_name, introduction.version
+    runtime = runtime_words(name, introduction.runtime_version) or "this runtime"
+    remark = ", inferred" if introduction.inferred else ""
+    nri = "unknown" if version is None else f"{version}{remark}"
     return f"{runtime} (NRI {nri})"
 
 
 ConfigureRequest = api.ConfigureRequest
 """The request of Configure, for code that only passes it on."""
-
-
-@dataclass(frozen=True, slots=True)
-class Introduction:
-    """The runtime's data in a Configure request."""
-
-    runtime_name: str
-    runtime_version: str
-    version: NriVersion | None
-    """The runtime's NRI version; None if neither sent nor inferable."""
-    inferred: bool
-    """Whether `version` was inferred from the runtime's name and version."""
-    registration_timeout_ms: int
-    """0 if the runtime does not send it (before NRI 0.7); so is `request_timeout_ms`."""
-    request_timeout_ms: int
 
 
 def introduction_of(configure: ConfigureRequest) -> Introduction:

@@ -26,7 +26,7 @@ class Role(Enum):
     RUNTIME = "runtime"
 
 
-class State(Enum):
+class SetupState(Enum):
     """The state of the connection."""
 
     CONNECTED = auto()
@@ -73,9 +73,9 @@ class MessageKind(Enum):
         return self.value[1]
 
 
-S, K = State, MessageKind
+S, K = SetupState, MessageKind
 
-TRANSITIONS: dict[tuple[State, MessageKind], State] = {
+TRANSITIONS: dict[tuple[SetupState, MessageKind], SetupState] = {
     (S.CONNECTED, K.REGISTER): S.REGISTERING,
     (S.REGISTERING, K.REGISTER_REPLY): S.REGISTERED,
     # Go runtimes send Configure and the reply to the registration from different goroutines: the
@@ -107,14 +107,14 @@ TRANSITIONS: dict[tuple[State, MessageKind], State] = {
 """Allowed messages in each state, with the next state. Closing is always possible."""
 
 
-class Session:
+class ConnectionState:
     """The state of one plugin connection, for the end `role`."""
 
     def __init__(self, role: Role) -> None:
         self.role = role
-        self.state = State.CONNECTED
+        self.state = SetupState.CONNECTED
 
-    def feed(self, kind: MessageKind) -> State:
+    def feed(self, kind: MessageKind) -> SetupState:
         """Record that a message was received or is about to be sent; return the new state.
 
         A message out of order leaves the state unchanged and raises LocalProtocolError if this end
@@ -131,12 +131,12 @@ class Session:
 
     def close(self) -> None:
         """Record that the connection has ended."""
-        self.state = State.CLOSED
+        self.state = SetupState.CLOSED
 
     @property
     def ready(self) -> bool:
         """Whether the plugin is registered, configured and synchronized."""
-        return self.state is State.READY
+        return self.state is SetupState.READY
 
 
 def check_part_reply(reply: api.SynchronizeResponse) -> None:

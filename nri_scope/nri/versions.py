@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import total_ordering
 
@@ -117,6 +118,23 @@ def valid_mask(version: NriVersion | None) -> int:
 def has_split_sync(version: NriVersion | None) -> bool:
     """Return whether a Synchronize above 4 MiB is sent in parts (`SynchronizeRequest.more`)."""
     return version is not None and version >= V0_7
+
+
+SPLIT_ADVICE = (
+    "NRI before 0.7 (containerd before 1.7.26) and iSulad cannot split Synchronize: update the "
+    "runtime, or use fewer containers and annotations"
+)
+_TOO_LARGE = re.compile(r"runtime.* (\w+) of (\d+) bytes.*the limit is (\d+)", re.ASCII)
+
+
+def oversized_message(reasons: Iterable[str]) -> tuple[str, int, int] | None:
+    """Return the method, size and limit in bytes of a runtime's message that was too large.
+
+    The method is "message" or "frame" if unknown. None if none of the ``reasons``, of the end of a
+    session and of its gaps, is such a message.
+    """
+    match = next(filter(None, map(_TOO_LARGE.search, reasons)), None)
+    return None if match is None else (match[1], int(match[2]), int(match[3]))
 
 
 def has_timeouts(version: NriVersion | None) -> bool:

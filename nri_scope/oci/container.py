@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from copy import deepcopy
 from functools import lru_cache
-from typing import Literal, get_args
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.merging.fields import KeyedItems
+from nri_scope.nri.plain import clear_fields
 from nri_scope.specs.json_spec import (
     Spec,
     copy_array,
@@ -19,30 +19,7 @@ from nri_scope.specs.json_spec import (
 )
 
 from . import values
-from .values import device_rule, keep_unknown, texts, unknown_fields
-
-MEMORY = {
-    "limit": "limit",
-    "reservation": "reservation",
-    "swap": "swap",
-    "kernel": "kernel",
-    "kernel_tcp": "kernelTCP",
-    "swappiness": "swappiness",
-    "disable_oom_killer": "disableOOMKiller",
-    "use_hierarchy": "useHierarchy",
-}
-"""NRI's names in LinuxMemory, and OCI's; sizes are in bytes."""
-
-CPU = {
-    "shares": "shares",
-    "quota": "quota",
-    "period": "period",
-    "realtime_runtime": "realtimeRuntime",
-    "realtime_period": "realtimePeriod",
-    "cpus": "cpus",
-    "mems": "mems",
-}
-"""NRI's names in LinuxCPU, and OCI's; times are in microseconds."""
+from .values import device_rule, keep_unknown, oci_name, texts, unknown_fields
 
 UNRESOLVED_CLASS = "unresolvedClass"
 """Key in ``/linux/resources/blockIO`` for a class name, whose weights and limits are only in the
@@ -52,37 +29,25 @@ node's configuration.
 
 def resources(message: api.LinuxResources) -> Spec:
     """Return ``/linux/resources`` of a container: the whole message except its RDT class."""
-    value: Spec = {}
-    if message.devices:
-        value["devices"] = [device_rule(rule) for rule in message.devices]
-    memory = memory_values(message.memory)
-    if memory:
-        value["memory"] = memory
-    cpu = cpu_values(message.cpu)
-    if cpu:
-        value["cpu"] = cpu
-    if message.HasField("pids"):
-        value["pids"] = {"limit": message.pids.limit}
-    if message.blockio_class.value:
-        value["blockIO"] = {UNRESOLVED_CLASS: message.blockio_class.value}
-    if message.hugepage_limits:
-        # Of several limits for one size, the last is effective.
-        sizes = {limit.page_size: limit.limit for limit in message.hugepage_limits}
-        value["hugepageLimits"] = [
-            {"pageSize": size, "limit": limit} for size, limit in sizes.items()
-        ]
-    if message.unified:
-        value["unified"] = texts(message.unified)
-    return value
+    # Of several limits for one page size, the last is effective.
+    sizes = {limit.page_size: limit.limit for limit in message.hugepage_limits}
+    name = message.blockio_class.value
+    return values.present(
+        {
+            "devices": [device_rule(rule) for rule in message.devices],
+            "memory": memory_values(message.memory),
+            "cpu": cpu_values(message.cpu),
+            "pids": {"limit": message.pids.limit} if message.HasField("pids") else None,
+            "blockIO": {UNRESOLVED_CLASS: name} if name else None,
+            "hugepageLimits": [{"pageSize": size, "limit": sizes[size]} for size in sizes],
+            "unified": texts(message.unified),
+        }
+    )
 
 
 def memory_values(message: api.LinuxMemory) -> Spec:
     """Return the memory settings that a message sets, under OCI's names."""
-    return {
-        MEMORY[field.name]: each.value
-        for field, each in message.ListFields()
-        if field.name in MEMORY
-    }
+    return {oci_name(field.name): each.value for field, each in message.ListFields()}
 
 
 def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
@@ -142,7 +107,7 @@ def update_by_oci_runtime(linux: Spec, message: api.LinuxResources) -> None:
     parts = copy_object(linux, "resources")
     _update_cpu(parts, message)
     memory: Spec = {
-        MEMORY[field.name]: each.value
+        field.name: each.value
         for field, each in message.memory.ListFields()
         if field.name in ("limit", "reservation", "swap") and each.value
     }
@@ -168,9 +133,8 @@ def _update_cpu(parts: Spec, message: api.LinuxResources) -> None:
 def cpu_values(message: api.LinuxCPU) -> Spec:
     """Return the CPU settings that a message sets, under OCI's names."""
     return {
-        CPU[field.name]: value if isinstance(value, str) else value.value
+        oci_name(field.name): value if isinstance(value, str) else value.value
         for field, value in message.ListFields()
-        if field.name in CPU
     }
 
 
@@ -198,26 +162,17 @@ _CACHED_LENGTH = 8 << 10
 """Maximum size in bytes of a container whose spec is cached."""
 
 
-_State = Literal[
-    "labels",
-    "state",
-    "pid",
-    "created_at",
-    "started_at",
-    "finished_at",
-    "exit_code",
-    "status_reason",
-    "status_message",
-]
-_STATE: tuple[_State, ...] = get_args(_State)
+_STATE = (
+    *("labels", "state", "pid", "created_at", "started_at", "finished_at"),
+    *("exit_code", "status_reason", "status_message"),
+)
 """Fields that change without a request, and that plugins cannot set; a spec has none of them."""
 
 
 def without_state(container: api.Container) -> bytes:
     """Return the serialized container without its state, and without empty hooks."""
     plain = deepcopy(container)
-    for name in _STATE:
-        plain.ClearField(name)
+    clear_fields(plain, _STATE)
     if not plain.hooks.ByteSize():
         # containerd sends them in CreateContainer, and not later.
         plain.ClearField("hooks")
@@ -247,78 +202,54 @@ def _spec_of_bytes(content: bytes) -> Spec:
 
 
 def _spec_of(container: api.Container, pod: api.PodSandbox | None) -> Spec:
-    spec: Spec = {}
-    process = _process(container)
-    if process:
-        spec["process"] = process
-    if container.mounts:
-        spec["mounts"] = [values.mount(mount) for mount in container.mounts]
-    hooks: Spec = dict(values.hook_lists(container.hooks))
-    if hooks:
-        spec["hooks"] = hooks
-    if container.annotations:
-        spec["annotations"] = values.texts(container.annotations)
-    linux = _linux(container.linux)
-    if linux:
-        spec["linux"] = linux
-    if container.CDI_devices:
-        spec["cdiDevices"] = [values.cdi_device(device) for device in container.CDI_devices]
-    nri = _nri_values(container, pod)
-    if nri:
-        spec["nri"] = nri
+    spec = values.present(
+        {
+            "process": _process(container),
+            "mounts": [values.mount(mount) for mount in container.mounts],
+            "hooks": dict(values.hook_lists(container.hooks)),
+            "annotations": texts(container.annotations),
+            "linux": _linux(container.linux),
+            "cdiDevices": [values.cdi_device(device) for device in container.CDI_devices],
+            "nri": _nri_values(container, pod),
+        }
+    )
     keep_unknown(spec, unknown_fields(container, "container"))
     return spec
 
 
 def _process(container: api.Container) -> Spec:
-    process: Spec = {}
     linux = container.linux
-    if container.HasField("user"):
-        process["user"] = values.user(container.user)
-    if container.args:
-        process["args"] = values.strings(container.args)
-    if container.env:
-        process["env"] = values.strings(container.env)
-    if container.rlimits:
-        process["rlimits"] = [values.rlimit(rlimit) for rlimit in container.rlimits]
-    if linux.HasField("oom_score_adj"):
-        process["oomScoreAdj"] = linux.oom_score_adj.value
-    scheduler = values.scheduler(linux.scheduler)
-    if scheduler is not None:
-        process["scheduler"] = scheduler
-    io_priority = values.io_priority(linux.io_priority)
-    if io_priority is not None:
-        process["ioPriority"] = io_priority
-    return process
+    has_score = linux.HasField("oom_score_adj")
+    return values.present(
+        {
+            "user": values.user(container.user) if container.HasField("user") else None,
+            "args": values.strings(container.args),
+            "env": values.strings(container.env),
+            "rlimits": [values.rlimit(rlimit) for rlimit in container.rlimits],
+            "oomScoreAdj": linux.oom_score_adj.value if has_score else None,
+            "scheduler": values.scheduler(linux.scheduler),
+            "ioPriority": values.io_priority(linux.io_priority),
+        }
+    )
 
 
 def _linux(message: api.LinuxContainer) -> Spec:
-    linux: Spec = {}
-    if message.sysctl:
-        linux["sysctl"] = values.texts(message.sysctl)
-    limits = resources(message.resources)
-    if limits:
-        linux["resources"] = limits
-    if message.cgroups_path:
-        linux["cgroupsPath"] = message.cgroups_path
-    if message.namespaces:
-        linux["namespaces"] = [values.namespace(each) for each in message.namespaces]
-    if message.devices:
-        linux["devices"] = [values.device(each) for each in message.devices]
-    if message.net_devices:
-        linux["netDevices"] = {
-            name: values.net_device(message.net_devices[name])
-            for name in sorted(message.net_devices)
+    devices = {name: message.net_devices[name] for name in sorted(message.net_devices)}
+    has_seccomp = message.HasField("seccomp_policy")
+    rdt_class = message.resources.rdt_class.value
+    rdt: Spec = {"closID": rdt_class} if rdt_class else {}
+    return values.present(
+        {
+            "sysctl": texts(message.sysctl),
+            "resources": resources(message.resources),
+            "cgroupsPath": message.cgroups_path or None,
+            "namespaces": [values.namespace(each) for each in message.namespaces],
+            "devices": [values.device(each) for each in message.devices],
+            "netDevices": {name: values.net_device(each) for name, each in devices.items()},
+            "seccomp": values.seccomp(message.seccomp_policy) if has_seccomp else None,
+            "intelRdt": rdt | values.rdt(message.rdt),
         }
-    if message.HasField("seccomp_policy"):
-        linux["seccomp"] = values.seccomp(message.seccomp_policy)
-    rdt: Spec = {}
-    if message.resources.rdt_class.value:
-        rdt["closID"] = message.resources.rdt_class.value
-    rdt.update(values.rdt(message.rdt))
-    if rdt:
-        linux["intelRdt"] = rdt
-    return linux
+    )
 
 
 def _nri_values(container: api.Container, pod: api.PodSandbox | None) -> Spec:

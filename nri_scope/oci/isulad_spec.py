@@ -49,11 +49,9 @@ NOT_ON_NODE = "iSulad fails a creation whose cpus or mems the node lacks"
 MEMORY = "iSulad fails a creation with such a memory limit"
 CFS = "iSulad fails a creation with such a CPU quota or period"
 PROPAGATION = "iSulad fails a creation with a shared or slave mount of no existing path"
-REFUSALS = (ENV, CPUSET, NOT_ON_NODE, MEMORY, CFS, PROPAGATION)
-"""Reasons why a creation fails."""
 
 
-class Node(NamedTuple):
+class MachineCpus(NamedTuple):
     """CPUs and memory nodes of a machine, as lists such as ``0-3``."""
 
     cpus: str
@@ -151,7 +149,7 @@ def written(spec: Spec) -> Spec:
     return new
 
 
-def creation_refusal(creation: IsuladCreation, node: Node | None = None) -> Refusal | None:
+def creation_refusal(creation: IsuladCreation, node: MachineCpus | None = None) -> Refusal | None:
     """Return why iSulad fails a creation after the chain; None if no plugin makes it fail.
 
     Without `node`, cpus and mems are only parsed.
@@ -196,9 +194,10 @@ def start_refusal(creation: IsuladCreation) -> Refusal | None:
     if adjustment.linux.resources.cpu.realtime_runtime.value:
         reason = "runc cannot set a real-time runtime, of which iSulad's own cgroup has none"
         changes.append((reason, f"{_CPU}/realtimeRuntime"))
-    for reason, path in changes:
-        return Refusal(reason, (path,), creation.setter((path,)))
-    return None
+    if not changes:
+        return None
+    reason, path = changes[0]
+    return Refusal(reason, (path,), creation.setter((path,)))
 
 
 def altered(creation: IsuladCreation) -> Iterator[Altered]:
@@ -282,7 +281,7 @@ def _memory_problems(memory: Spec) -> Iterator[_Problem]:
         yield f"{MEMORY}: the reservation is above the limit", paths
 
 
-def _cpu_problems(cpu: Spec, node: Node | None) -> Iterator[_Problem]:
+def _cpu_problems(cpu: Spec, node: MachineCpus | None) -> Iterator[_Problem]:
     period, quota = _number(cpu, "period"), _number(cpu, "quota")
     if period and period not in _PERIODS:
         yield f"{CFS}: the period is not 1 ms to 1 s", (f"{_CPU}/period",)

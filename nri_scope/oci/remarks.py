@@ -11,9 +11,8 @@ from nri_scope.specs.json_spec import ABSENT, Json, Spec, pointer, text_at
 from nri_scope.specs.path_labels import value_at
 
 from .adjustment import removed_key
-from .container import CPU, MEMORY
 from .runtime_rules import UpdatePath
-from .values import device_rule, net_device, rlimit
+from .values import device_rule, net_device, oci_name, rlimit
 
 RemarkKind: TypeAlias = Literal["dropped", "unresolved", "refused"]
 
@@ -160,7 +159,7 @@ def _of_update(message: api.LinuxResources, route: UpdatePath) -> Iterator[Remar
     applied = ("reservation", "swap") if is_direct else ()
     yield from _of_memory(message.memory, reason, kind, applied)
     for field, value in message.cpu.ListFields():
-        path = f"{_RESOURCES}/cpu/{CPU.get(field.name, field.name)}"
+        path = f"{_RESOURCES}/cpu/{oci_name(field.name)}"
         if field.name.startswith("realtime_"):
             yield Remark(path, value.value, kind, reason)
         elif not isinstance(value, str) and not value.value:
@@ -201,7 +200,7 @@ def _of_memory(
     applied: Collection[str] = (),
 ) -> Iterator[Remark]:
     for field, value in message.ListFields():
-        path = f"{_RESOURCES}/memory/{MEMORY.get(field.name, field.name)}"
+        path = f"{_RESOURCES}/memory/{oci_name(field.name)}"
         if field.name != "limit" and field.name not in applied:
             yield Remark(path, value.value, kind, reason)
         elif not value.value:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import ContainerAdjustment
 from nri_scope.nri.events import POST_START, START
-from nri_scope.nri.merging import Creation, IsuladCreation, IsuladStopping, Stopping
+from nri_scope.nri.merging import CreationMerging, IsuladCreation, IsuladStopping, StopMerging
 from nri_scope.nri.versions import V0_12, NriVersion, runtime_title, sort_key
 from nri_scope.specs.json_spec import Spec, copy_object, restore_if_unchanged
 
@@ -65,9 +65,9 @@ class RuntimeRules:
     the container as adjusted by the plugins before it. iSulad calls all plugins in random order,
     each with the original container. Assumed if unknown.
     """
-    creation: type[Creation] | type[IsuladCreation] = Creation
+    creation: type[CreationMerging] | type[IsuladCreation] = CreationMerging
     """Merging of the replies to CreateContainer."""
-    stopping: type[Stopping] = Stopping
+    stopping: type[StopMerging] = StopMerging
     """Merging of the replies to StopContainer."""
     dies_of_updates: bool = False
     """Whether the runtime would not survive an update of a container that the CRI or a plugin

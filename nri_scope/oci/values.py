@@ -17,7 +17,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.specs.json_spec import Json, Spec, copy_array, copy_object
 
 
-class _Field(Protocol):
+class _UnknownField(Protocol):
     field_number: int
     wire_type: int
     data: object
@@ -71,7 +71,7 @@ def _walk(message: Message, path: str) -> Iterator[tuple[str, Json]]:
                 yield from _walk(item, f"{name}[{position}]")
 
 
-def _unknown(fields: UnknownFieldSet) -> Iterator[_Field]:
+def _unknown(fields: UnknownFieldSet) -> Iterator[_UnknownField]:
     return (fields[position] for position in range(len(fields)))
 
 
@@ -85,20 +85,14 @@ def _raw(wire_type: int, data: object) -> str:
     return f"{_WIRE_TYPES.get(wire_type, wire_type)} {text}"
 
 
-HOOKS = {
-    "prestart": "prestart",
-    "create_runtime": "createRuntime",
-    "create_container": "createContainer",
-    "start_container": "startContainer",
-    "poststart": "poststart",
-    "poststop": "poststop",
-}
-"""NRI's names of the hooks, with OCI's names."""
-
-
 CACHED_LENGTH = 4096
 """Maximum length of a cached value; untrusted values may be a thousand times as long."""
-_OCI_NAMES = {"clos_id": "closID", "default_errno": "defaultErrnoRet"}
+_OCI_NAMES = {
+    "clos_id": "closID",
+    "default_errno": "defaultErrnoRet",
+    "kernel_tcp": "kernelTCP",
+    "disable_oom_killer": "disableOOMKiller",
+}
 """Fields whose name in OCI is not NRI's name in camel case."""
 
 
@@ -126,10 +120,24 @@ def _plan(names: tuple[str, ...]) -> list[tuple[str, str, bool]]:
     fields: list[tuple[str, str, bool]] = []
     for marked_name in names:
         name = marked_name.rstrip("!")
-        first, *rest = name.split("_")
-        in_camel_case = first + "".join(map(str.capitalize, rest))
-        fields.append((name, _OCI_NAMES.get(name, in_camel_case), name != marked_name))
+        fields.append((name, oci_name(name), name != marked_name))
     return fields
+
+
+@lru_cache
+def oci_name(name: str) -> str:
+    """Return OCI's name of a field of an NRI message."""
+    first, *rest = name.split("_")
+    return _OCI_NAMES.get(name, first + "".join(map(str.capitalize, rest)))
+
+
+def present(fields: Mapping[str, Json]) -> Spec:
+    """Return the fields that are set: neither None nor an empty object or array."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if value is not None and value != {} and value != []
+    }
 
 
 def strings(values: Iterable[str]) -> list[Json]:
@@ -162,8 +170,7 @@ def hook(message: api.Hook) -> Spec:
 def hook_lists(message: api.Hooks) -> Iterable[tuple[str, list[Json]]]:
     """Return the non-empty arrays of ``/hooks``."""
     for field, value in message.ListFields():
-        if field.name in HOOKS:
-            yield HOOKS[field.name], [hook(item) for item in value]
+        yield oci_name(field.name), [hook(item) for item in value]
 
 
 def rlimit(message: api.POSIXRlimit) -> Spec:

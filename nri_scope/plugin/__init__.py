@@ -23,7 +23,7 @@ from .main import ABSENT_POLL, Backoff, keep_connected, run
 from .serving import RuntimeHandle, serve
 from .session import (
     Connect,
-    Exchange,
+    HandledCall,
     Identity,
     Launched,
     Plugin,
@@ -38,7 +38,7 @@ __all__ = [
     "ABSENT_POLL",
     "Backoff",
     "Connect",
-    "Exchange",
+    "HandledCall",
     "Identity",
     "Launched",
     "Plugin",

@@ -20,7 +20,15 @@ from nri_scope.nri.runtime_setup import ConfigureRequest, parse_state_part
 from nri_scope.nri.versions import asks_closed_validators
 from nri_scope.wire import RequestReceived
 
-from .session import AnswerLater, Connect, Exchange, Identity, PluginSession, SessionEnd, UnixSocket
+from .session import (
+    AnswerLater,
+    Connect,
+    HandledCall,
+    Identity,
+    PluginSession,
+    SessionEnd,
+    UnixSocket,
+)
 
 CONFIGURE_S = 6.0
 """Maximum seconds until Configure. A runtime waits up to 5 s for each plugin that connected before.
@@ -65,7 +73,7 @@ class _PassivePlugin:
                 raise AnswerLater(self._reply)
         return reply
 
-    def answered(self, exchange: Exchange) -> None:
+    def answered(self, exchange: HandledCall) -> None:
         if self._reply is not None and self._reply.done():
             self.on_synchronized()
 

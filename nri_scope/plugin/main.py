@@ -168,8 +168,9 @@ def _run(plugin: object, options: argparse.Namespace) -> None:
     _log_to_stderr(verbose=options.verbose, launched=launch is not None)
     if launch is not None:
         connect = inherited(launch.descriptor)
-        life = _PluginRun(plugin, launch.identity, connect, once=True, wait=False)
-        life.requires_policy = False
+        life = _PluginRun(
+            plugin, launch.identity, connect, once=True, wait=False, requires_policy=False
+        )
     else:
         identity = Identity(check_index(options.index), check_name(options.name))
         connect = unix_socket(options.socket)
@@ -206,30 +207,28 @@ def _parse(
     return parser.parse_args(arguments)
 
 
+@dataclass(eq=False)
 class _PluginRun:
     """Runner of one session after the other, until a signal."""
 
-    def __init__(
-        self, plugin: object, identity: Identity, connect: Connect, *, once: bool, wait: bool
-    ) -> None:
-        self.requires_policy = True
-        """Whether it is an error if the runtime does not know the failure policy. After the first
-        session it is not: a runtime with an older NRI may return."""
-        self._plugin = plugin
-        self._identity = identity
-        self._connect = connect
-        self._once = once
-        self._wait = wait
-        self._session: HandlerSession | None = None
-        self._stopping = ""
+    plugin: object
+    identity: Identity
+    connect: Connect
+    once: bool
+    wait: bool
+    requires_policy: bool = True
+    """Whether it is an error if the runtime does not know the failure policy. After the first
+    session it is not: a runtime with an older NRI may return."""
+    _session: HandlerSession | None = None
+    _stopping: str = ""
 
     async def run(self) -> None:
         """Run the plugin until a signal, or the end of its last session."""
         sessions = asyncio.create_task(
             keep_connected(
                 self._one_session,
-                wait=self._wait,
-                once=self._once,
+                wait=self.wait,
+                once=self.once,
                 stopping=lambda: bool(self._stopping),
                 on_end=lambda end: log.info("session ended: %s", end.reason),
                 on_wait=lambda error: log.warning("waiting for a runtime: %s", error),
@@ -258,10 +257,10 @@ class _PluginRun:
 
     async def _one_session(self) -> SessionEnd:
         session = self._session = HandlerSession(
-            self._plugin, self._identity, requires_policy=self.requires_policy
+            self.plugin, self.identity, requires_policy=self.requires_policy
         )
         try:
-            end = await session.run(self._connect, require_configure=not self._once)
+            end = await session.run(self.connect, require_configure=not self.once)
         finally:
             self._session = None
         self.requires_policy = False

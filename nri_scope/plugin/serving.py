@@ -19,14 +19,13 @@ from nri_scope.nri.runtime_setup import (
     ConfigureRequest,
     FailurePolicy,
     Introduction,
-    introduction_of,
     negotiate,
 )
 from nri_scope.nri.versions import runtime_words
 from nri_scope.wire import Code, RequestReceived
 
 from .deregistration import ValidatorSession
-from .session import AnswerLater, Connect, Exchange, Identity, PluginSession, SessionEnd
+from .session import AnswerLater, Connect, HandledCall, Identity, PluginSession, SessionEnd
 
 log = logging.getLogger("nri_scope.plugin")
 
@@ -192,7 +191,7 @@ class HandlerSession:
         events = {event for event, name in EVENT_HANDLERS.items() if name in self._handlers}
         validate = Event.ValidateContainerAdjustment in events
         negotiated = negotiate(request, events or {QUIET}, validate=validate)
-        runtime = introduction_of(request)
+        runtime = negotiated.runtime
         log.info(
             "connected to %s, NRI %s",
             runtime_words(runtime.runtime_name, runtime.runtime_version),
@@ -223,7 +222,7 @@ class HandlerSession:
             self._working[request.stream_id] = later.done
             raise
 
-    def answered(self, exchange: Exchange) -> None:
+    def answered(self, exchange: HandledCall) -> None:
         """Log a late reply: the runtime closes the connection without giving a reason."""
         request = exchange.request
         if request.timeout_ns and exchange.took_ns > request.timeout_ns:

@@ -36,7 +36,7 @@ from nri_scope.nri.runtime_setup import (
     configure_reply,
     nri_version_of,
 )
-from nri_scope.nri.session import MessageKind, Role, Session
+from nri_scope.nri.session import ConnectionState, MessageKind, Role
 from nri_scope.nri.versions import NriVersion
 from nri_scope.transport import Link, Notice, RequestHandler, adopt_descriptor, connect_unix
 from nri_scope.wire import Code, Connection, RequestReceived
@@ -142,7 +142,7 @@ _SETUP_KINDS = {
 """Requests that change the session's state, with their kinds; all others are events."""
 
 
-class Exchange(NamedTuple):
+class HandledCall(NamedTuple):
     """One request and its reply; created after the reply was written to the socket."""
 
     request: RequestReceived
@@ -182,7 +182,7 @@ class Plugin(Protocol):
         """
         ...
 
-    def answered(self, exchange: Exchange) -> None:
+    def answered(self, exchange: HandledCall) -> None:
         """Process an exchange whose reply has been sent; this may be slow."""
         ...
 
@@ -221,7 +221,7 @@ class PluginSession:
         self._requires_policy = requires_policy
         self._plugin = plugin
         self._link: Link | None = None
-        self._order = Session(Role.PLUGIN)
+        self._order = ConnectionState(Role.PLUGIN)
         self._configuring = False
         self._configured = False
         self.synchronized = False
@@ -346,7 +346,7 @@ class PluginSession:
             link.respond(request.stream_id, reply)
         took_ns = monotonic_ns() - arrived_ns
         try:
-            self._plugin.answered(Exchange(request, reply, code, message, arrived_ns, took_ns))
+            self._plugin.answered(HandledCall(request, reply, code, message, arrived_ns, took_ns))
             if request.method in _SETUP_KINDS or not self.synchronized:
                 self._follow(request.method, reply, code)
         except Exception as error:  # noqa: BLE001 - the reply is sent; the session continues

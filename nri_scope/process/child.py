@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, reason_of
 
 from .signals import STOP_SIGNALS
 
@@ -127,8 +127,7 @@ def spawn(
             )
         except OSError as error:
             ours.close()
-            words = f"{sys.executable}: {(error.strerror or str(error)).lower()}"
-            raise UsageError(f"{failure}: {words}") from error
+            raise UsageError(f"{failure}: {sys.executable}: {reason_of(error)}") from error
     return Child(popen, ours)
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signals that ask a command to stop, and their handling."""
+"""Signals that ask a command to stop, their handling, and advice about the command's user."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -109,5 +110,13 @@ def interrupted_by_signals() -> Iterator[None]:
         yield
 
 
-def _interrupt(number: int, description: str) -> None:
+def _interrupt(_number: int, _description: str) -> None:
     raise KeyboardInterrupt
+
+
+def root_hint(hint: str) -> str:
+    """Return ``hint``, to run something as root; for root, where to look for other causes."""
+    if os.geteuid():
+        return hint
+    # Permission bits do not apply to root.
+    return "look for SELinux or AppArmor denials; run it on the node, not in a container"

@@ -9,15 +9,16 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
-from nri_scope.entries import Began, Ended, Entry, Exchange
+from nri_scope.entries import Began, Ended, Entry, RecordedCall
 from nri_scope.errors import RecordingError
-from nri_scope.events import CapturedCall, Note, Session, SessionStart
+from nri_scope.events import CapturedCall, Session, SessionStart
 from nri_scope.recording.file_errors import error_words, writing_hint
 from nri_scope.recording.writable_file import RecordingFile
 
-from .inbox import Begin, End
+from .entry_writer import Written
+from .inbox import Begin, ControlEntry, End, Sink
 from .ring import Ring
-from .transactions import TransactionWriter, Written
+from .transactions import TransactionWriter
 
 _BATCH, _BATCH_BYTES = 2_048, 4 << 20
 """Entries, or bytes of their messages, after which a transaction is written."""
@@ -53,7 +54,7 @@ def complete_recording(path: Path, *, is_draft: bool = False) -> Iterator[Comple
         raise RecordingError(path, f"cannot be written: {words}", writing_hint(words)) from error
 
 
-class CompleteRecording:
+class CompleteRecording(Sink):
     """A recording that is being written. The methods raise RecordingError and sqlite3.Error."""
 
     def __init__(self, path: Path, writer: TransactionWriter) -> None:
@@ -64,7 +65,7 @@ class CompleteRecording:
         self._batch_bytes = 0
 
     def begin_session(self, start: SessionStart) -> int:
-        """Begin a session; return its number."""
+        """Add the start of a session; return its number."""
         self._sessions += 1
         self._add(Begin(self._sessions, start))
         return self._sessions
@@ -73,22 +74,18 @@ class CompleteRecording:
         """Add an event."""
         self._add((session, item), len(item.request) + len(item.reply))
 
-    def note(self, session: int | None, at_ns: int, text: str) -> None:
-        """Add a note."""
-        self._add(Note(0, session, at_ns, text))
-
-    def end_session(self, session: int, reason: str, at_ns: int) -> None:
-        """End a session."""
-        self._add(End(session, reason, at_ns))
+    def put_control(self, entry: ControlEntry) -> None:
+        """Add an entry other than an event."""
+        self._add(entry)
 
     def put(self, entry: Entry) -> None:
         """Add an entry, with its numbers. A session that has ended may begin again."""
         match entry:
             case Began(session):
-                self._add(Begin(session.id, start_of(session)))
+                self._add(Begin(session.id, start_of(session), session.synced_ns))
             case Ended(session):
                 self._add(End(session.id, session.end_reason, session.ended_ns))
-            case Exchange():
+            case RecordedCall():
                 self._add(entry, len(entry.request) + len(entry.reply))
             case _:
                 self._add(entry)

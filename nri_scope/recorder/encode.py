@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox, SynchronizeRequest
-from nri_scope.entries import EarlierState, Exchange
+from nri_scope.entries import EarlierState, RecordedCall, SubjectKeys
 from nri_scope.events import (
     CONTAINER_STATUS,
     CRI_SERVICE,
@@ -38,11 +38,10 @@ from nri_scope.nri.request_subject import (
 from nri_scope.recording.blobs import ObjectKind
 from nri_scope.recording.creation_outcomes import INSERT_OUTCOME
 from nri_scope.recording.event_messages import requested_container_id
-from nri_scope.recording.schema import TABLES
+from nri_scope.recording.schema import insert_sql
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, named, storable
 
-from .content_store import Names, ObjectStore
-from .event_subjects import ContainerRow, PodRow, Subjects
+from .shared_rows import ContainerRow, NameTable, ObjectStore, Subjects, put_container, put_pod
 
 # Methods that can contain changes; replies of other methods need not be decoded.
 _CHANGING_METHODS = frozenset(
@@ -56,15 +55,23 @@ _CHANGING_METHODS = frozenset(
     }
 )
 _CREATE = "CreateContainer"
-# Rows have all columns, in schema order.
-_COLUMNS = next(len(table.columns) for table in TABLES if table.name == "event")
-_INSERT_EVENT = f"INSERT INTO event VALUES ({', '.join('?' * _COLUMNS)})"
-_INSERT_STATE = "INSERT INTO state VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_EVENT, _INSERT_STATE = insert_sql("event"), insert_sql("state")
 _INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
-INSERT_PLUGIN_CALLS = "INSERT OR REPLACE INTO plugin_calls VALUES (?, ?, ?, ?, ?, ?, ?)"
+INSERT_PLUGIN_CALLS = insert_sql("plugin_calls", "INSERT OR REPLACE")
 _INSERT_TAPPED = "INSERT INTO tapped (event, held_ns, metadata) VALUES (?, ?, ?)"
 _INSERT_METADATA = "INSERT INTO request_metadata (event, metadata) VALUES (?, ?)"
 _INSERT_OMITTED = "INSERT INTO left_out (event, seq, count) VALUES (?, ?, ?)"
+
+_STATEMENTS = (
+    _INSERT_STATE,
+    _INSERT_EVENT,
+    _INSERT_EFFECT,
+    _INSERT_TAPPED,
+    _INSERT_METADATA,
+    INSERT_OUTCOME,
+    _INSERT_OMITTED,
+)
+"""In the order in which buffered rows are written."""
 
 METADATA_MAX = 16 << 10
 """Maximum number of characters of a request's metadata; plugins and runtimes send about a hundred.
@@ -72,8 +79,9 @@ METADATA_MAX = 16 << 10
 _PAIR_OVERHEAD = 8
 """Characters of JSON syntax per key-value pair."""
 
-EventRow = tuple[int | str | None, ...]
-StateRow = tuple[int | None, ...]
+_Row = tuple[int | str | None, ...]
+_ObjectIds = tuple[int | None, int | None, int | None, int | None]
+"""Ids of the objects of a call: pod, container, rest of the request, reply."""
 
 
 @dataclass(slots=True)
@@ -94,12 +102,35 @@ class OpenSession:
         plugin = named(plugin_title(start.plugin_index, start.plugin_name))
         return cls(session_id, plugin, named(start.runtime_name))
 
+    def copy(self) -> OpenSession:
+        """Return the current state, for a rollback."""
+        # Called for each batch; dataclasses.replace takes five times as long.
+        return OpenSession(self.id, self.plugin, self.runtime, self.seq, self.sync_event)
+
 
 def status_of(code: int) -> str:
     """Return the status, in the words of filters, for a google.rpc.Code."""
     if code == 0:
         return Status.OK
     return Status.TIMEOUT if code == 4 else Status.ERROR
+
+
+@dataclass(slots=True)
+class EncodedCall:
+    """A captured call, and what its messages contain."""
+
+    call: CapturedCall
+    """The call as it is written, redacted if required."""
+    size: int
+    """Number of bytes of the captured request; of a copied event, of the original request."""
+    decoded: Decoded
+    changed: tuple[str, ...] = ()
+    """Changed paths."""
+    owners: tuple[str, ...] = ()
+    updated: Set[str] = frozenset()
+    """Ids of the containers to be updated or evicted."""
+    event: Event | None = None
+    """None unless it was requested."""
 
 
 class Encoder:
@@ -115,155 +146,158 @@ class Encoder:
         objects: ObjectStore,
         *,
         next_event: int,
-        empty: bool,
         redact: Callable[[CapturedCall], CapturedCall] | None = None,
     ) -> None:
         """Create an encoder without rows.
 
-        ``empty``: whether the file has no pods and containers. ``redact`` returns the redacted
-        form of an event, which is what is written.
+        ``redact`` returns the redacted form of an event, which is what is written.
         """
         self._connection = connection
         self._redact = redact
-        self._names = Names(connection)
-        self.subjects = Subjects(connection, empty=empty)
+        self._names = NameTable(connection)
+        self.subjects = Subjects(connection)
         self.objects = objects
         self.next_event = next_event
-        self._events: list[EventRow] = []
-        self._states: list[StateRow] = []
-        self._effects: list[tuple[int, int]] = []
-        self._tapped: list[tuple[int, int, str | None]] = []
-        self._metadata: list[tuple[int, str | None]] = []
-        self._outcomes: list[tuple[int, str, int, str, int, int]] = []
-        self._omitted: list[tuple[int, int, int]] = []
+        self._rows: dict[str, list[_Row]] = {statement: [] for statement in _STATEMENTS}
+        """Buffered rows by the statement that writes them."""
 
     def encode(
         self,
         session: OpenSession,
-        item: CapturedCall,
+        call: CapturedCall,
         *,
         keep: Callable[[Event], bool] | None = None,
         want_event: bool = False,
-        known: Exchange | None = None,
-    ) -> tuple[bool, Event | None, CapturedCall]:
-        """Encode one event into rows, unless ``keep`` rejects it.
+        known: RecordedCall | None = None,
+    ) -> EncodedCall | None:
+        """Encode one call into rows; return None if ``keep`` rejects its event.
 
-        ``known``: what another recording has of it, whose number is higher than those before it.
-        Returns whether it was kept, the event (None unless ``want_event``), and the exchange,
-        redacted if required.
+        ``known``: the same event of another recording, with a higher number than all events before
+        it. Raises LimitReached if a table is full.
         """
         session.seq += 1
-        size = len(item.request)
+        size = len(call.request)
         if known is not None:
             size, session.seq = known.event.size, known.event.seq or session.seq
             self.next_event = max(self.next_event, known.event.id)
-        decoded = _decoded(item)
-        changed, owners, updated = _changes(decoded, item, session.plugin)
-        event: Event | None = None
+        encoded = _decode(call, session.plugin, size)
         if want_event or keep is not None:
-            event = self._event(session, item, decoded, changed, owners, size)
+            event = self._event(session, encoded)
             if keep is not None and not keep(event):
-                return False, None, item
+                return None
+            if want_event:
+                encoded.event = event
         if self._redact is not None:
             # Only the filter receives the original.
-            item = self._redact(item)
-            decoded = _decoded(item)
-            changed, owners, updated = _changes(decoded, item, session.plugin)
+            encoded = _decode(self._redact(call), session.plugin, size)
             if want_event:
-                event = self._event(session, item, decoded, changed, owners, size)
+                encoded.event = self._event(session, encoded)
         event_id = self.next_event
-        pod_row: PodRow | None = None
-        pod_key: int | None = None
-        container_row: ContainerRow | None = None
-        pod_object = container_object = rest_object = None
-        states: list[StateRow] = []
-        message = decoded.message
-        put = self.objects.put
         keys = None if known is None else known.keys
-        if known is not None and keys is None:
-            self._add_names(decoded, known.event)
         if keys is None:
-            if decoded.pod is not None:
-                pod_row = self.subjects.pod(decoded.pod)
-                pod_key = pod_row.key if pod_row is not None else None
-            if decoded.container is not None:
-                created = (session.id, event_id) if decoded.event == _CREATE else None
-                container_row = self.subjects.container(decoded.container, pod_row, created)
-                if container_row is not None and pod_key is None and message is None:
-                    pod_key = container_row.pod
-            container_key = container_row.key if container_row is not None else None
-            effects = self._effects_of(event_id, updated, container_row) if updated else ()
-            own = container_row.id if container_row is not None else ""
-        else:
-            pod_key, container_key = keys.pod, keys.container
-            effects = [(key, event_id) for key in keys.updated]
-            own = "" if known is None else known.event.container_id
-        if message is None:
-            if item.request:
-                rest_object = put(ObjectKind.RAW, item.request, "", item.method)
-        else:
-            if decoded.pod is not None:
-                pod_object = put_pod(self.objects, decoded.pod)
-            if decoded.container is not None:
-                container_object = put_container(self.objects, decoded.container)
-            if isinstance(message, SynchronizeRequest):
-                states = self._synchronize(session, event_id, item.wall_ns, message)
-            rest = rest_of(decoded, message)
-            if rest:
-                rest_object = put(ObjectKind.REST, rest, "", item.method)
-        # Of all replies, only CRI answers are versions of one object.
-        own = own if message is None else ""
-        reply_object = put(ObjectKind.REPLY, item.reply, own, item.method) if item.reply else None
-        wall_ns, mono_ns, took_ns, timeout_ns = (
-            item.wall_ns,
-            item.mono_ns,
-            item.took_ns,
-            item.timeout_ns,
-        )
-        numbers = (wall_ns, mono_ns, took_ns, timeout_ns)
-        if min(numbers) < LOWEST or max(numbers) > HIGHEST:
-            wall_ns, mono_ns = int64(wall_ns), int64(mono_ns)
-            took_ns, timeout_ns = int64(took_ns), int64(timeout_ns)
+            if known is not None:
+                self._add_names(encoded.decoded, known.event)
+            keys = self._subject_keys(session, event_id, encoded)
+        states: list[_Row] = []
+        if isinstance(message := encoded.decoded.message, SynchronizeRequest):
+            states = self._synchronize(session, event_id, encoded.call.wall_ns, message)
+        objects = self._put_objects(encoded)
         # Update state only here: if anything above fails, no event was encoded.
         self.next_event = event_id + 1
-        self._states += states
-        self._effects += effects
-        if item.held_ns is not None:
-            self._tapped.append((event_id, int64(item.held_ns), metadata_json(item.metadata)))
-        elif item.metadata:
-            self._metadata.append((event_id, metadata_json(item.metadata)))
+        rows = self._rows
+        if states:
+            rows[_INSERT_STATE] += states
+        if keys.updated:
+            rows[_INSERT_EFFECT] += [(key, event_id) for key in keys.updated]
         if known is not None:
             if known.outcome is not None:
-                self._outcomes.append((event_id, *known.outcome.row))
+                fate, evidence = known.outcome.fate, known.outcome[1:]
+                rows[INSERT_OUTCOME].append((event_id, fate.value, *evidence))
             if known.omitted is not None:
-                self._omitted.append((event_id, known.omitted.seq, known.omitted.events))
-        self._events.append(
+                rows[_INSERT_OMITTED].append((event_id, *known.omitted))
+        self._append_row(session, event_id, encoded, keys, objects)
+        return encoded
+
+    def _subject_keys(
+        self, session: OpenSession, event_id: int, encoded: EncodedCall
+    ) -> SubjectKeys:
+        """Return the keys of the pods and containers of a call, whose rows are created if new."""
+        decoded = encoded.decoded
+        pod = None if decoded.pod is None else self.subjects.pod(decoded.pod)
+        pod_key = None if pod is None else pod.key
+        container: ContainerRow | None = None
+        if decoded.container is not None:
+            created = (session.id, event_id) if decoded.event == _CREATE else None
+            container = self.subjects.container(decoded.container, pod, created)
+            if container is not None and pod_key is None and decoded.message is None:
+                pod_key = container.pod
+        updated = self._updated_keys(encoded.updated, container) if encoded.updated else ()
+        return SubjectKeys(pod_key, None if container is None else container.key, updated)
+
+    def _put_objects(self, encoded: EncodedCall) -> _ObjectIds:
+        """Store the parts of a call; return their object ids."""
+        call, decoded = encoded.call, encoded.decoded
+        pod = container = rest = None
+        own = ""
+        if decoded.message is None:
+            if call.request:
+                rest = self.objects.put(ObjectKind.RAW, call.request, "", call.method)
+            if decoded.container is not None:
+                # Of all replies, only CRI answers are versions of one object.
+                own = named(decoded.container.id)
+        else:
+            if decoded.pod is not None:
+                pod = put_pod(self.objects, decoded.pod)
+            if decoded.container is not None:
+                container = put_container(self.objects, decoded.container)
+            if serialized := rest_of(decoded, decoded.message):
+                rest = self.objects.put(ObjectKind.REST, serialized, "", call.method)
+        reply = None
+        if call.reply:
+            reply = self.objects.put(ObjectKind.REPLY, call.reply, own, call.method)
+        return pod, container, rest, reply
+
+    def _append_row(
+        self,
+        session: OpenSession,
+        event_id: int,
+        encoded: EncodedCall,
+        keys: SubjectKeys,
+        objects: _ObjectIds,
+    ) -> None:
+        call, decoded = encoded.call, encoded.decoded
+        times = (call.wall_ns, call.mono_ns, call.took_ns, call.timeout_ns)
+        wall_ns, mono_ns, took_ns, timeout_ns = times
+        if min(times) < LOWEST or max(times) > HIGHEST:
+            wall_ns, mono_ns, took_ns, timeout_ns = map(int64, times)
+        if call.held_ns is not None:
+            row = event_id, int64(call.held_ns), metadata_json(call.metadata)
+            self._rows[_INSERT_TAPPED].append(row)
+        elif call.metadata:
+            self._rows[_INSERT_METADATA].append((event_id, metadata_json(call.metadata)))
+        self._rows[_INSERT_EVENT].append(
             (
                 event_id,
                 session.id,
                 session.seq,
                 wall_ns,
                 mono_ns,
-                self._names.id(item.method),
+                self._names.id(call.method),
                 self._names.id(decoded.event),
-                self._names.id(item.service) if item.service else None,
-                pod_key,
-                container_key,
-                pod_object,
-                container_object,
-                rest_object,
-                reply_object,
-                item.status_code,
-                storable(item.status_message) if item.status_message else None,
+                self._names.id(call.service) if call.service else None,
+                keys.pod,
+                keys.container,
+                *objects,
+                call.status_code,
+                storable(call.status_message) if call.status_message else None,
                 took_ns,
                 timeout_ns,
-                size,
+                encoded.size,
                 decoded.mark or None,
-                json_list(changed),
-                json_list(owners),
+                json_list(encoded.changed),
+                json_list(encoded.owners),
             )
         )
-        return True, event, item
 
     def _add_names(self, decoded: Decoded, event: Event) -> None:
         """Create the rows of the event's subjects, with names that its messages lack."""
@@ -280,44 +314,28 @@ class Encoder:
         """Encode a part of Synchronize without its event. Raises DecodeError."""
         message = SynchronizeRequest.FromString(state.request)
         message.more = state.at_ns is None
-        self._states += self._synchronize(session, state.event, state.at_ns or 0, message)
+        rows = self._synchronize(session, state.event, state.at_ns or 0, message)
+        self._rows[_INSERT_STATE] += rows
 
     def flush(self) -> None:
         """Write the buffered rows. Raises sqlite3.Error."""
         self.subjects.flush()
         self.objects.flush(self._connection)
-        if self._states:
-            self._connection.executemany(_INSERT_STATE, self._states)
-            self._states = []
-        if self._events:
-            self._connection.executemany(_INSERT_EVENT, self._events)
-            self._events = []
-        if self._effects:
-            self._connection.executemany(_INSERT_EFFECT, self._effects)
-            self._effects = []
-        if self._tapped:
-            self._connection.executemany(_INSERT_TAPPED, self._tapped)
-            self._tapped = []
-        if self._metadata:
-            self._connection.executemany(_INSERT_METADATA, self._metadata)
-            self._metadata = []
-        if self._outcomes:
-            self._connection.executemany(INSERT_OUTCOME, self._outcomes)
-            self._outcomes = []
-        if self._omitted:
-            self._connection.executemany(_INSERT_OMITTED, self._omitted)
-            self._omitted = []
+        for statement, rows in self._rows.items():
+            if rows:
+                self._connection.executemany(statement, rows)
+                rows.clear()
 
     @property
     def buffered(self) -> int:
         """Number of events since the last `flush`."""
-        return len(self._events)
+        return len(self._rows[_INSERT_EVENT])
 
     def _synchronize(
         self, session: OpenSession, event_id: int, at_ns: int, message: SynchronizeRequest
-    ) -> list[StateRow]:
+    ) -> list[_Row]:
         position = 0
-        rows: list[StateRow] = []
+        rows: list[_Row] = []
         for pod in message.pods:
             pod_row = self.subjects.pod(pod)
             key = pod_row.key if pod_row is not None else None
@@ -342,25 +360,16 @@ class Encoder:
             )
         return rows
 
-    def _effects_of(
-        self, event_id: int, updated: Set[str], about: ContainerRow | None
-    ) -> list[tuple[int, int]]:
+    def _updated_keys(self, updated: Set[str], about: ContainerRow | None) -> tuple[int, ...]:
         rows = (
             self.subjects.container(Container(id=container_id), None)
             for container_id in sorted(updated)
             if about is None or container_id != about.id
         )
-        return [(row.key, event_id) for row in rows if row is not None]
+        return tuple(row.key for row in rows if row is not None)
 
-    def _event(
-        self,
-        session: OpenSession,
-        item: CapturedCall,
-        decoded: Decoded,
-        changed: tuple[str, ...],
-        owners: tuple[str, ...],
-        size: int,
-    ) -> Event:
+    def _event(self, session: OpenSession, encoded: EncodedCall) -> Event:
+        call, decoded = encoded.call, encoded.decoded
         namespace = pod_name = pod_id = container_name = container_id = ""
         if decoded.pod is not None:
             pod = decoded.pod
@@ -380,78 +389,66 @@ class Encoder:
             id=self.next_event,
             session=session.id,
             seq=session.seq,
-            at_ns=int64(item.wall_ns),
-            mono_ns=int64(item.mono_ns),
+            at_ns=int64(call.wall_ns),
+            mono_ns=int64(call.mono_ns),
             plugin=session.plugin,
             runtime=session.runtime,
-            method=named(item.method),
+            method=named(call.method),
             event=named(decoded.event),
             namespace=namespace,
             pod=pod_name,
             container=container_name,
             pod_id=pod_id,
             container_id=container_id,
-            took_ns=int64(item.took_ns),
-            timeout_ns=int64(item.timeout_ns),
-            size=size,
-            status=status_of(item.status_code),
-            status_code=item.status_code,
-            status_message=storable(item.status_message),
+            took_ns=int64(call.took_ns),
+            timeout_ns=int64(call.timeout_ns),
+            size=encoded.size,
+            status=status_of(call.status_code),
+            status_code=call.status_code,
+            status_message=storable(call.status_message),
             mark=decoded.mark,
-            problem=problem_of(item.status_code, item.took_ns, item.timeout_ns),
-            changed=changed,
-            owners=owners,
+            problem=problem_of(call.status_code, call.took_ns, call.timeout_ns),
+            changed=encoded.changed,
+            owners=encoded.owners,
         )
 
 
-def _decoded(item: CapturedCall) -> Decoded:
-    if item.service == CRI_SERVICE:
-        return _container_status(item)
-    if item.service == v01.SERVICE:
-        return _invocation(item)
-    return decode_request(item.method, item.request, item.service)
+def _decode(call: CapturedCall, plugin: str, size: int) -> EncodedCall:
+    method, service = call.method, call.service
+    if service == CRI_SERVICE:
+        decoded = _container_status(call)
+    elif service == v01.SERVICE:
+        decoded = _invocation(call)
+    else:
+        decoded = decode_request(method, call.request, service)
+    encoded = EncodedCall(call, size, decoded)
+    if method in _CHANGING_METHODS and decoded.message is not None:
+        _decode_changes(encoded, decoded.message, plugin)
+    return encoded
 
 
-def _container_status(item: CapturedCall) -> Decoded:
-    container_id = requested_container_id(item.request) if item.method == CONTAINER_STATUS else None
+def _container_status(call: CapturedCall) -> Decoded:
+    container_id = requested_container_id(call.request) if call.method == CONTAINER_STATUS else None
     if container_id is None:
-        return Decoded(item.method, item.method, None, None, None, UNKNOWN)
+        return Decoded(call.method, call.method, None, None, None, UNKNOWN)
     # As an NRI message, with the only field that both protocols share.
-    return Decoded(item.method, item.method, None, None, Container(id=container_id), "")
+    return Decoded(call.method, call.method, None, None, Container(id=container_id), "")
 
 
-def _invocation(item: CapturedCall) -> Decoded:
-    request = v01.parse_request(item.request)
-    if request is None or request.method != item.method:
-        return Decoded(item.method, item.method, None, None, None, MALFORMED)
-    return Decoded(item.method, item.method, None, request.pod, request.container, "")
+def _invocation(call: CapturedCall) -> Decoded:
+    request = v01.parse_request(call.request)
+    if request is None or request.method != call.method:
+        return Decoded(call.method, call.method, None, None, None, MALFORMED)
+    return Decoded(call.method, call.method, None, request.pod, request.container, "")
 
 
-def _changes(
-    decoded: Decoded, item: CapturedCall, plugin: str
-) -> tuple[tuple[str, ...], tuple[str, ...], Set[str]]:
-    """Return changed paths, owners, and the ids of containers to be updated or evicted."""
-    if item.method not in _CHANGING_METHODS or decoded.message is None:
-        return (), (), frozenset()
+def _decode_changes(encoded: EncodedCall, message: Message, plugin: str) -> None:
+    call = encoded.call
     # The runtime ignores a reply with an error, or after the deadline (which only a tap captures).
-    reply = decode_reply(item.method, item.reply) if item.reply and not item.status_code else None
-    changed, owners = changes_of(item.method, decoded.message, reply, plugin)
-    if item.status_code and is_plugins_call(item.method, decoded.mark):
-        changed, owners = (), ()
-    return changed, owners, targets_of(item.method, decoded.message, reply)
-
-
-def put_pod(objects: ObjectStore, pod: PodSandbox) -> int:
-    """Store a pod; return its object id."""
-    # Pods of one workload share a prefix: web-7d9f8b6c5-x2x7k.
-    like = f"{pod.namespace}/{name_of_pod(pod).partition('-')[0]}"
-    return objects.put(ObjectKind.POD, pod.SerializeToString(deterministic=True), pod.id, like)
-
-
-def put_container(objects: ObjectStore, container: Container) -> int:
-    """Store a container; return its object id."""
-    content = container.SerializeToString(deterministic=True)
-    return objects.put(ObjectKind.CONTAINER, content, container.id, name_of_container(container))
+    reply = decode_reply(call.method, call.reply) if call.reply and not call.status_code else None
+    if not (call.status_code and is_plugins_call(call.method, encoded.decoded.mark)):
+        encoded.changed, encoded.owners = changes_of(call.method, message, reply, plugin)
+    encoded.updated = targets_of(call.method, message, reply)
 
 
 def rest_of(decoded: Decoded, message: Message) -> bytes:
@@ -479,8 +476,7 @@ def metadata_json(pairs: tuple[tuple[str, str], ...]) -> str | None:
     for key, value in pairs:
         budget -= len(key) + len(value) + _PAIR_OVERHEAD
         if budget < 0:
-            left = len(pairs) - len(kept)
-            kept.append(["", f"too long to be kept, with what follows: {left} in all"])
+            kept.append(["", f"pairs omitted, as too long: {len(pairs) - len(kept)}"])
             break
         kept.append([storable(key), storable(value)])
     return json.dumps(kept)

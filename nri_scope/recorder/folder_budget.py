@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import time
@@ -13,9 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.heartbeat import heartbeat_of
 from nri_scope.recording.schema import APPLICATION_ID
-from nri_scope.recording.trusted_location import COMPANIONS, companion
-from nri_scope.recording.writable_file import wal_of
+from nri_scope.recording.trusted_location import COMPANIONS, companion, try_lock
+from nri_scope.recording.writable_file import wal_of, wal_status
 
 _SUFFIX = ".nriscope.db"
 CHECK_SECONDS = 5.0
@@ -25,7 +25,7 @@ _ID_OFFSET = 68
 """Offset of the application's id in the header of an SQLite file."""
 
 
-class _Recording(NamedTuple):
+class _RecordingFile(NamedTuple):
     modified_ns: int
     path: Path
     size: int
@@ -53,29 +53,29 @@ class FolderBudget:
         """
         self._due = time.monotonic() + CHECK_SECONDS
         try:
-            found = sorted(self._recordings())
+            recordings = sorted(self._recordings())
         except OSError as error:
             yield f"{self._recording.parent}: its size is unknown: {error_words(error)}"
             return
-        total = sum(each.size for each in found)
-        for each in found:
+        total = sum(recording.size for recording in recordings)
+        for _, path, size in recordings:
             if total <= self._max_bytes:
                 return
-            if each.path.name == self._recording.name or not each.size:
+            if path.name == self._recording.name or not size:
                 continue
             try:
-                removed = _remove(each.path)
+                removed = _remove(path)
             except OSError as error:
-                yield f"{each.path}: it cannot be removed: {error_words(error)}"
+                yield f"{path}: it cannot be removed: {error_words(error)}"
                 continue
             if removed:
-                total -= each.size
+                total -= size
                 yield (
-                    f"{each.path}: removed, as the recordings in its folder exceeded "
+                    f"{path}: removed, as the recordings in its folder exceeded "
                     f"{self._max_bytes} bytes"
                 )
 
-    def _recordings(self) -> Iterator[_Recording]:
+    def _recordings(self) -> Iterator[_RecordingFile]:
         with os.scandir(self._recording.parent) as entries:
             for entry in entries:
                 is_own = entry.name == self._recording.name
@@ -85,18 +85,10 @@ class FolderBudget:
                     status = entry.stat(follow_symlinks=False)
                     if stat.S_ISREG(status.st_mode):
                         path = self._recording.with_name(entry.name)
-                        wal_ns, wal_bytes = _wal(path)
-                        yield _Recording(
+                        wal_bytes, wal_ns = wal_status(wal_of(path))
+                        yield _RecordingFile(
                             max(status.st_mtime_ns, wal_ns), path, status.st_size + wal_bytes
                         )
-
-
-def _wal(path: Path) -> tuple[int, int]:
-    try:
-        status = os.lstat(wal_of(path))
-    except OSError:
-        return 0, 0
-    return status.st_mtime_ns, status.st_size
 
 
 def _remove(path: Path) -> bool:
@@ -111,14 +103,13 @@ def _remove(path: Path) -> bool:
             or header[_ID_OFFSET:] != APPLICATION_ID.to_bytes(4, "big")
         ):
             return False
-        try:
-            # Held during the removal: a recorder that continues the file would need it.
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        # Held during the removal: a recorder that continues the file would need it.
+        if not try_lock(lock):
             return False
         # The file first: without its log it would be incomplete, or damaged.
-        for each in (path, *(companion(path, suffix) for suffix in COMPANIONS)):
-            each.unlink(missing_ok=True)
+        companions = (companion(path, suffix) for suffix in COMPANIONS)
+        for file in (path, *companions, heartbeat_of(path)):
+            file.unlink(missing_ok=True)
         return True
     finally:
         os.close(lock)

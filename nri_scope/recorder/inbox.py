@@ -3,34 +3,59 @@
 
 from __future__ import annotations
 
+import marshal
+import pickle
 import threading
 from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic_ns, time_ns
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nri_scope.entries import CallsByMetrics
-from nri_scope.events import CapturedCall, Gap, Note, Printed, SessionStart
+from nri_scope.events import EVENT_TEXTS, CapturedCall, Gap, Note, Printed, SessionStart
 from nri_scope.recording.display import many
 
 
-class Sink(Protocol):
-    """Receiver of sessions and their exchanges. No method blocks or raises."""
+class Sink:
+    """Receiver of sessions, their exchanges and other entries.
 
-    def begin_session(self, start: SessionStart) -> int: ...
-    def capture(self, session: int, item: CapturedCall) -> None: ...
-    def end_session(self, session: int, reason: str, at_ns: int) -> None: ...
+    Recorders of live traffic neither block nor raise, as an event loop calls them;
+    `CompleteRecording` does both.
+    """
+
+    def begin_session(self, start: SessionStart) -> int:
+        """Begin a session; return its number in this sink."""
+        raise NotImplementedError
+
+    def capture(self, session: int, item: CapturedCall) -> None:
+        """Record an exchange of a session."""
+        raise NotImplementedError
+
+    def put_control(self, entry: ControlEntry) -> None:
+        """Queue or add an entry with the session numbers of this sink."""
+        raise NotImplementedError
+
+    def end_session(self, session: int, reason: str, at_ns: int) -> None:
+        """Record that the session's connection is closed."""
+        self.put_control(End(session, reason, at_ns))
+
     def note_gap(
         self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
-    ) -> None: ...
-    def note(self, session: int | None, at_ns: int, text: str) -> None: ...
+    ) -> None:
+        """Record an interval that was not observed. ``lost``: number of lost events; None if
+        unknown.
+        """
+        self.put_control(Gap(0, session, from_ns, to_ns, reason, lost))
 
+    def note(self, session: int | None, at_ns: int, text: str) -> None:
+        """Record a note."""
+        self.put_control(Note(0, session, at_ns, text))
 
-class PrintSink(Sink, Protocol):
-    """`Sink` that also receives lines printed by plugins."""
-
-    def printed(self, session: int, at_ns: int, stream: str, text: str) -> None: ...
+    def printed(self, session: int, at_ns: int, stream: str, text: str) -> None:
+        """Record a line printed by a plugin. A full queue drops it without counting it."""
+        self.put_control(Printed(0, session, at_ns, stream, text))
 
 
 class EntryRedaction(Protocol):
@@ -53,6 +78,8 @@ class Begin:
 
     session: int
     start: SessionStart
+    synced_ns: int | None = None
+    """Of a copied session: arrival of its newest Synchronize, whose event may not be copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +124,34 @@ ControlEntry = Begin | Resume | End | Gap | Note | Printed | ShownLine | CallsBy
 Queued = tuple[int, CapturedCall] | ControlEntry
 
 
+def pack(entries: Sequence[Queued]) -> bytes:
+    """Return entries as bytes, for another process."""
+    # `marshal` is fastest with plain tuples.
+    items = [
+        (entry[0], *entry[1]) if type(entry) is tuple else pickle.dumps(entry) for entry in entries
+    ]
+    try:
+        return marshal.dumps(items)
+    except ValueError:
+        # `marshal` rejects subclasses, such as a status that is a member of an enumeration.
+        return marshal.dumps([pickle.dumps(entry) for entry in entries])
+
+
+def unpack(payload: bytes) -> Iterator[Queued]:
+    """Yield the entries from the result of `pack`."""
+    for one in marshal.loads(payload):
+        if type(one) is tuple:
+            yield one[0], CapturedCall(*one[1:])
+        else:
+            entry: Queued = pickle.loads(one)
+            yield entry
+
+
 def size_of(item: CapturedCall) -> int:
     """Return the number of bytes of an event that the peers control."""
-    size = len(item.request) + len(item.reply) + len(item.status_message)
+    size = len(item.request) + len(item.reply)
+    for name in EVENT_TEXTS:
+        size += len(getattr(item, name))
     if item.metadata:
         size += sum(len(key) + len(value) for key, value in item.metadata)
     return size
@@ -193,14 +245,10 @@ class Inbox:
 
     def _lose(self, session: int, item: CapturedCall) -> None:
         self.lost += 1
-        gap = self._gaps.get(session)
-        if gap is None:
-            at = item.wall_ns
-            self._gaps[session] = Gap(0, session, at, at, self.reason, 1, 1)
-        else:
-            self._gaps[session] = replace(
-                gap, to_ns=item.wall_ns, lost=gap.dropped + 1, dropped=gap.dropped + 1
-            )
+        at_ns = item.wall_ns
+        gap = self._gaps.get(session) or Gap(0, session, at_ns, at_ns, self.reason, 0)
+        count = gap.dropped + 1
+        self._gaps[session] = replace(gap, to_ns=at_ns, lost=count, dropped=count)
 
     def ring(self) -> None:
         """Wake the writer."""
@@ -263,8 +311,7 @@ class Inbox:
         return len(self._entries)
 
 
-@dataclass(frozen=True, slots=True)
-class RecorderCounters:
+class RecorderCounters(NamedTuple):
     """Numbers of recorded, filtered, lost and removed events, and of gaps and bytes."""
 
     recorded: int = 0
@@ -279,15 +326,16 @@ class RecorderCounters:
     removed: int = 0
     """Number of recorded events that the ring has removed."""
 
-    def outcome(self, path: Path, *, sessions: int, seconds: float) -> str:
+    def outcome(self, path: Path | None, sessions: int, seconds: float) -> str:
         """Return ``recorded 32 events in 1 session over 5 s, 0 gaps: PATH``, plus the numbers of
-        lost and removed events if there are any.
+        lost and removed events if there are any. ``path``: None for a private file.
         """
         lost = f" ({many(self.lost, 'event')} lost)" if self.lost else ""
         removed = f", {many(self.removed, 'event')} removed again" if self.removed else ""
+        place = "" if path is None else f": {path}"
         return (
             f"recorded {many(self.recorded, 'event')} in {many(sessions, 'session')} "
-            f"over {seconds:.0f} s{removed}, {many(self.gaps, 'gap')}{lost}: {path}"
+            f"over {seconds:.0f} s{removed}, {many(self.gaps, 'gap')}{lost}{place}"
         )
 
 

@@ -1,33 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limit a recording's files: remove its oldest stretches by size or age, and keep its log short.
+"""Limit a recording: remove its oldest stretches by size or age.
 
 Events of two stretches never share an object, so a stretch is removed by deleting a range of events
 and a range of objects. The removal is divided into small steps, and events are written in between.
-
-A commit only appends to SQLite's write-ahead log. Moving the log into the file (a checkpoint) waits
-for an fsync, which takes seconds on a busy disk, so a background thread does it.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import threading
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
-from nri_scope.events import RING_REMOVED
+from nri_scope.errors import UsageError
+from nri_scope.events import FILTERED, RING_REMOVED
 from nri_scope.recording.blobs import ContentError, ObjectKind, fetch, load
-from nri_scope.recording.writable_file import connect, wal_of
+from nri_scope.recording.sqlite_text import number_list
 
 from .encode import Encoder
-
-# The writer appends to the log while it is moved. SQLite restarts the log, instead of growing it,
-# only when a checkpoint reaches the log's end; a later attempt has less left to move.
-_ATTEMPTS = 3
-_PAUSE_SECONDS = 0.5
 
 MIN_SIZE = 1 << 20
 """Smallest allowed size limit, in bytes."""
@@ -38,7 +28,7 @@ _MAX_STRETCH_BYTES = 16 << 20
 _MIN_STRETCH_BYTES = 32 << 10
 # Number of rows or pages per step.
 _EVENTS = 256
-_OBJECTS = 512
+_ROWS = 512
 _STATES = 64
 _PAGES = 64
 _USED_BY_CONTAINER = "SELECT 1 FROM container WHERE container.pod = pod.key"
@@ -54,6 +44,13 @@ class Ring:
     """Maximum number of bytes of the file and its write-ahead log."""
     max_age: float | None
     """Maximum age of events in seconds."""
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for limits that cannot be kept."""
+        if self.max_size is not None and self.max_size < MIN_SIZE:
+            raise UsageError(f"a recording of at most {self.max_size} bytes is too small", "use 1M")
+        if self.max_age is not None and self.max_age <= 0:
+            raise UsageError("the maximum age of a recording must be positive")
 
     @property
     def log_bytes(self) -> int:
@@ -133,18 +130,16 @@ def remove_oldest_stretch(
     containers: set[int] = set()
     yield from _delete_effects(connection, end_event, containers)
     # Before their events, for the same reason as effects (see `_delete_effects`).
-    yield _step(connection, "DELETE FROM mark WHERE event < ?", end_event)
-    yield from _delete_transport_data(connection, "tapped", end_event)
-    yield from _delete_transport_data(connection, "request_metadata", end_event)
+    for table in "mark", "tapped", "request_metadata":
+        yield from _delete_below(connection, table, end_event)
     yield from _delete_events(connection, end_event, pods, containers)
-
     for table in "outcome", "left_out":
-        yield _step(connection, f"DELETE FROM {table} WHERE event < ?", end_event)
+        yield from _delete_below(connection, table, end_event)
     connection.execute("BEGIN IMMEDIATE")
     _delete_sessions(connection, end_event, open_sessions, pods, containers)
     connection.execute("COMMIT")
     yield 0
-    yield from _delete_objects(connection, end_object)
+    yield from _delete_below(connection, "object", end_object, "id")
     yield from _delete_subjects(connection, encoder, "container", containers)
     yield from _delete_subjects(connection, encoder, "pod", pods)
     yield _step(connection, "DELETE FROM stretch WHERE id = ?", number)
@@ -156,11 +151,11 @@ def shrink(connection: sqlite3.Connection) -> Iterator[int]:
 
     Raises sqlite3.Error.
     """
-    free = before = 0
+    before = 0
     while True:
         (free,) = connection.execute("PRAGMA freelist_count").fetchone()
-        if free == 0 or free == before:
-            break
+        if free in (0, before):
+            return
         before = free
         connection.execute(f"PRAGMA incremental_vacuum({_PAGES})").fetchall()
         yield 0
@@ -187,7 +182,7 @@ def _move_states(
             "p.name, c.id, c.name FROM state AS t JOIN object AS o ON o.id = t.object "
             "JOIN session AS s ON s.id = t.session LEFT JOIN pod AS p ON p.key = t.pod "
             "LEFT JOIN container AS c ON c.key = t.container "
-            f"WHERE t.object < ? AND (s.last_event >= ? OR s.id IN {_numbers(open_sessions)}) "
+            f"WHERE t.object < ? AND (s.last_event >= ? OR s.id IN {number_list(open_sessions)}) "
             "LIMIT ?",
             (end_object, end_event, _STATES),
         ).fetchall()
@@ -235,18 +230,16 @@ def _delete_effects(
         )
 
 
-def _delete_transport_data(
-    connection: sqlite3.Connection, table: str, end_event: int
+def _delete_below(
+    connection: sqlite3.Connection, table: str, end: int, key: str = "event"
 ) -> Iterator[int]:
+    """Delete the rows of a table whose ``key`` is below ``end``."""
+    some = f"SELECT {key} FROM {table} WHERE {key} < ? ORDER BY {key} LIMIT {_ROWS}"
     while True:
-        row = connection.execute(
-            f"SELECT max(event) FROM (SELECT event FROM {table} WHERE event < ? "
-            "ORDER BY event LIMIT ?)",
-            (end_event, _EVENTS),
-        ).fetchone()
-        if row[0] is None:
+        (last,) = connection.execute(f"SELECT max({key}) FROM ({some})", (end,)).fetchone()
+        if last is None:
             return
-        yield _step(connection, f"DELETE FROM {table} WHERE event <= ?", row[0])
+        yield _step(connection, f"DELETE FROM {table} WHERE {key} <= ?", last)
 
 
 def _delete_events(
@@ -291,23 +284,24 @@ def _delete_sessions(
     gone = [
         row[0]
         for row in connection.execute(
-            f"SELECT id FROM session WHERE last_event < ? AND id NOT IN {_numbers(open_sessions)}",
+            "SELECT id FROM session WHERE last_event < ? "
+            f"AND id NOT IN {number_list(open_sessions)}",
             (end_event,),
         )
     ]
     for pod, container in connection.execute(
-        f"SELECT pod, container FROM state WHERE session IN {_numbers(gone)}"
+        f"SELECT pod, container FROM state WHERE session IN {number_list(gone)}"
     ):
         pods.update([pod] if pod is not None else [])
         containers.update([container] if container is not None else [])
-    connection.execute(f"DELETE FROM state WHERE session IN {_numbers(gone)}")
+    connection.execute(f"DELETE FROM state WHERE session IN {number_list(gone)}")
     # By the time of the oldest remaining event: a plugin may print many lines between events.
     connection.execute(
-        f"DELETE FROM output WHERE session IN {_numbers(gone)} OR at_ns < "
+        f"DELETE FROM output WHERE session IN {number_list(gone)} OR at_ns < "
         "(SELECT at_ns FROM event WHERE id >= ? ORDER BY id LIMIT 1)",
         (end_event,),
     )
-    connection.execute(f"DELETE FROM session WHERE id IN {_numbers(gone)}")
+    connection.execute(f"DELETE FROM session WHERE id IN {number_list(gone)}")
     # Also delete gaps and notes from before the end of the removed interval.
     removed = connection.execute(
         "SELECT to_ns FROM gap WHERE reason = ?", (RING_REMOVED,)
@@ -316,19 +310,12 @@ def _delete_sessions(
         connection.execute(
             "DELETE FROM gap WHERE to_ns < ? AND reason != ?", (removed[0], RING_REMOVED)
         )
-        connection.execute("DELETE FROM note WHERE at_ns < ?", (removed[0],))
-
-
-def _delete_objects(connection: sqlite3.Connection, end_object: int) -> Iterator[int]:
-    while True:
-        last = connection.execute(
-            "SELECT max(id) FROM (SELECT id FROM object WHERE id < ? ORDER BY id LIMIT ?)",
-            (end_object, _OBJECTS),
-        ).fetchone()[0]
-        if last is None:
-            return
-        connection.execute("DELETE FROM object WHERE id <= ?", (last,))
-        yield 0
+        # A filter goes on after the note about it.
+        connection.execute(
+            "DELETE FROM note WHERE at_ns < ? AND NOT (text GLOB ? AND session IN "
+            "(SELECT id FROM session))",
+            (removed[0], f"{FILTERED}*"),
+        )
 
 
 def _delete_subjects(
@@ -340,7 +327,7 @@ def _delete_subjects(
     while left:
         some, left = left[:_EVENTS], left[_EVENTS:]
         connection.execute(
-            f"DELETE FROM {table} WHERE key IN {_numbers(some)} "
+            f"DELETE FROM {table} WHERE key IN {number_list(some)} "
             f"AND NOT EXISTS (SELECT 1 FROM event WHERE event.{table} = {table}.key) "
             f"AND key NOT IN (SELECT {table} FROM state WHERE {table} IS NOT NULL) "
             f"AND NOT EXISTS ({used})"
@@ -348,86 +335,3 @@ def _delete_subjects(
         # After every step: a new row must not refer to a cached row that was deleted.
         encoder.subjects.invalidate()
         yield 0
-
-
-def _numbers(numbers: Collection[int]) -> str:
-    return f"({', '.join(str(int(number)) for number in numbers)})"
-
-
-class Checkpointer:
-    """Background thread that keeps the write-ahead log of one recording short."""
-
-    def __init__(self, path: Path, target_bytes: int, max_bytes: int) -> None:
-        """Open a connection and start the thread.
-
-        A log of up to ``target_bytes`` is left alone; above ``max_bytes`` the writer itself moves
-        it. Raises sqlite3.Error.
-        """
-        self._wal = wal_of(path)
-        self._target_bytes = target_bytes
-        self._max_bytes = max_bytes
-        self._limit = max_bytes
-        self._connection = connect(path)
-        self._busy = threading.Lock()
-        self._wake = threading.Event()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="nri-scope-disk", daemon=True)
-        self._thread.start()
-
-    def after_commit(self) -> None:
-        """Check the log's size. Called by the writer after each transaction, outside of one."""
-        size = self._size()
-        if size <= self._target_bytes:
-            self._limit = self._max_bytes
-        elif size <= self._limit:
-            self._wake.set()
-        elif self._move():
-            self._limit = self._max_bytes
-        else:
-            # A reader still uses the log, so another attempt now would fail as well.
-            self._limit = size + self._max_bytes
-
-    def request(self) -> None:
-        """Ask the thread to move the log now, which also truncates a shortened file."""
-        self._wake.set()
-
-    def close(self) -> None:
-        """Stop the thread after its current attempt, and close the connection."""
-        self._closing.set()
-        self._wake.set()
-        self._thread.join()
-        with suppress(sqlite3.Error):
-            self._connection.close()
-
-    def _run(self) -> None:
-        while True:
-            self._wake.wait()
-            self._wake.clear()
-            for _ in range(_ATTEMPTS):
-                if self._closing.is_set():
-                    return
-                if self._move():
-                    break
-            # Retrying without a pause does not help if the disk is too slow.
-            self._closing.wait(_PAUSE_SECONDS)
-
-    def _move(self) -> bool:
-        """Move the log into the file; return whether the whole log was moved."""
-        with self._busy:
-            try:
-                # Columns: busy flag, pages in the log, pages moved to the file.
-                _, pages, moved = self._connection.execute(
-                    "PRAGMA wal_checkpoint(PASSIVE)"
-                ).fetchone()
-            except sqlite3.Error:
-                # The writer gets the same error and reports it.
-                return False
-        return bool(pages == moved)
-
-    def _size(self) -> int:
-        # SQLite truncates the log to journal_size_limit when it restarts the log. A larger log is
-        # still in use.
-        try:
-            return self._wal.stat().st_size
-        except OSError:
-            return 0

@@ -18,8 +18,9 @@ from nri_scope.events import HAPPENED, Container, OutcomeKind, Pod
 from nri_scope.filter import Filter
 
 from .cache import RecentlyUsed
+from .connection import Value
 from .event_pages import sql_of
-from .reader import Recording, Value
+from .reader import Recording
 from .schema import ATTRIBUTION
 from .sqlite_errors import query_numbers, query_rows
 from .subject_queries import column_of, texts
@@ -160,9 +161,9 @@ class OwnedPaths(NamedTuple):
 _KINDS = ", ".join(f"'{kind}'" for kind in sorted(HAPPENED))
 _OWNER, _PATH, _KIND, _TARGET = (f"json_extract(r.value, '$[{number}]')" for number in range(4))
 _AT = """
-SELECT id, '' AS target FROM event WHERE {column} = ?1
+SELECT id, '' AS target FROM event WHERE {column} = ?
 UNION ALL SELECT f.event, k.id FROM effect AS f JOIN container AS k ON k.key = f.container
-WHERE k.{key} = ?1
+WHERE k.{key} = ?
 """
 """Events that may be about a pod or container, each with the container in its `Request`."""
 _OWNED = f"""
@@ -208,7 +209,7 @@ def paths_changed_by(
     target, condition, values = "CROSS JOIN (SELECT NULL AS target)", "", list[Value]()
     if about is not None:
         target = f"JOIN ({_at(about)}) AS p ON p.id = a.id"
-        values.append(about.key)
+        values += about.key, about.key
     values.append(until)
     if where is not None:
         text, of_filter = sql_of(where)
@@ -241,35 +242,13 @@ def owners_of(recording: Recording, about: Pod | Container) -> tuple[str, ...]:
     """
     column = column_of(about)
     own = f"e.id IN (SELECT id FROM event WHERE {column} = {about.key} ORDER BY id LIMIT {_OWNERS})"
-    key = "pod" if column == "pod" else "key"
-    return _owners_where(recording, column, own, f"k.{key} = {about.key}").get(about.key, ())
-
-
-def owners_by_key(recording: Recording, column: str) -> dict[int, tuple[str, ...]]:
-    """Return `owners_of` for each pod or container (``column``) with an owner, by its key.
-
-    Reads all events with changes. Raises RecordingError.
-    """
-    return _owners_where(recording, column, f"e.{column} IS NOT NULL", "1")
-
-
-def _owners_where(
-    recording: Recording, column: str, own: str, others: str
-) -> dict[int, tuple[str, ...]]:
     rows = query_rows(recording, _OWN.format(column=column, which=own))
     if recording.attached:
         key = "pod" if column == "pod" else "key"
-        rows = [*rows, *query_rows(recording, _OTHERS.format(key=key, which=others))]
-    # Most containers have the same owners.
-    known: dict[object, list[str]] = {}
-    owners_by_id: dict[int, set[str]] = {}
-    for subject, encoded in rows:
-        if type(subject) is int:
-            owners = known.get(encoded)
-            if owners is None:
-                owners = known[encoded] = texts(encoded)
-            owners_by_id.setdefault(subject, set()).update(owners)
-    return {subject: tuple(sorted(owners)) for subject, owners in owners_by_id.items()}
+        others = _OTHERS.format(key=key, which=f"k.{key} = {about.key}")
+        rows = [*rows, *query_rows(recording, others)]
+    encoded = {own_by for subject, own_by in rows if subject == about.key}
+    return tuple(sorted({owner for own_by in encoded for owner in texts(own_by)}))
 
 
 @contextmanager

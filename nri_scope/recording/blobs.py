@@ -144,14 +144,10 @@ def _dictionary(base: bytes) -> zstandard.ZstdCompressionDict:
     return zstandard.ZstdCompressionDict(base, dict_type=zstandard.DICT_TYPE_RAWCONTENT)
 
 
-def _not_cached(object_id: int) -> tuple[int, bytes] | None:
-    return None
-
-
 def load(
     object_id: int,
     fetch: Callable[[int], StoredObject | None],
-    cached: Callable[[int], tuple[int, bytes] | None] = _not_cached,
+    cached: Callable[[int], tuple[int, bytes] | None] = lambda _: None,
 ) -> tuple[int, bytes]:
     """Return the kind and content of an object, after loading the chain of its dictionaries.
 

@@ -22,8 +22,6 @@ class RecentlyUsed(Generic[K, V]):
         self._young: dict[K, tuple[V, int]] = {}
         self._old: dict[K, tuple[V, int]] = {}
         self._cost = 0
-        self.has_evicted = False
-        """Whether a value was evicted; until then, a miss means that the key was never stored."""
 
     def get(self, key: K) -> V | None:
         """Return the value stored under ``key``, if it is still cached."""
@@ -47,14 +45,12 @@ class RecentlyUsed(Generic[K, V]):
         return key in self._young or key in self._old
 
     def clear(self) -> None:
-        """Remove all values, and reset ``has_evicted``."""
+        """Remove all values."""
         self._young, self._old = {}, {}
         self._cost = 0
-        self.has_evicted = False
 
     def _add(self, key: K, entry: tuple[V, int]) -> None:
         if self._young and self._cost + entry[1] > self._limit:
-            self.has_evicted = self.has_evicted or bool(self._old)
             self._old, self._young, self._cost = self._young, {}, 0
         self._young[key] = entry
         self._cost += entry[1]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.entries import CreationFate, Outcome
+from nri_scope.entries import OperationFate, OperationOutcome
 from nri_scope.events import CONTAINER_STATUS, Event, Role, Session
 from nri_scope.nri.events import (
     CONTAINER_ENDS,
@@ -35,8 +35,7 @@ from nri_scope.oci.runtime_rules import runtime_rules_of
 from .event_messages import CREATION_SECONDS, is_not_found
 from .reader import Recording
 from .rows import Row, RowError, number_of, optional_numbers_of
-from .schema_check import has_outcomes
-from .sqlite_errors import recording_errors
+from .sqlite_errors import query_column, query_rows, recording_errors
 
 OPERATION_EVENTS = (CREATE, VALIDATE, UPDATE)
 """Events of creations and updates, which have an outcome."""
@@ -58,11 +57,11 @@ _ATTEMPTS_MAX = 500
 """Maximum number of container names per recording whose creations are searched."""
 
 
-_FATES = {one.value: one for one in CreationFate}
+_FATES = {one.value: one for one in OperationFate}
 _NAMES = frozenset({"", CREATE, *POSTS, CONTAINER_STATUS, *CONTAINER_ENDS, *POD_ENDS})
 """Names of events that may show a failure; others in an untrusted file are ignored."""
-CREATED = Outcome(CreationFate.CREATED)
-UNKNOWN = Outcome(CreationFate.UNKNOWN)
+CREATED = OperationOutcome(OperationFate.CREATED)
+UNKNOWN = OperationOutcome(OperationFate.UNKNOWN)
 INSERT_OUTCOME = (
     "INSERT OR REPLACE INTO outcome (event, fate, shown_by, name, session, after_ns) "
     "VALUES (?, ?, ?, ?, ?, ?)"
@@ -70,7 +69,7 @@ INSERT_OUTCOME = (
 _STORED = "SELECT event, fate, shown_by, name, session, after_ns FROM outcome"
 
 
-class _Row(NamedTuple):
+class _EventRow(NamedTuple):
     id: int
     session: int
     seq: int
@@ -89,26 +88,24 @@ class Creations:
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
         self._sessions: dict[int, Session] = {}
-        self._pods: dict[int, Sequence[_Row]] = {}
+        self._pods: dict[int, Sequence[_EventRow]] = {}
         """Events that stopped and removed each pod, by the pod's key."""
-        self._attempts: dict[tuple[int, str], Sequence[_Row]] = {}
+        self._attempts: dict[tuple[int, str], Sequence[_EventRow]] = {}
         """Creations by the pod's key and the container's name."""
         self._searched = self._many = 0
         self._allowance = recording.allowance()
         self._indices: dict[int, str] = {}
         self._keys: dict[str, list[int]] = {}
         """Keys of the containers with an id: a plugin can change a container's name."""
-        self._has_outcomes: bool | None = None
-        """Whether the file stores outcomes, as only an extracted part does; None if not read."""
 
-    def outcome(self, event: Event) -> Outcome:
+    def outcome(self, event: Event) -> OperationOutcome:
         """Return the outcome of the operation to which ``event`` belongs, from all connections."""
         if event.event in (START, UPDATE):
             return self._stored_outcome(event) or self._outcome_by_post(event)
         if event.event == CREATE and self._is_proven_next(event):
             return CREATED
-        asked: list[_Row] = []
-        later: list[_Row] = []
+        asked: list[_EventRow] = []
+        later: list[_EventRow] = []
         for most in (_FEW, _ROWS_MAX):
             rows = self._rows(
                 f"{self._of_container(event)} AND o.id > ? - ? ORDER BY o.id LIMIT {most}",
@@ -128,18 +125,18 @@ class Creations:
         best = UNKNOWN
         for row in asked:
             found = self._seen_by(row, event, later)
-            if found.fate is CreationFate.FAILED:
+            if found.fate is OperationFate.FAILED:
                 return found
-            best = found if best.fate is CreationFate.UNKNOWN else best
+            best = found if best.fate is OperationFate.UNKNOWN else best
         return best
 
-    def _outcome_by_post(self, event: Event) -> Outcome:
+    def _outcome_by_post(self, event: Event) -> OperationOutcome:
         """Return the outcome of an update or a start, by the events after its first, ``event``."""
         rows = self._rows(
             f"{self._of_container(event)} AND o.id >= ? ORDER BY o.id LIMIT {_ROWS_MAX}",
             (event.id,),
         )
-        asked: dict[int, _Row] = {}
+        asked: dict[int, _EventRow] = {}
         for row in rows:
             if row.name != event.event or row.session in asked:
                 break
@@ -147,20 +144,20 @@ class Creations:
         best = UNKNOWN
         for row in asked.values():
             found = self._seen_by_post(row, rows)
-            if found.fate in (CreationFate.CREATED, CreationFate.FAILED):
+            if found.fate in (OperationFate.CREATED, OperationFate.FAILED):
                 return found
-            best = found if best.fate is CreationFate.UNKNOWN else best
+            best = found if best.fate is OperationFate.UNKNOWN else best
         return best
 
-    def _seen_by_post(self, asked: _Row, rows: Sequence[_Row]) -> Outcome:
+    def _seen_by_post(self, asked: _EventRow, rows: Sequence[_EventRow]) -> OperationOutcome:
         """Return the outcome as seen by the connection of one event, ``asked``."""
         session = self._session(asked.session)
         if session is None or session.role == Role.REPLAY:
             return UNKNOWN
         post = POSTS[asked.name]
-        if session.mask and not session.mask & post.bit:
+        if not session.subscribes_to(post):
             return UNKNOWN
-        end: _Row | None = None
+        end: _EventRow | None = None
         running = 1
         for row in rows:
             if row.session != asked.session or row.id <= asked.id:
@@ -180,15 +177,18 @@ class Creations:
             end = self._pod_end(asked)
         return self._by_end(asked, session, end)
 
-    def _by_end(self, asked: _Row, session: Session, end: _Row | None) -> Outcome:
+    def _by_end(
+        self, asked: _EventRow, session: Session, end: _EventRow | None
+    ) -> OperationOutcome:
         """Return the outcome by the event that shows a failure, or else by the session's end."""
         if end is not None:
-            is_complete = self._is_complete(asked, end.id)
-            return Outcome(CreationFate.FAILED, end.id, end.name) if is_complete else UNKNOWN
+            if not self._is_complete(asked, end.id):
+                return UNKNOWN
+            return OperationOutcome(OperationFate.FAILED, end.id, end.name)
         if session.ended_ns is None or not self._is_complete(asked, None):
             return UNKNOWN
         after_ns = max(0, session.ended_ns - asked.at_ns)
-        return Outcome(CreationFate.OPEN, session=session.id, after_ns=after_ns)
+        return OperationOutcome(OperationFate.OPEN, session=session.id, after_ns=after_ns)
 
     def _is_proven_next(self, event: Event) -> bool:
         """Return whether the container's next event shows that it was created, as usually."""
@@ -198,7 +198,9 @@ class Creations:
         )
         return any(row.name in PROOFS for row in rows)
 
-    def _answered(self, asked: Sequence[_Row], later: Sequence[_Row]) -> Outcome | None:
+    def _answered(
+        self, asked: Sequence[_EventRow], later: Sequence[_EventRow]
+    ) -> OperationOutcome | None:
         """Return the outcome by the CRI's answers; None if it was not asked in time.
 
         The answer about a container that was removed before the question shows nothing.
@@ -213,29 +215,27 @@ class Creations:
                 if not is_not_found(reply):
                     return CREATED
                 if answer.mono_ns - chain.mono_ns >= CREATION_SECONDS * 1e9:
-                    return Outcome(CreationFate.FAILED, row.id, CONTAINER_STATUS)
+                    return OperationOutcome(OperationFate.FAILED, row.id, CONTAINER_STATUS)
         return None
 
-    def _stored_outcome(self, event: Event) -> Outcome | None:
+    def _stored_outcome(self, event: Event) -> OperationOutcome | None:
         """Return the outcome stored when this part was extracted from a recording; None if none."""
         with recording_errors(self._recording):
-            if self._has_outcomes is None:
-                self._has_outcomes = has_outcomes(self._recording.connection)
-            if not self._has_outcomes:
-                return None
             row = self._recording.connection.execute(
                 f"{_STORED} WHERE event = ?", (event.id,)
             ).fetchone()
             return None if row is None else _stored(row)
 
-    def _seen_by(self, asked: _Row, event: Event, later: Sequence[_Row]) -> Outcome:
+    def _seen_by(
+        self, asked: _EventRow, event: Event, later: Sequence[_EventRow]
+    ) -> OperationOutcome:
         """Return the outcome as seen by the connection of one CreateContainer, ``asked``."""
         session = self._session(asked.session)
         if session is None or session.role == Role.REPLAY:
             return UNKNOWN
         mine = (row for row in later if row.session == asked.session)
         end = next((row for row in mine if row.name in (*CONTAINER_ENDS, CREATE)), None)
-        if session.mask and not session.mask & POSTS[CREATE].bit:
+        if not session.subscribes_to(POSTS[CREATE]):
             return self._by_state(end, session)
         if end is None and len(later) >= _ROWS_MAX // 2:
             return UNKNOWN
@@ -249,7 +249,7 @@ class Creations:
             end = min((one for one in ends if one is not None), default=None)
         return self._by_end(asked, session, end)
 
-    def _by_state(self, end: _Row | None, session: Session) -> Outcome:
+    def _by_state(self, end: _EventRow | None, session: Session) -> OperationOutcome:
         """Return the outcome from StopContainer, for a plugin without PostCreateContainer.
 
         After a failed creation, containerd sends the container without state and process.
@@ -266,10 +266,10 @@ class Creations:
                 break
             if container.pid or container.created_at or container.started_at:
                 break
-            return Outcome(CreationFate.FAILED, end.id)
+            return OperationOutcome(OperationFate.FAILED, end.id)
         return UNKNOWN
 
-    def _pod_end(self, asked: _Row) -> _Row | None:
+    def _pod_end(self, asked: _EventRow) -> _EventRow | None:
         """Return the event that stopped the container's pod later, on the same connection."""
         key = self._number("SELECT pod FROM event WHERE id = ?", asked.id)
         if key is None:
@@ -280,7 +280,7 @@ class Creations:
             )
         return _first_after(self._pods[key], asked)
 
-    def _next_attempt(self, asked: _Row, event: Event) -> _Row | None:
+    def _next_attempt(self, asked: _EventRow, event: Event) -> _EventRow | None:
         """Return the next CreateContainer for the same container name in the same pod."""
         key = self._number("SELECT pod FROM event WHERE id = ?", asked.id)
         if key is None or not event.container:
@@ -293,7 +293,7 @@ class Creations:
             )
         return _first_after(self._attempts[key, event.container], asked)
 
-    def _is_complete(self, asked: _Row, last: int | None) -> bool:
+    def _is_complete(self, asked: _EventRow, last: int | None) -> bool:
         """Return whether no event of the session was lost between ``asked`` and event ``last``.
 
         ``last``: None for the end of the session.
@@ -303,12 +303,11 @@ class Creations:
         self._searched += last - asked.id
         if last - asked.id > _RANGE_MAX or self._searched > _SEARCHED_MAX:
             return False
-        with recording_errors(self._recording):
-            row = self._recording.connection.execute(
-                "SELECT count(*), min(seq), max(seq) FROM event "
-                "WHERE session = ? AND id BETWEEN ? AND ?",
-                (asked.session, asked.id, last),
-            ).fetchone()
+        query = (
+            "SELECT count(*), min(seq), max(seq) FROM event "
+            "WHERE session = ? AND id BETWEEN ? AND ?"
+        )
+        (row,) = query_rows(self._recording, query, asked.session, asked.id, last)
         count, first, newest = optional_numbers_of(row)
         if not count or first is None or newest is None:
             return False
@@ -318,12 +317,9 @@ class Creations:
         """Return the condition for all events of an event's container, under each of its names."""
         keys = self._keys.get(event.container_id)
         if keys is None:
-            with recording_errors(self._recording):
-                rows = self._recording.connection.execute(
-                    "SELECT key FROM container WHERE id = ? LIMIT ?",
-                    (event.container_id, _NAMES_MAX),
-                )
-                keys = self._keys[event.container_id] = [number_of(row) for row in rows]
+            query = "SELECT key FROM container WHERE id = ? LIMIT ?"
+            keys = query_column(self._recording, query, event.container_id, _NAMES_MAX)
+            self._keys[event.container_id] = keys
         if len(keys) < 2:
             # Without IN the rows are read in order, up to the limit.
             return f"o.container = (SELECT container FROM event WHERE id = {int(event.id)})"
@@ -351,7 +347,7 @@ class Creations:
             self._indices[number] = session.plugin_index if session and is_ordered else ""
         return self._indices[number]
 
-    def _rows(self, condition: str, values: Sequence[int | str]) -> list[_Row]:
+    def _rows(self, condition: str, values: Sequence[int | str]) -> list[_EventRow]:
         query = (
             "SELECT o.id, o.session, o.seq, o.at_ns, n.text FROM event AS o "
             f"JOIN name AS n ON n.id = o.event WHERE {condition}"
@@ -365,14 +361,12 @@ class Creations:
             return None if row is None or row[0] is None else number_of(row)
 
 
-def stored_outcomes(recording: Recording, events: Sequence[int]) -> dict[int, Outcome]:
+def stored_outcomes(recording: Recording, events: Sequence[int]) -> dict[int, OperationOutcome]:
     """Return the outcomes that a part of a recording stores for some of its events.
 
     Raises RecordingError for a faulty file.
     """
     with recording_errors(recording):
-        if not has_outcomes(recording.connection):
-            return {}
         rows = recording.connection.execute(
             f"{_STORED} WHERE event IN (SELECT value FROM json_each(?))", (json.dumps([*events]),)
         )
@@ -380,36 +374,38 @@ def stored_outcomes(recording: Recording, events: Sequence[int]) -> dict[int, Ou
     return {event: one for event, one in found.items() if one is not None}
 
 
-def outcome_of(fate: str, event: int, name: str, session: int, after_ns: int) -> Outcome | None:
+def outcome_of(
+    fate: str, event: int, name: str, session: int, after_ns: int
+) -> OperationOutcome | None:
     """Return the outcome with these fields; None if they are not those of an outcome."""
     if fate not in _FATES or name not in _NAMES:
         return None
-    return Outcome(_FATES[fate], event, name, session, after_ns)
+    return OperationOutcome(_FATES[fate], event, name, session, after_ns)
 
 
-def _stored(row: Row) -> Outcome | None:
+def _stored(row: Row) -> OperationOutcome | None:
     """Return the outcome in a row of `_STORED`; None if it has unknown words. Raises RowError."""
     _, fate, shown_by, name, session, after_ns = row
     shown_by, session, after_ns = (number_of((one,)) for one in (shown_by, session, after_ns))
     return outcome_of(str(fate), shown_by, str(name), session, after_ns)
 
 
-def _row_of(row: Row) -> _Row:
+def _row_of(row: Row) -> _EventRow:
     if tuple(map(type, row)) != _ROW:
         raise RowError("an event has values of a wrong type")
-    return _Row(*row)
+    return _EventRow(*row)
 
 
 def _attempt(
-    rows: Sequence[_Row], event: Event, index_of: Callable[[int], str]
-) -> tuple[list[_Row], list[_Row]]:
+    rows: Sequence[_EventRow], event: Event, index_of: Callable[[int], str]
+) -> tuple[list[_EventRow], list[_EventRow]]:
     """Return the events of the creation that includes ``event``, and the container's later events.
 
     A runtime calls each connection once per creation, in the order of indices. A second call to a
     connection, or to one with a lower index, begins another creation.
     """
-    asked: dict[int, _Row] = {}
-    later: list[_Row] = []
+    asked: dict[int, _EventRow] = {}
+    later: list[_EventRow] = []
     is_mine = False
     newest = ""
     for row in rows:
@@ -427,5 +423,5 @@ def _attempt(
     return (list(asked.values()), later) if is_mine else ([], [])
 
 
-def _first_after(rows: Sequence[_Row], asked: _Row) -> _Row | None:
+def _first_after(rows: Sequence[_EventRow], asked: _EventRow) -> _EventRow | None:
     return next((one for one in rows if one.id > asked.id and one.session == asked.session), None)

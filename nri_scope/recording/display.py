@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import islice
 
@@ -136,6 +136,12 @@ _TARGETS = 3
 def of_target(target: str) -> str:
     """Name the container of a request as a suffix; "" for the event's own one."""
     return f" of {safe(target, 200)}" if target else ""
+
+
+def first_names(names: Sequence[str], most: int, separator: str = ", ") -> str:
+    """Return the first names, and how many more there are: ``a, b and 3 more``."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{separator.join(names[:most])}{more}"
 
 
 def many(count: int, noun: str) -> str:

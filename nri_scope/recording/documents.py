@@ -12,6 +12,7 @@ from nri_scope.nri.plain import Plain, plain_bytes
 from nri_scope.text.yaml_text import FlowMapping
 
 from . import lookup
+from .coverage import life_coverage
 from .event_messages import reply_of, request_of
 from .reader import Recording
 from .records import event_record, rfc3339, took_us
@@ -27,7 +28,7 @@ def document(recording: Recording, subject: lookup.Found) -> dict[str, Plain]:
     An event has "event", "request" and "reply"; an event of a tapped plugin also "tap", the tap's
     processing time and metadata, and "printed", the plugin's output until its next event. Any
     other event has "metadata" if the runtime sent trace context. A pod or container has "pod" or
-    "container", its newest "message" and its "events".
+    "container", its newest "message", its "events", and the "coverage" of its life.
     """
     match subject:
         case Event() as event:
@@ -47,6 +48,7 @@ def document(recording: Recording, subject: lookup.Found) -> dict[str, Plain]:
                 },
                 **newest_message(recording, pod),
                 "events": _steps(recording, pod),
+                "coverage": life_coverage(recording, pod).record(),
             }
         case Container(pod=pod):
             return {
@@ -59,6 +61,7 @@ def document(recording: Recording, subject: lookup.Found) -> dict[str, Plain]:
                 },
                 **newest_message(recording, subject),
                 "events": _steps(recording, subject),
+                "coverage": life_coverage(recording, subject).record(),
             }
 
 

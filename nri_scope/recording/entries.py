@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
-from nri_scope.entries import CallsByMetrics, EarlierState, Exchange, SubjectKeys
+from nri_scope.entries import CallsByMetrics, EarlierState, RecordedCall, SubjectKeys
 from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Pod, Printed, Session
 
@@ -18,10 +18,11 @@ from .blobs import ObjectKind
 from .event_messages import synchronize
 from .plugin_calls import plugin_calls
 from .reader import MAX_REQUEST, Recording
-from .row_pages import CHUNK, Numbers, chunks, is_among, listed, pages
+from .row_pages import CHUNK, Numbers, chunks, is_among, pages
 from .rows import RowError, number_of, optional_numbers_of
 from .schema_check import repair_hint
 from .sqlite_errors import recording_errors
+from .sqlite_text import number_list
 from .tap_tables import printed, tapped
 from .work_budget import Allowance
 
@@ -48,6 +49,8 @@ class IncludedRows:
     """Chosen Synchronize requests, whose whole state is copied."""
     damage: RecordingError | None = None
     """The reason why `until` is not the last event."""
+    only_subjects: bool = False
+    """Whether entries that may be about other pods than those of the part are left out."""
 
     def is_chosen(self, event: int) -> bool:
         """Return whether a kept event was chosen; otherwise it is context."""
@@ -86,7 +89,7 @@ def exchanges(
     *,
     after: int = 0,
     together: int = CHUNK,
-) -> Iterator[list[Exchange]]:
+) -> Iterator[list[RecordedCall]]:
     """Yield the kept events of a part ``after`` a number, in pages of at most ``together``.
 
     Raises Stopped.
@@ -128,8 +131,8 @@ def _numbers_of(
 
 def _paged(
     source: Recording, numbers: Sequence[int], part: IncludedRows, allowance: Allowance
-) -> Iterator[list[Exchange]]:
-    page: list[Exchange] = []
+) -> Iterator[list[RecordedCall]]:
+    page: list[RecordedCall] = []
     size = 0
     for exchange in _read(source, numbers, part, allowance):
         page.append(exchange)
@@ -143,7 +146,7 @@ def _paged(
 
 def _read(
     source: Recording, numbers: Sequence[int], part: IncludedRows, allowance: Allowance
-) -> Iterator[Exchange]:
+) -> Iterator[RecordedCall]:
     columns = _columns(source, numbers)
     updated: dict[int, list[int]] = {}
     for container, number in updates_by(source, numbers):
@@ -154,7 +157,10 @@ def _read(
         service, pod, of_container = columns.get(event.id, ("", None, None))
         if event.method == "Synchronize" and not part.has_whole_state(event.id):
             request = _part_of_state(source, part, event.session, event.id, request)
-        yield Exchange(
+            if part.only_subjects:
+                # Updates of other containers.
+                reply, event = b"", replace(event, changed=(), owners=(), outcomes=())
+        yield RecordedCall(
             event,
             request,
             reply,
@@ -169,7 +175,7 @@ def _columns(
 ) -> dict[int, tuple[str, int | None, int | None]]:
     rows = source.rows(
         "SELECT e.id, e.pod, e.container, coalesce(n.text, '') FROM event AS e "
-        f"LEFT JOIN name AS n ON n.id = e.service WHERE e.id IN {listed(numbers)}"
+        f"LEFT JOIN name AS n ON n.id = e.service WHERE e.id IN {number_list(numbers)}"
     )
     found: dict[int, tuple[str, int | None, int | None]] = {}
     with recording_errors(source):
@@ -190,7 +196,7 @@ def updates_by(source: Recording, events: Sequence[int]) -> Iterator[tuple[int, 
         for chunk in chunks(events):
             for container, event in source.rows(
                 "SELECT container, event FROM effect "
-                f"WHERE event IN {listed(chunk)} ORDER BY event, container"
+                f"WHERE event IN {number_list(chunk)} ORDER BY event, container"
             ):
                 yield number_of((container,)), number_of((event,))
 
@@ -301,6 +307,8 @@ def printed_in(source: Recording, part: IncludedRows) -> Iterator[Printed]:
     A line is assumed to concern the last request to the plugin, so lines after an omitted event are
     omitted, too. Lines before the first event of a session are included.
     """
+    if part.only_subjects:
+        return
     if part.kept is None and part.damage is None:
         yield from (line for line in printed(source) if part.has_session(line.session))
         return

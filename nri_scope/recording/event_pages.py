@@ -14,11 +14,12 @@ from nri_scope.events import Container, Event, Gap, Pod, Role, Session
 from nri_scope.filter import Filter
 
 from . import row_limits
+from .connection import Value
 from .event_times import is_redacted
 from .opening import is_settled
-from .reader import Recording, Value
+from .reader import Recording
 from .rows import EVENT_COLUMNS, RowError, event_of, optional_numbers_of
-from .sqlite_errors import query_numbers, query_rows, recording_errors
+from .sqlite_errors import query_column, query_numbers, query_rows, recording_errors
 
 _TableRows = list[tuple[object, ...]]
 _STRETCH = 20_000
@@ -235,7 +236,7 @@ def _stretch(recording: Recording, after: int, limit: int) -> tuple[tuple[int, i
         if last - first + 1 == count:
             return ((first, last),)
         runs: list[tuple[int, int]] = []
-        for (number,) in query_numbers(recording, some):
+        for number in query_column(recording, some):
             if number <= after:
                 raise RowError("its rows are out of order")
             if runs and number == after + 1:
@@ -340,7 +341,7 @@ def _matches_about(
     column = "pod" if isinstance(about, Pod) else "container"
     limit = _AMONG if question.where is not None else _STRETCH
     with recording_errors(recording):
-        rows = query_numbers(
+        ids = query_column(
             recording,
             f"SELECT id FROM event WHERE {column} = ? AND id > ? AND id <= ? "
             f"ORDER BY id LIMIT {limit}",
@@ -348,7 +349,7 @@ def _matches_about(
             after,
             until,
         )
-        numbers = _in_order((number for (number,) in rows), (after, until))
+        numbers = _in_order(ids, (after, until))
     upto = numbers[-1] if len(numbers) == limit else until
     if numbers and question.where is not None:
         numbers = _found(recording, question, AMONG, (listed(numbers),), (after, upto))

@@ -10,8 +10,9 @@ from typing import NamedTuple, TypeVar
 from nri_scope.events import Container, Pod, Role
 from nri_scope.filter import Filter
 
+from .connection import Value
 from .event_pages import sql_of
-from .reader import Recording, Value
+from .reader import Recording
 from .rows import Row, RowError, ascending
 from .sqlite_errors import query_rows, recording_errors
 from .subject_queries import column_of, texts

@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from nri_scope.events import EVENT_TEXTS
 from nri_scope.filter.sql import PATH_LABEL
 from nri_scope.filter.text_comparison import fold
 
 from .event_pages import AMONG, listed
 from .reader import Recording
-from .sqlite_errors import query_numbers
+from .sqlite_errors import query_column, query_numbers
 
 _STEP = 4_000
 _AMONG = 500
@@ -24,7 +25,7 @@ _TEXT = f" || {_SEPARATOR} || ".join(
         "container_id",
         "pod_id",
         "status",
-        "status_message",
+        *EVENT_TEXTS,
         "mark",
         "changed",
         "CASE changed WHEN '[]' THEN '' ELSE coalesce((SELECT group_concat("
@@ -123,10 +124,9 @@ def events_with(
     """
     condition = {"problem": "problem <> ''", "changed": "changed IS NOT NULL"}[column]
     compare, order = (">", "ASC") if forwards else ("<", "DESC")
-    rows = query_numbers(
+    return query_column(
         recording,
         f"SELECT id FROM changes WHERE id {compare} ? AND {condition} ORDER BY id {order} LIMIT ?",
         after,
         most,
     )
-    return [number for (number,) in rows]

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from nri_scope.errors import RecordingError
+from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import REDACTED, RING_REMOVED
 from nri_scope.filter import Filter, TimeSpan
+from nri_scope.filter.moments import interval
 
-from .display import span
+from .display import moment, span
 from .reader import Recording
 from .sqlite_errors import query_numbers
 
@@ -72,11 +73,6 @@ def within(recording: Recording, where: Filter | None) -> Filter | None:
     return where.within(time_span(recording))
 
 
-def range_words(recording: Recording) -> str:
-    """Say which time range a recording has, for a selection without a match."""
-    return span_words(time_span(recording))
-
-
 def span_words(times: TimeSpan | None) -> str:
     """Say which time range a recording has."""
     if times is None:
@@ -99,3 +95,21 @@ def is_redacted(recording: Recording) -> bool:
         with suppress(RecordingError):
             return read_manifest(recording.path).redaction is not None
     return False
+
+
+def times_of(
+    recording: Recording, since: str | None, until: str | None
+) -> tuple[int | None, int | None]:
+    """Return the times of ``--since`` (included) and ``--until`` (excluded), in ns since the epoch.
+
+    Raises UsageError if one is ambiguous, or they are in the wrong order.
+    """
+    if since is None and until is None:
+        return None, None
+    since_ns, until_ns = interval(since or "", until or "", time_span(recording))
+    if since_ns is not None and until_ns is not None and since_ns >= until_ns:
+        raise UsageError(
+            f"--since {moment(since_ns)} is not before --until {moment(until_ns)}",
+            "give the earlier time to --since",
+        )
+    return since_ns, until_ns

@@ -6,6 +6,9 @@ from __future__ import annotations
 import errno
 import sqlite3
 
+from nri_scope.errors import reason_of
+from nri_scope.process.signals import root_hint
+
 LOCKED = "it is locked by another program"
 
 _WORDS = {
@@ -33,7 +36,6 @@ _OS_WORDS = {
 _FREE_SPACE = "free some space, or choose another disk"
 _OTHER_FOLDER = "choose another folder"
 _READING_HINTS = {
-    "permission denied": "only its owner may read a recording: run as that user, or as root",
     LOCKED: "try again when that program is done",
     _OS_WORDS[errno.ELOOP]: "name the file itself",
     _OS_WORDS[errno.ENOTDIR]: "check the path",
@@ -41,7 +43,6 @@ _READING_HINTS = {
     "a value in it is too large": "nri-scope writes no value of that size: do not trust it",
 }
 _WRITING_HINTS = {
-    "permission denied": "choose another place, or run as root",
     LOCKED: "end that program, or choose another name",
     "it is read-only": _OTHER_FOLDER,
     "read-only file system": _OTHER_FOLDER,
@@ -66,8 +67,7 @@ def is_damage(error: sqlite3.Error) -> bool:
 def error_words(error: sqlite3.Error | OSError) -> str:
     """Return a phrase for an error of a file, such as "the disk is full"."""
     if isinstance(error, OSError):
-        words = _OS_WORDS.get(error.errno or 0)
-        return words or (error.strerror or str(error)).lower()
+        return _OS_WORDS.get(error.errno or 0) or reason_of(error)
     words = _WORDS.get(code_of(error))
     if words is not None:
         return words
@@ -77,9 +77,13 @@ def error_words(error: sqlite3.Error | OSError) -> str:
 
 def reading_hint(words: str) -> str:
     """Return advice for a file that cannot be read; ``words``: problem from `error_words`."""
+    if words == "permission denied":
+        return root_hint("only its owner may read a recording: run as that user, or as root")
     return _READING_HINTS.get(words, "try it with a copy of the file")
 
 
 def writing_hint(words: str) -> str:
     """Return advice for a file that cannot be written; ``words``: problem from `error_words`."""
+    if words == "permission denied":
+        return root_hint("choose another place, or run as root")
     return _WRITING_HINTS.get(words, "choose another file")

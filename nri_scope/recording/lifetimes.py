@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.events import Event
-from nri_scope.nri.events import CONTAINER_STAGES, POD_STAGES, STARTS, Stage
+from nri_scope.nri.events import CONTAINER_STAGES, POD_STAGES, STARTS, EventStage
 from nri_scope.oci.runtime_rules import shows_start
 
 SETTLE_EVENTS = 1_000
@@ -16,23 +16,23 @@ SETTLE_EVENTS = 1_000
 to one plugin after the other, and slow plugins delay it."""
 
 
-FIRST_STAGES = {True: Stage.STARTED, False: Stage.CREATING}
+FIRST_STAGES = {True: EventStage.STARTED, False: EventStage.CREATING}
 """First stage of pods (True), which are running when RunPodSandbox is sent, and of containers."""
 
 
-def pod_stage(event: str) -> Stage:
-    """Return the stage of a pod that an event shows; `Stage.LISTED` if it shows none."""
-    return POD_STAGES.get(event, Stage.LISTED)
+def pod_stage(event: str) -> EventStage:
+    """Return the stage of a pod that an event shows; `EventStage.LISTED` if it shows none."""
+    return POD_STAGES.get(event, EventStage.LISTED)
 
 
-def container_stage(event: str, *runtimes: str) -> Stage:
+def container_stage(event: str, *runtimes: str) -> EventStage:
     """Return the stage of a container that an event of each of these runtimes shows.
 
-    Returns `Stage.LISTED` if it shows none.
+    Returns `EventStage.LISTED` if it shows none.
     """
     if event in STARTS and not all(shows_start(event, runtime) for runtime in runtimes):
-        return Stage.LISTED
-    return CONTAINER_STAGES.get(event, Stage.LISTED)
+        return EventStage.LISTED
+    return CONTAINER_STAGES.get(event, EventStage.LISTED)
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ class Lifetime:
     """Time of the newest event."""
     answered_ns: int = 0
     """Time at which the last event was answered."""
-    reached: dict[Stage, int] = field(default_factory=dict[Stage, int])
+    reached: dict[EventStage, int] = field(default_factory=dict[EventStage, int])
     """Time of the first event that showed each stage, since its newest beginning."""
 
     @property
@@ -57,9 +57,9 @@ class Lifetime:
         return self.first.pod_id if self.is_pod else self.first.container_id
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> EventStage:
         """The last stage reached."""
-        return max(self.reached, default=Stage.LISTED)
+        return max(self.reached, default=EventStage.LISTED)
 
     @property
     def has_start(self) -> bool:
@@ -73,7 +73,7 @@ class Lifetime:
         name = event.event
         stage = pod_stage(name) if self.is_pod else container_stage(name, event.runtime)
         if stage:
-            if stage is FIRST_STAGES[self.is_pod] and Stage.REMOVED in self.reached:
+            if stage is FIRST_STAGES[self.is_pod] and EventStage.REMOVED in self.reached:
                 self.reached.clear()
             self.reached.setdefault(stage, event.at_ns)
 
@@ -103,10 +103,10 @@ class Lifetimes:
                 lifetime = self._known[key] = Lifetime(event, key[0])
                 if hash(key) in self._complete:
                     lifetime.is_resumed = True
-                    lifetime.reached[Stage.REMOVED] = event.at_ns
+                    lifetime.reached[EventStage.REMOVED] = event.at_ns
             before = lifetime.stage
             lifetime.see(event)
-            if lifetime.stage is Stage.REMOVED is not before:
+            if lifetime.stage is EventStage.REMOVED is not before:
                 self._ended.append((self._count, key))
             found.append(lifetime)
         self._count += 1
@@ -118,7 +118,7 @@ class Lifetimes:
             _, key = self._ended.popleft()
             lifetime = self._known.get(key)
             # The pod or container may have been created again.
-            if lifetime is not None and lifetime.stage is Stage.REMOVED:
+            if lifetime is not None and lifetime.stage is EventStage.REMOVED:
                 self._complete.add(hash(key))
                 yield self._known.pop(key)
 

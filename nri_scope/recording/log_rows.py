@@ -44,8 +44,11 @@ class Log:
         last: int | None = None,
         printed: bool = False,
         after: tuple[int, int] | None = None,
+        every_session: bool = False,
     ) -> None:
         """Read from ``since_ns`` (included) to ``until_ns`` (excluded).
+
+        ``every_session``: whether to yield also sessions without a matching event.
 
         ``last``: maximum number of events of the first call. ``printed``: whether to yield the
         output of plugins, regardless of ``where``. ``after``: number and time of an event that was
@@ -56,7 +59,8 @@ class Log:
         self._since_ns = since_ns
         self._until_ns = until_ns
         self._last = last
-        self._timeline = Timeline()
+        self._timeline = Timeline(every_session=every_session)
+        self._every_session = every_session
         self._after_id = 0
         self._printed = printed
         self._after_line = 0
@@ -66,7 +70,7 @@ class Log:
         self._too_old: set[int] = set()
         """Ids of the gaps before the ``last`` events."""
         self._state: tuple[int, int] | None = None
-        self._file = _identity(recording.path)
+        self._file = identity_of(recording.path)
         if after is not None:
             self._after_id, at_ns = after
             self._read_before = True
@@ -91,7 +95,7 @@ class Log:
         Raises RecordingError, also if the file was deleted or replaced. ``removed``: expect that,
         and return whether there is more in the file, if it is still open.
         """
-        if not removed and _identity(self._recording.path) != self._file:
+        if not removed and identity_of(self._recording.path) != self._file:
             raise RecordingError(self._recording.path, "it was deleted, moved or replaced")
         connection = self._recording.connection
         if removed and (self._state is None or id(connection) != self._state[0]):
@@ -143,7 +147,9 @@ class Log:
             if isinstance(item, Event):
                 self._after_id = item.id
             yield item
-        if newest and self._until_ns is None and (event := self._recording.event(newest)):
+        if self._every_session:
+            yield from self._timeline.without_events(sessions)
+        elif newest and self._until_ns is None and (event := self._recording.event(newest)):
             yield from self._timeline.begin_after(event.at_ns, sessions)
         self._after_id = max(self._after_id, newest)
         self._read_before = True
@@ -168,7 +174,8 @@ class Log:
         ]
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def identity_of(path: Path) -> tuple[int, int] | None:
+    """Return device and inode of a file; None if they cannot be read."""
     try:
         status = path.stat()
     except OSError:
@@ -187,14 +194,18 @@ class Timeline:
     """Merger of events with gaps, notes, and session starts and ends; it yields each item once.
 
     Events keep their recorded order. Any other item precedes the first event that is not earlier
-    than the item.
+    than the item; a gap that begins with an event, its recorder's last, follows that event.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, every_session: bool = False) -> None:
+        """``every_session``: whether a session begins also before its first gap or note."""
+        self._every_session = every_session
+        self._waiting: dict[int, Session] = {}
         self._yielded: set[tuple[type, int]] = set()
         """Types and ids of the gaps and notes already yielded."""
         self._open: dict[int, Session] = {}
         self._began: set[int] = set()
+        self._ended: set[int] = set()
 
     def expect_ends(self, sessions: Iterable[Session]) -> None:
         """Yield the ends of ``sessions``, whose starts another timeline has yielded."""
@@ -215,10 +226,11 @@ class Timeline:
         ``until_ns``, or all of them.
         """
         by_id = {session.id: session for session in sessions}
+        self._waiting = by_id.copy() if self._every_session else {}
         between: list[Gap | Note] = [*gaps, *notes]
         pending = sorted(
             (item for item in between if (type(item), item.id) not in self._yielded),
-            key=lambda item: (time_of(item), type(item) is Gap, item.id),
+            key=lambda item: (_due(item), type(item) is Gap, item.id),
             reverse=True,
         )
         self._open = {number: by_id.get(number, known) for number, known in self._open.items()}
@@ -248,26 +260,49 @@ class Timeline:
                 self._open[session.id] = session
                 yield Began(session)
 
+    def without_events(self, sessions: Iterable[Session]) -> Iterator[Began | Ended]:
+        """Yield the starts, and ends, of sessions that had no event so far."""
+        for session in sessions:
+            if session.id not in self._began | self._open.keys() | self._ended:
+                self._began.add(session.id)
+                yield Began(session)
+                if session.ended_ns is None and not session.end_reason:
+                    self._open[session.id] = session
+                else:
+                    yield Ended(session)
+
     def _next(self, pending: list[Gap | Note]) -> float:
         """Return the time of the next gap, note or session end."""
         times: list[float] = [
             session.ended_ns for session in self._open.values() if session.ended_ns is not None
         ]
         if pending:
-            times.append(time_of(pending[-1]))
+            times.append(_due(pending[-1]))
         return min(times, default=_END)
 
     def _until(self, at_ns: float, pending: list[Gap | Note]) -> Iterator[Item]:
-        due: list[tuple[int, int, Gap | Note | Ended]] = []
-        while pending and time_of(pending[-1]) <= at_ns:
+        due: list[tuple[int, int, Gap | Note | Began | Ended]] = []
+        while pending and _due(pending[-1]) <= at_ns:
             item = pending.pop()
             self._yielded.add((type(item), item.id))
+            session = self._waiting.pop(item.session or 0, None)
+            if session is not None and session.id not in self._began:
+                self._began.add(session.id)
+                self._open[session.id] = session
+                due.append((time_of(item), 0, Began(session)))
             due.append((time_of(item), 1, item))
         for session in list(self._open.values()):
-            if session.ended_ns is not None and session.ended_ns <= at_ns:
+            # A killed recorder's session ends with its last event.
+            if session.ended_ns is not None and session.ended_ns < at_ns:
                 del self._open[session.id]
+                self._ended.add(session.id)
                 due.append((session.ended_ns, 0, Ended(session)))
         yield from (item for _, _, item in sorted(due, key=lambda entry: entry[:2]))
+
+
+def _due(item: Gap | Note) -> int:
+    """Return the time in ns from which on an item precedes events."""
+    return time_of(item) + (type(item) is Gap)
 
 
 def merge_output(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[Item]:
@@ -295,7 +330,7 @@ def sessions_overlap(sessions: Iterable[Session]) -> bool:
         if session.ended_ns is not None:
             latest = max(latest, session.ended_ns)
         elif not session.end_reason:
-            # It is open, unless its recorder was killed.
+            # The session is open, unless its recorder was killed.
             latest = _END
     return False
 

@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, nearest_word
 from nri_scope.events import Container, Event, Pod
 
 from .blobs import ObjectKind
+from .coverage import coverage
 from .display import SHORT_ID, moment
+from .node_files import NUMBERS
 from .reader import Recording
-from .sqlite_errors import query_numbers, query_rows
+from .sqlite_errors import query_column, query_numbers, query_rows
+from .subject_queries import column_of
 
 Found = Event | Pod | Container
 
@@ -26,8 +28,6 @@ _LEAST_PREFIX = 4
 """Minimum number of characters of an id prefix; a shorter one could match by accident."""
 _AROUND = 200
 """Maximum distance, in event ids, between events of one round."""
-_NEAR = 0.6
-"""Minimum similarity, as defined by difflib, of a suggested name."""
 _COMPARED = 5_000
 """Maximum number of names that are compared for a suggestion, each in about 20 µs."""
 _HEXADECIMAL = re.compile("[0-9a-f]+")
@@ -175,6 +175,12 @@ def _no_event(recording: Recording, what: str) -> UsageError:
     problem = f"event {what} is not in {recording.path}"
     if not last:
         return UsageError(problem, "it has no events")
+    if last >= NUMBERS and int(what) < NUMBERS:
+        query = "SELECT id FROM event WHERE id % ? = ? LIMIT 3"
+        rows = query_numbers(recording, query, NUMBERS, int(what))
+        if rows:
+            named = " or ".join(str(row[0]) for row in rows)
+            return UsageError(problem, f"in a later recording of the node, it is {named}")
     return UsageError(problem, f"it has {first} to {last}" if first != last else f"it has {first}")
 
 
@@ -183,7 +189,7 @@ def _nothing(
 ) -> UsageError:
     shown = what if len(what) <= 80 else f"{what[:80]}…"
     kinds = "event, pod, container or changed path" if or_path else "event, pod or container"
-    problem = f'no {kinds} "{shown}" in {recording.path}'
+    problem = coverage(recording).limited(f'no {kinds} "{shown}" in {recording.path}')
     if not subjects:
         return UsageError(problem, "it has no pods and containers")
     near = _nearest(what, subjects)
@@ -206,10 +212,7 @@ def _nearest(what: str, subjects: Sequence[Pod | Container]) -> str:
         if _in_common(best.id, what) >= _LEAST_PREFIX:
             return f"{best.id[:SHORT_ID]} ({subject_name(best)})"
     names = list(dict.fromkeys(subject_name(subject) for subject in subjects))[:_COMPARED]
-    return next(iter(difflib.get_close_matches(what[:300], names, n=1, cutoff=_NEAR)), "")
-
-
-# -- events and messages of a pod or container ----------------------------------------------
+    return nearest_word(what, names)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,18 +239,18 @@ def effects_on(recording: Recording, container: Container) -> list[int]:
     They include unsolicited requests without recorded targets, as earlier recorders did not store
     evictions.
     """
-    rows = query_numbers(
+    events = query_column(
         recording, "SELECT event FROM effect WHERE container = ? ORDER BY event", container.key
     )
     if query_numbers(recording, "SELECT id FROM name WHERE text = 'UpdateContainers'"):
-        rows += query_numbers(
+        events += query_column(
             recording,
             "SELECT e.id FROM event AS e WHERE e.container IS NULL "
             "AND e.method = (SELECT id FROM name WHERE text = 'UpdateContainers') "
             "AND NOT EXISTS (SELECT 1 FROM effect AS f WHERE f.event = e.id)",
         )
-        rows.sort()
-    return [event for (event,) in rows]
+        events.sort()
+    return events
 
 
 def events_for(recording: Recording, container: Container) -> list[int]:
@@ -258,7 +261,7 @@ def events_for(recording: Recording, container: Container) -> list[int]:
     """
     effects = effects_on(recording, container)
     query = "SELECT DISTINCT event FROM state WHERE container = ?"
-    listing = [event for (event,) in query_numbers(recording, query, container.key)]
+    listing = query_column(recording, query, container.key)
     own = events_about(recording, container)
     # The next event shows that the chain had ended, and that the runtime has applied the request.
     after = _next_events(recording, effects)
@@ -276,8 +279,7 @@ def _next_events(recording: Recording, events: Iterable[int]) -> Iterator[int]:
         "ORDER BY o.id LIMIT 1"
     )
     for number in events:
-        for (one,) in query_numbers(recording, query, _AROUND, number):
-            yield one
+        yield from query_column(recording, query, _AROUND, number)
 
 
 def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
@@ -285,31 +287,23 @@ def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
 
     Only the events of all connections show whether the chain of a round was completed.
     """
+    query = (
+        "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ? AND e.id + ? "
+        "AND o.container = e.container AND (o.event = e.event OR o.event IN "
+        "(SELECT id FROM name WHERE text IN ('CreateContainer', 'ValidateContainerAdjustment'))) "
+        "WHERE e.id = ?"
+    )
     found: set[int] = set()
     for number in events:
-        found.add(number)
-        found.update(
-            one
-            for (one,) in query_numbers(
-                recording,
-                "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ? AND e.id + ? "
-                "AND o.container = e.container AND (o.event = e.event OR o.event IN "
-                "(SELECT id FROM name WHERE text IN ('CreateContainer', "
-                "'ValidateContainerAdjustment'))) WHERE e.id = ?",
-                _AROUND,
-                _AROUND,
-                number,
-            )
-        )
+        found.update((number, *query_column(recording, query, _AROUND, _AROUND, number)))
     return sorted(found)
 
 
 def events_about(recording: Recording, subject: Pod | Container) -> list[int]:
     """Return the ids of all events about a container, or a pod and its containers, in order."""
-    rows = query_numbers(
-        recording, f"SELECT id FROM event WHERE {_table(subject)} = ? ORDER BY id", subject.key
+    return query_column(
+        recording, f"SELECT id FROM event WHERE {column_of(subject)} = ? ORDER BY id", subject.key
     )
-    return [number for (number,) in rows]
 
 
 def next_after(
@@ -319,27 +313,24 @@ def next_after(
 
     Events whose method is in ``aside`` are skipped.
     """
-    passed, named = (
-        f"(SELECT id FROM name WHERE text IN ({_marks(each)}))" for each in (aside, events)
-    )
-    rows = query_numbers(
+    return query_column(
         recording,
         "SELECT DISTINCT next FROM (SELECT (SELECT o.id FROM event AS o WHERE o.id > e.id "
-        f"AND o.id <= e.id + {_NEXT_MAX} AND o.method NOT IN {passed} ORDER BY o.id LIMIT 1) "
-        f"AS next FROM event AS e WHERE e.container = ? AND e.event IN {named}) "
+        f"AND o.id <= e.id + {_NEXT_MAX} AND o.method NOT IN {_ids_of(aside)} "
+        "ORDER BY o.id LIMIT 1) "
+        f"AS next FROM event AS e WHERE e.container = ? AND e.event IN {_ids_of(events)}) "
         "WHERE next IS NOT NULL",
         *aside,
         container.key,
         *events,
     )
-    return [number for (number,) in rows]
 
 
 def has_event_before(
     recording: Recording,
     session: int,
     event: int,
-    methods: Sequence[str],
+    methods: Collection[str],
     *,
     others: bool = False,
     within: int | None = None,
@@ -348,10 +339,10 @@ def has_event_before(
 
     ``others``: of any other method instead. ``within``: maximum distance in event ids.
     """
-    among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
     rows = query_numbers(
         recording,
-        f"SELECT 1 FROM event WHERE session = ? AND id < ? AND id >= ? AND method {among} "
+        "SELECT 1 FROM event WHERE session = ? AND id < ? AND id >= ? "
+        f"AND method {'NOT ' if others else ''}IN {_ids_of(methods)} "
         "ORDER BY id DESC LIMIT 1",
         session,
         event,
@@ -365,17 +356,18 @@ def first_events(
     recording: Recording, methods: Sequence[str], *, others: bool = False
 ) -> dict[int, int]:
     """Return each session's first event of one of ``methods``, or of any other (``others``)."""
-    among = f"{'NOT ' if others else ''}IN (SELECT id FROM name WHERE text IN ({_marks(methods)}))"
     rows = query_numbers(
         recording,
-        f"SELECT session, min(id) FROM event WHERE method {among} GROUP BY session",
+        "SELECT session, min(id) FROM event "
+        f"WHERE method {'NOT ' if others else ''}IN {_ids_of(methods)} GROUP BY session",
         *methods,
     )
     return {row[0]: row[1] for row in rows}
 
 
-def _marks(values: Sequence[str]) -> str:
-    return ", ".join("?" * len(values))
+def _ids_of(names: Collection[str]) -> str:
+    """Return a subquery for the ids of names, which are its values."""
+    return f"(SELECT id FROM name WHERE text IN ({', '.join('?' * len(names))}))"
 
 
 def has_recorded_predecessor(recording: Recording, event: Event) -> bool:
@@ -423,7 +415,7 @@ def newest_message(recording: Recording, subject: Pod | Container) -> ShownSubje
 
     A message with an id alone, as in iSulad's StopContainer, is returned only if there is no other.
     """
-    table = _table(subject)
+    table = column_of(subject)
     only_pods = "AND container IS NULL" if isinstance(subject, Pod) else ""
     rows = query_numbers(
         recording,
@@ -461,7 +453,7 @@ def first_event_time(recording: Recording, subject: Pod | Container) -> int | No
     """Return the time of the first event of a pod or container, in ns; None if it has none."""
     rows = query_numbers(
         recording,
-        f"SELECT at_ns FROM event WHERE {_table(subject)} = ? ORDER BY id LIMIT 1",
+        f"SELECT at_ns FROM event WHERE {column_of(subject)} = ? ORDER BY id LIMIT 1",
         subject.key,
     )
     return rows[0][0] if rows else None
@@ -475,10 +467,6 @@ def event_range(recording: Recording) -> tuple[int, int]:
         "SELECT coalesce((SELECT min(id) FROM event), 0), coalesce((SELECT max(id) FROM event), 0)",
     )
     return rows[0][0], rows[0][1]
-
-
-def _table(subject: Pod | Container) -> str:
-    return "pod" if isinstance(subject, Pod) else "container"
 
 
 def containers_with(recording: Recording, event: str, at_most: int) -> frozenset[str] | None:
@@ -506,7 +494,7 @@ def things_at_start(recording: Recording, session: int) -> frozenset[str]:
     """
     query = (
         "SELECT DISTINCT c.id FROM state AS s "
-        "JOIN container AS c ON c.key = s.container WHERE s.session = ?1 UNION "
-        "SELECT p.id FROM state AS s JOIN pod AS p ON p.key = s.pod WHERE s.session = ?1"
+        "JOIN container AS c ON c.key = s.container WHERE s.session = ? UNION "
+        "SELECT p.id FROM state AS s JOIN pod AS p ON p.key = s.pod WHERE s.session = ?"
     )
-    return frozenset(str(one) for (one,) in query_rows(recording, query, session))
+    return frozenset(str(one) for (one,) in query_rows(recording, query, session, session))

@@ -13,3 +13,8 @@ MAX_RECORDINGS = 64
 """Maximum number of recordings that are served, those that were written to last."""
 AGENT_PORT = 9643
 """Default port of the agent's gRPC service."""
+NUMBERS = 10**9
+"""Numbers of events of one recording: a node's recordings are numbered from 0, and event E of
+recording N has the number ``N * NUMBERS + E`` in what the agent sends."""
+AUDIENCE = "nri-scope"
+"""Audience of tokens for agents only, which the API server itself does not accept."""

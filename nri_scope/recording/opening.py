@@ -8,7 +8,8 @@ import os
 import sqlite3
 import stat
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,7 +18,7 @@ from nri_scope.errors import RecordingError
 
 from .blobs import MAX_CONTENT
 from .file_errors import code_of, error_words, is_damage, reading_hint
-from .row_limits import bound_names
+from .row_limits import check_names
 from .schema import (
     ATTRIBUTED_VIEWS,
     ATTRIBUTION,
@@ -51,8 +52,8 @@ _LIMITS = {
     sqlite3.SQLITE_LIMIT_ATTACHED: 0,
 }
 _VIEWS = {"events": EVENTS_VIEW, "changes": CHANGES_VIEW}
-_WITHOUT_LONG_NAMES: set[tuple[int, ...]] = set()
-"""Fingerprints of files in which `bound_names` found no overlong name."""
+_CHECKED_NAMES: set[tuple[int, ...]] = set()
+"""Fingerprints of files whose names were checked."""
 
 
 def is_settled(path: Path) -> bool:
@@ -77,7 +78,7 @@ def fingerprint(path: Path) -> tuple[int, ...] | None:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-class Opened(NamedTuple):
+class OpenedFile(NamedTuple):
     """Read-only connection to a checked recording."""
 
     connection: sqlite3.Connection
@@ -87,49 +88,52 @@ class Opened(NamedTuple):
     """Whether it reads a private copy, which does not follow changes of the file."""
 
 
-def connect(path: Path, *, known: tuple[int, ...] | None, shown: Path) -> Opened:
+def connect(path: Path, *, known: tuple[int, ...] | None) -> OpenedFile:
     """Open a recording, or the recording in a bundle, for reading.
 
-    ``path`` must not be a symbolic link; warnings name the file ``shown``. ``known``: the file's
-    `fingerprint`, determined before. The connection has the temporary views "events"
-    (`EVENTS_VIEW`) and "log", which hide objects of the file with the same names. If other users
-    could replace the file or its companions, a private copy is opened instead. Raises
-    RecordingError.
+    ``path`` must not be a symbolic link. ``known``: the file's `fingerprint`, taken before. The
+    connection has the temporary views "events" (`EVENTS_VIEW`) and "log", which hide objects of the
+    file with the same names. If other users could replace the file or its companions, a private
+    copy is opened instead. Raises RecordingError.
     """
     identity = _check_file(path)
     try:
         # This process is recording to the file, so it already protects the companions.
         if is_recorded_by_this_process(identity):
-            return Opened(*_connected(path, path, shown, known), is_copy=False)
+            return OpenedFile(*_connected(path, path, known), is_copy=False)
         with opening_by_name(path, immutable=known is not None) as by_name:
             if by_name:
-                return Opened(*_connected(path, path, shown, known), is_copy=False)
-        return Opened(*_copied(path, shown), is_copy=True)
+                return OpenedFile(*_connected(path, path, known), is_copy=False)
+        return OpenedFile(*_copied(path), is_copy=True)
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
-def _copied(path: Path, shown: Path) -> tuple[sqlite3.Connection, int]:
-    """Open a private copy of ``path``, whose temporary folder is removed immediately."""
+def _copied(path: Path) -> tuple[sqlite3.Connection, int]:
+    """Open a private copy of ``path``."""
     from .private_copy import private_copy
 
+    with _removed_folder(path, "no private copy of it can be made") as folder:
+        return _connected(private_copy(path, folder), path, ())
+
+
+@contextmanager
+def _removed_folder(path: Path, problem: str) -> Iterator[Path]:
+    """Create a temporary folder, which is removed once SQLite has its file open.
+
+    Translates OSError to RecordingError.
+    """
     try:
         with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
-            try:
-                copy = private_copy(path, Path(folder))
-            except sqlite3.Error as error:
-                raise to_recording_error(path, error) from error
-            return _connected(copy, path, shown, ())
+            yield Path(folder)
     except OSError as error:
-        raise RecordingError(
-            path, f"no private copy of it can be made: {error_words(error)}", ELSEWHERE
-        ) from error
+        raise RecordingError(path, f"{problem}: {error_words(error)}", ELSEWHERE) from error
 
 
 def _connected(
-    file: Path, path: Path, shown: Path, known: tuple[int, ...] | None
+    file: Path, path: Path, known: tuple[int, ...] | None
 ) -> tuple[sqlite3.Connection, int]:
-    """Open the recording in ``file``; errors name ``path``, and warnings ``shown``.
+    """Open the recording in ``file``; errors name ``path``.
 
     ``known``: the file's fingerprint; () for a settled file without one.
     """
@@ -146,10 +150,10 @@ def _connected(
         check_schema(connection, path)
         # Commands open a recording several times, and may have to check hundreds of thousands of
         # names.
-        if known not in _WITHOUT_LONG_NAMES:
-            hidden = bound_names(connection, path, shown)
-            if known and not hidden:
-                _WITHOUT_LONG_NAMES.add(known)
+        if known not in _CHECKED_NAMES:
+            check_names(connection, path)
+            if known:
+                _CHECKED_NAMES.add(known)
         _prepare(connection)
     except (sqlite3.Error, RecordingError, UnicodeError) as error:
         if connection is not None:
@@ -161,23 +165,18 @@ def _connected(
 
 
 def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
-    """Open the recording in the bundle ``path``, whose temporary folder is removed immediately."""
+    """Open the recording in the bundle ``path``."""
     # Imported here because bundles are rarely opened.
     from .bundle.unpack import unpack
 
-    try:
-        with tempfile.TemporaryDirectory(prefix="nri-scope-") as folder:
-            connection = _open(unpack(path, Path(folder)), settled=True)
-            try:
-                # This reads the file, so SQLite has it open before the folder is removed.
-                return connection, check(connection, path)
-            except BaseException:
-                connection.close()
-                raise
-    except OSError as error:
-        raise RecordingError(
-            path, f"it cannot be unpacked: {error_words(error)}", ELSEWHERE
-        ) from error
+    with _removed_folder(path, "it cannot be unpacked") as folder:
+        connection = _open(unpack(path, folder), settled=True)
+        try:
+            # `check` reads the file, so SQLite has it open before the folder is removed.
+            return connection, check(connection, path)
+        except BaseException:
+            connection.close()
+            raise
 
 
 def _check_file(path: Path) -> tuple[int, int]:

@@ -51,7 +51,7 @@ def _second(seconds: int) -> str:
 
 
 def event_record(event: Event) -> dict[str, Plain]:
-    """Return the record of an event."""
+    """Return an event as a JSON object, with its times as text."""
     return {
         "id": event.id,
         "at": rfc3339(event.at_ns),
@@ -124,6 +124,7 @@ def session_record(session: Session) -> dict[str, Plain]:
         "registration_timeout_ms": session.registration_timeout_ms,
         "request_timeout_ms": session.request_timeout_ms,
         "started": rfc3339(session.started_ns),
+        "synced": None if session.synced_ns is None else rfc3339(session.synced_ns),
         "ended": None if session.ended_ns is None else rfc3339(session.ended_ns),
         "end_reason": session.end_reason,
     }

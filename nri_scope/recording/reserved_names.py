@@ -14,10 +14,8 @@ names are released only while no reader holds that lock.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
-import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,11 +31,11 @@ from .trusted_location import (
     companion,
     name_of,
     others_may_write,
+    try_lock,
 )
 
-_RETRY_SECONDS = 0.02
-_LOCK_ATTEMPTS = 50
-"""Number of attempts to lock; a reader holds the lock only while it opens the recording."""
+_LOCK_SECONDS = 1.0
+"""Maximum wait for a lock, which a reader holds only while it opens the recording."""
 
 
 @dataclass(slots=True)
@@ -77,13 +75,8 @@ class ReservedNames:
 
     def lock(self) -> bool:
         """Wait until no reader locks the journal, then lock it; return False after one second."""
-        for _ in range(_LOCK_ATTEMPTS):
-            try:
-                fcntl.flock(self._journal, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                time.sleep(_RETRY_SECONDS)
-            else:
-                return True
+        with suppress(OSError):
+            return try_lock(self._journal, _LOCK_SECONDS)
         return False
 
     def release(self) -> None:

@@ -1,23 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits of the rows, names and texts of tables that readers load into memory as a whole.
 
-Readers refuse a file that exceeds them, and truncate single long names: many events refer to the
-same row of a session, a pod, a container or a name, so a name of megabytes would be read again with
-every event. A recorder stops at fewer rows and characters, and reports the rest in gaps.
+Readers refuse a file that exceeds them: many events refer to the same row of a session, a pod, a
+container or a name, so a name of megabytes would be read again with every event. A recorder stops
+at fewer rows and characters, and reports the rest in gaps.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
-from nri_scope.errors import RecordingCut, RecordingError
+from nri_scope.errors import RecordingError
 from nri_scope.events import SessionStart
 
-from .schema import TABLES, Table
-from .sqlite_text import NAME_MAX, WORDS_MAX, characters_sql, cut_sql, int64, named
+from .schema import TABLES
+from .sqlite_text import NAME_MAX, WORDS_MAX, characters_sql, int64, named
 
 MAX_ROWS = 250_000
 """Maximum number of sessions, of gaps and of notes that readers accept."""
@@ -77,7 +76,7 @@ class TableLimits:
     def of_names(
         cls, connection: sqlite3.Connection, table: str, texts: Sequence[str]
     ) -> TableLimits:
-        """Return the limits of a table of names, which are those of `bound_names`."""
+        """Return the limits of a table of names, which are those of `check_names`."""
         reason = f"the recording has too many {table}s, or too long names of them, to take more"
         return cls(connection, table, texts, MAX_NAMED, MAX_CHARACTERS, reason)
 
@@ -177,15 +176,11 @@ class RowLimits:
         return updated.rowcount > 0
 
 
-def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> bool:
-    """Truncate names to `NAME_MAX` characters for the connection, with a warning; return whether
-    any was longer.
+def check_names(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a recording with too many names, or with one of more than `NAME_MAX` characters.
 
-    A table with a longer name is hidden by a temporary table of the same name, which has the
-    truncated names. The warning names the file ``shown``. Raises RecordingError if there are too
-    many rows or characters, and sqlite3.Error.
+    Raises RecordingError and sqlite3.Error.
     """
-    hidden = False
     for table in _TABLES:
         texts = [column.name for column in table.columns if column.type.startswith("TEXT")]
         # The number of bytes is an upper bound, and takes half the time to count.
@@ -201,35 +196,9 @@ def bound_names(connection: sqlite3.Connection, path: Path, shown: Path) -> bool
             f"SELECT total(min({' + '.join(lengths)}, {NAME_MAX * len(texts)})), "
             f"coalesce(max({longest}), 0) FROM main.{table.name}"
         ).fetchone()
-        if rows > MAX_NAMED or characters > MAX_CHARACTERS:
+        if rows > MAX_NAMED or characters > MAX_CHARACTERS or longest_one > NAME_MAX:
             raise RecordingError(
                 path,
                 f"its {table.name}s have too many names, or names that are too long",
                 "nri-scope never writes such a recording: do not trust it",
             )
-        if longest_one > NAME_MAX:
-            hidden = True
-            _hide(connection, table, texts)
-            warnings.warn(
-                RecordingCut(
-                    f"{shown}: a {table.name} has a text of more than {NAME_MAX:,} characters; "
-                    "longer texts are truncated"
-                ),
-                stacklevel=2,
-            )
-    return hidden
-
-
-def _hide(connection: sqlite3.Connection, table: Table, texts: list[str]) -> None:
-    columns = ", ".join(
-        f"{column.name} {'INTEGER PRIMARY KEY' if at == 0 else column.type.split()[0]}"
-        for at, column in enumerate(table.columns)
-    )
-    values = ", ".join(
-        cut_sql(column.name, NAME_MAX) if column.name in texts else column.name
-        for column in table.columns
-    )
-    connection.execute(f"CREATE TEMP TABLE {table.name} ({columns})")
-    connection.execute(f"INSERT INTO temp.{table.name} SELECT {values} FROM main.{table.name}")
-    for column in table.indexes:
-        connection.execute(f"CREATE INDEX temp.{table.name}_by_{column} ON {table.name} ({column})")

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 from operator import lt
+from typing import TypeVar
 
 from nri_scope.errors import RecordingError
 
 from .reader import Recording
+from .rows import Row, number_of, optional_numbers_of
 from .rows import ascending as in_order
-from .rows import number_of, optional_numbers_of
 from .sqlite_errors import recording_errors
 from .sqlite_text import HIGHEST
 
@@ -26,6 +27,7 @@ PAGE = 2_000
 _SHRINK_FACTOR = 8
 
 Numbers = tuple[int | None, ...]
+T = TypeVar("T")
 
 
 def newest_event(source: Recording) -> int:
@@ -46,7 +48,22 @@ def pages(
     until: int = HIGHEST,
     size: int = PAGE,
 ) -> Iterator[list[Numbers]]:
-    """Yield pages of integer rows whose ascending first column is above ``after``.
+    """Yield pages of integer rows; see `pages_of`."""
+    yield from pages_of(
+        optional_numbers_of, source, query, *values, after=after, until=until, size=size
+    )
+
+
+def pages_of(
+    made: Callable[[Row], T],
+    source: Recording,
+    query: str,
+    *values: int | str,
+    after: int = 0,
+    until: int = HIGHEST,
+    size: int = PAGE,
+) -> Iterator[list[T]]:
+    """Yield pages of values ``made`` from rows whose ascending first column is above ``after``.
 
     Stops after the page that reaches ``until``. The parameters of ``query`` are ``values``, the key
     after which to begin, and the maximum number of rows. Raises RecordingError after yielding all
@@ -62,10 +79,10 @@ def pages(
                 raise
             limit = max(1, limit // _SHRINK_FACTOR)
             continue
-        page: list[Numbers] = []
+        page: list[T] = []
         try:
             with recording_errors(source):
-                page.extend(optional_numbers_of(row) for row in in_order(rows, (after,)))
+                page.extend(made(row) for row in in_order(rows, (after,)))
         except RecordingError:
             if page:
                 yield page
@@ -110,8 +127,3 @@ def is_among(numbers: Sequence[int], number: int) -> bool:
 def chunks(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
     """Split numbers into slices of `CHUNK`."""
     return (numbers[start : start + CHUNK] for start in range(0, len(numbers), CHUNK))
-
-
-def listed(numbers: Iterable[int]) -> str:
-    """Return numbers as a parenthesized SQL list, for the operator IN."""
-    return f"({', '.join(str(int(number)) for number in numbers)})"

@@ -16,7 +16,9 @@ from nri_scope.events import Container, Event, Gap, Mark, Note, Pod, Printed, Se
 
 from .sqlite_text import ITEMS_MAX, more
 
-EVENT_COLUMNS = ", ".join(column.name for column in fields(Event))
+EVENT_FIELDS = [column.name for column in fields(Event)]
+"""Names of `EVENT_COLUMNS`."""
+EVENT_COLUMNS = ", ".join(EVENT_FIELDS)
 """Columns of the view ``events``, for `event_of`."""
 SESSION_FIELDS = tuple(one.name for one in fields(Session) if one.name != "failure_policy")
 """Fields of `events.Session` that are columns of the table ``session``."""
@@ -52,8 +54,14 @@ def _types(model: type[Any], **others: type) -> _Types:
 
 
 _EVENT = _types(Event)
-_SESSION = _types(Session, ended_ns=int)
-_SESSION_OPEN = _types(Session, ended_ns=_NULL)
+LISTS = tuple(map(EVENT_FIELDS.index, ("changed", "owners", "outcomes", "targets")))
+"""Positions in a row of the columns that are lists as JSON."""
+_, _, _OUTCOMES, _TARGETS = LISTS
+_SESSIONS = tuple(
+    _types(Session, ended_ns=ended, synced_ns=synced)
+    for ended in (int, _NULL)
+    for synced in (int, _NULL)
+)
 _INFERRED = SESSION_FIELDS.index("nri_version_inferred")
 _POD = _types(Pod)
 _ORPHAN = (int, str, str, *[_NULL] * len(_POD))
@@ -93,22 +101,22 @@ def event_of(row: Row) -> Event:
     if tuple(map(type, row)) != _EVENT:
         raise RowError("an event has values of a wrong type")
     values = list(row)
-    for column in (-4, -3, -2, -1):
+    for column in LISTS:
         text = row[column]
         # Most events have no changes, or the same as others, so decoded lists are cached.
         if text == "[]":
             values[column] = ()
         else:
             values[column] = _repeated(text) if len(text) <= _SHORT else _texts(text)
-    if values[-2] and len({*map(len, values[-4:])}) > 1:
+    if values[_OUTCOMES] and len({len(values[column]) for column in LISTS}) > 1:
         # Lists that are too long were cut.
-        values[-2] = values[-1] = ()
+        values[_OUTCOMES] = values[_TARGETS] = ()
     return Event(*values)
 
 
 def session_of(row: Row) -> Session:
     """Return a session from `SESSION_COLUMNS`. Raises RowError."""
-    _check("a session", row, _SESSION, _SESSION_OPEN)
+    _check("a session", row, *_SESSIONS)
     values = list(row)
     values[_INFERRED] = bool(values[_INFERRED])
     return Session(*values)

@@ -69,7 +69,11 @@ TABLES = (
             Column("registration_timeout_ms", _INT, "0 if the runtime does not report it"),
             Column("request_timeout_ms", _INT, "0 if the runtime does not report it"),
             Column("started_ns", _INT, "wall clock, ns since 1970 UTC"),
-            Column("ended_ns", "INTEGER", "wall clock; NULL: open, or the recorder was killed"),
+            Column(
+                "ended_ns",
+                "INTEGER",
+                "wall clock; NULL: open, or its recorder was killed, and none continued the file",
+            ),
             Column("end_reason", _TEXT, "text; empty while open"),
             Column("sync_event", "INTEGER", "event of the first part of the newest Synchronize"),
             Column("synced_ns", "INTEGER", "arrival of its last part; NULL: incomplete"),
@@ -446,3 +450,12 @@ def statements() -> list[str]:
     made = [statement for table in TABLES for statement in table_statements(table)]
     made += [f"CREATE VIEW {name} AS\n{sql}" for name, sql in VIEWS.items()]
     return made
+
+
+def insert_sql(name: str, verb: str = "INSERT") -> str:
+    """Return the statement that inserts rows with all columns of a table, in schema order.
+
+    It names the columns, as other programs may have added some.
+    """
+    names = [column.name for table in TABLES if table.name == name for column in table.columns]
+    return f"{verb} INTO {name} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"

@@ -31,6 +31,8 @@ FIRST_BYTES = (b"SQLite format 3\0", b"PK\3\4")
 """First bytes of recordings and bundles."""
 SCENARIO_SUFFIXES = (".yaml", ".yml", ".json")
 """Suffixes of the names of scenarios and manifests."""
+STANDARD_INPUT = Path("-")
+"""The path that stands for standard input, which can only be a scenario or a manifest."""
 
 
 def repair_hint(path: str | Path) -> str:
@@ -111,11 +113,6 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
                     f"{_NOT_A_RECORDING}, or damaged: no {column.name} in its table {table.name}",
                     GIVE_A_RECORDING,
                 )
-
-
-def has_outcomes(connection: sqlite3.Connection) -> bool:
-    """Return whether the recording has the table ``outcome``. Raises sqlite3.Error."""
-    return has_table(connection, "outcome")
 
 
 def _words(sql: object) -> str:

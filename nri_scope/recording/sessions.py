@@ -10,14 +10,18 @@ from the sessions. Failure policies are in the replies to Configure.
 from __future__ import annotations
 
 import sqlite3
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from math import inf
+from operator import itemgetter
 
-from nri_scope.events import KILLED, NO_SESSION, Gap, Role, Session
+from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, Gap, Role, Session
 from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.versions import NriVersion, has_failure_policy
 
+from .heartbeat import Heartbeat
 from .rows import optional_numbers_of
 
 _NEAR = 1_000
@@ -34,61 +38,125 @@ _REPLY = (
     "AND (e.reply IS NULL OR o.size <= ?) ORDER BY e.id LIMIT 1"
 )
 
-_OBSERVING = frozenset({Role.LOGGER, Role.PROBE, Role.TAP})
+_PART = 1 << 40
+"""Difference of the ids of parts of a derived gap; larger than ids of sessions."""
+
+OBSERVING = frozenset({Role.LOGGER, Role.PROBE, Role.TAP})
 """Roles that observe a node. A replay has its own time, and the CRI is only queried."""
+
+
+def unobserved(noted: Sequence[Gap], sessions: Iterable[Session]) -> list[Gap]:
+    """Return the ``noted`` gaps, up to the end of Synchronize, without those of one recorder in
+    which another one observed.
+
+    A recording of a node has the sessions of several recorders; `gaps_between` finds what is left.
+    The gap of a probe is one of its session, as other probes have other places in the chain.
+    """
+    observing = sorted((session for session in sessions if session.role in OBSERVING), key=_began)
+    starts = [_began(session)[0] for session in observing]
+    synchronized = {session.started_ns: _began(session)[0] for session in observing}
+    ends = list(accumulate(map(known_end, observing), max))
+
+    def found() -> Iterator[Gap]:
+        for gap in noted:
+            before = bisect_left(starts, gap.to_ns)
+            of_all = gap.session is None
+            if not (of_all and gap.reason.startswith((KILLED, NOT_CONNECTED, NO_SESSION))):
+                yield gap
+            elif not before or ends[before - 1] <= gap.from_ns:
+                yield replace(gap, to_ns=synchronized.get(gap.to_ns, gap.to_ns))
+
+    return list(found())
+
+
+def _began(session: Session) -> tuple[int, int]:
+    """Return when a session began to observe, and its id."""
+    return max(session.started_ns, session.synced_ns or 0), session.id
 
 
 def gaps_between(sessions: Iterable[Session], noted: Sequence[Gap]) -> list[Gap]:
     """Return the gaps between sessions that the ``noted`` gaps, those in the table, do not cover.
 
-    The id of a gap is the negated id of the session after it. Where an extracted part of a
-    recording omits events, no gap is derived.
+    The id of a gap is the negated id of the session after it; `_PART` tells parts that noted gaps
+    divide.
     """
-    lost = _LatestEnd(gap for gap in noted if not gap.is_left_out)
-    left_out = _LatestEnd(gap for gap in noted if gap.is_left_out)
-    killed = sorted(gap.from_ns for gap in noted if gap.reason == KILLED)
+    lost = _joined(gap for gap in noted if not gap.is_left_out)
     found: list[Gap] = []
     newest: Session | None = None
     until_ns: float = -inf
-    observing = (session for session in sessions if session.role in _OBSERVING)
-    for session in sorted(observing, key=lambda session: (session.started_ns, session.id)):
-        began_ns = session.started_ns
+    observing = (session for session in sessions if session.role in OBSERVING)
+    for session in sorted(observing, key=_began):
+        began_ns, _ = _began(session)
         if newest is not None and until_ns < began_ns:
-            from_ns = int(max(until_ns, lost.reached(began_ns - 1)))
-            if from_ns < began_ns and left_out.reached(began_ns) < until_ns:
-                why = f"{NO_SESSION} after session {newest.id} had ended"
-                if newest.end_reason:
-                    why += f": {newest.end_reason}"
-                found.append(Gap(-session.id, None, from_ns, began_ns, why, None))
-        ended_ns = _end(session, killed)
+            why = f"{NO_SESSION} after session {newest.id} had ended"
+            if newest.end_reason:
+                why += f": {newest.end_reason}"
+            holes = _uncovered(int(until_ns), began_ns, lost)
+            found += (
+                Gap(-session.id - part * _PART, None, *hole, why, None)
+                for part, hole in enumerate(holes)
+            )
+        ended_ns = known_end(session)
         if ended_ns > until_ns:
             newest, until_ns = session, ended_ns
     return found
 
 
-class _LatestEnd:
-    """Latest end of the gaps that began by a given time. Times must be queried in order."""
-
-    def __init__(self, gaps: Iterable[Gap]) -> None:
-        self._gaps: Iterator[Gap] = iter(sorted(gaps, key=lambda gap: gap.from_ns))
-        self._next = next(self._gaps, None)
-        self._reached: float = -inf
-
-    def reached(self, at_ns: int) -> float:
-        while self._next is not None and self._next.from_ns <= at_ns:
-            self._reached = max(self._reached, self._next.to_ns)
-            self._next = next(self._gaps, None)
-        return self._reached
+def _joined(gaps: Iterable[Gap]) -> list[tuple[int, int]]:
+    """Return the intervals that gaps cover, ascending and without overlaps."""
+    joined: list[tuple[int, int]] = []
+    for from_ns, to_ns in sorted((gap.from_ns, gap.to_ns) for gap in gaps):
+        if joined and from_ns <= joined[-1][1]:
+            joined[-1] = joined[-1][0], max(joined[-1][1], to_ns)
+        else:
+            joined.append((from_ns, to_ns))
+    return joined
 
 
-def _end(session: Session, killed: Sequence[int]) -> float:
+def _uncovered(
+    from_ns: int, to_ns: int, covered: Sequence[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield the parts of an interval that none of the ``covered`` ones contains."""
+    first = bisect_left(covered, from_ns, key=itemgetter(1))
+    for low, high in (covered[number] for number in range(first, len(covered))):
+        if low >= to_ns:
+            break
+        if from_ns < low:
+            yield from_ns, low
+        from_ns = max(from_ns, high)
+    if from_ns < to_ns:
+        yield from_ns, to_ns
+
+
+def gap_until(
+    now_ns: int, heartbeat: Heartbeat, sessions: Sequence[Session], newest_ns: int
+) -> Gap:
+    """Return the gap up to now of a recorder in trouble; ``newest_ns``: time of the last event.
+
+    Its id is 0: it has no row, and ends when the recorder goes on.
+    """
+    began_ns = min((session.started_ns for session in sessions), default=now_ns)
+    from_ns = min(max(heartbeat.written_ns, newest_ns) or began_ns, now_ns)
+    active = [known.id for known in sessions if known.ended_ns is None and not known.end_reason]
+    # Another recorder may observe what this one does not.
+    session = active[0] if len(active) == 1 else None
+    return Gap(0, session, from_ns, now_ns, heartbeat.trouble(now_ns), None)
+
+
+def known_end(session: Session) -> float:
     """Return the end of a session in ns, or infinity if unknown."""
-    if session.ended_ns is not None:
-        return session.ended_ns
-    if session.end_reason != KILLED:
-        return inf
-    # The gap recorded by the next recorder begins at the killed recorder's last event.
-    return next((at_ns for at_ns in killed if at_ns >= session.started_ns), inf)
+    return inf if session.ended_ns is None else session.ended_ns
+
+
+def with_ends(sessions: Iterable[Session], until_ns: int) -> Iterator[Session]:
+    """Yield the sessions of a recorder that is not running; those that it did not close ended at
+    ``until_ns``, up to which it wrote all events.
+    """
+    for session in sessions:
+        if session.ended_ns is None:
+            ended_ns = max(session.started_ns, until_ns)
+            session = replace(session, ended_ns=ended_ns, end_reason=KILLED)
+        yield session
 
 
 def with_failure_policies(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from contextvars import ContextVar
 from typing import Protocol
 
 from google.protobuf.message import Message
@@ -25,12 +24,11 @@ FUNCTIONS = {
 }
 """Functions that `register` adds, with their results, for the documentation."""
 
-PROBLEM: ContextVar[str] = ContextVar("PROBLEM", default="")
-"""Problem with the arguments of one of the `FUNCTIONS`. SQLite reports an error without its text:
-sqlite3 does not forward an exception's message.
-"""
-
-_KINDS: dict[int, type[Message]] = {ObjectKind.POD: PodSandbox, ObjectKind.CONTAINER: Container}
+OBJECT_MESSAGES: dict[int, type[Message]] = {
+    ObjectKind.POD: PodSandbox,
+    ObjectKind.CONTAINER: Container,
+}
+"""Classes of the messages in objects, by `ObjectKind`."""
 
 
 class Messages(Protocol):
@@ -59,22 +57,16 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
     They return JSON with the protocol's field names, enum values by name, and unknown fields under
     "unknown_fields". A malformed message becomes ``{"malformed": "<hexadecimal>"}``; a message of
     an unknown method, service or kind ``{"raw": "<hexadecimal>"}``. The result is NULL for NULL and
-    for a missing or damaged row. An argument of the wrong type is an error, which `PROBLEM`
-    describes.
+    for a missing or damaged row. An argument of the wrong type is an error.
     """
 
     def nri_json(event_id: object, part: object = "request") -> str | None:
         if event_id is None or part is None:
             return None
         if type(event_id) is not int:
-            raise _wrong(
-                "nri_json() requires an event's id as its first argument, as in nri_json(id)"
-            )
+            raise TypeError("not an event's id")
         if part not in ("request", "reply"):
-            raise _wrong(
-                "nri_json() accepts 'request' or 'reply' as its second argument, "
-                "as in nri_json(id, 'reply')"
-            )
+            raise ValueError("neither 'request' nor 'reply'")
         try:
             event = recording.event(event_id)
             if event is None:
@@ -91,18 +83,13 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
         if object_id is None:
             return None
         if type(object_id) is not int:
-            raise _wrong("nri_object() requires an object's id, as in nri_object(pod_object)")
+            raise TypeError("not an object's id")
         try:
             kind, content = recording.object(object_id)
         except RecordingError:
             return None
-        return json.dumps(plain_bytes(_KINDS.get(kind), content), ensure_ascii=False)
+        return json.dumps(plain_bytes(OBJECT_MESSAGES.get(kind), content), ensure_ascii=False)
 
     connection.create_function("nri_json", 1, nri_json)
     connection.create_function("nri_json", 2, nri_json)
     connection.create_function("nri_object", 1, nri_object)
-
-
-def _wrong(problem: str) -> ValueError:
-    PROBLEM.set(problem)
-    return ValueError(problem)

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 from nri_scope.errors import RecordingError
 
+from .connection import Value
 from .opening import to_recording_error
-from .reader import Recording, Value
+from .reader import Recording
 from .rows import Row, RowError, number_of
 from .schema_check import repair_hint
 
@@ -41,3 +42,8 @@ def query_numbers(recording: Recording, query: str, *values: Value) -> list[tupl
             tuple(number_of((value,)) for value in row)
             for row in recording.connection.execute(query, values)
         ]
+
+
+def query_column(recording: Recording, query: str, *values: Value) -> list[int]:
+    """Return the only column of a query for integers. Raises RecordingError for other values."""
+    return [number for (number,) in query_numbers(recording, query, *values)]

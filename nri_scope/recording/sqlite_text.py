@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from hashlib import blake2b
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
@@ -42,6 +42,11 @@ def named(text: str) -> str:
     """Return a name, id or version in the form of `storable`."""
     # The fast path matters: this runs for every name of every event.
     return text if len(text) <= NAME_MAX and text.isascii() else storable(text, NAME_MAX)
+
+
+def number_list(numbers: Iterable[int]) -> str:
+    """Return numbers as a parenthesized SQL list, for the operator IN."""
+    return f"({', '.join(str(int(number)) for number in numbers)})"
 
 
 def listed(texts: Sequence[str]) -> list[str]:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, Self
 
 from nri_scope.events import Container, Gap, Pod, Role, Session, Status
 from nri_scope.nri.plain import Plain
@@ -21,7 +21,7 @@ from nri_scope.nri.request_subject import is_plugins_call
 from .reader import Recording
 from .records import gap_record, rfc3339, session_record
 from .rows import RowError
-from .sqlite_errors import recording_errors
+from .sqlite_errors import query_numbers, query_rows, recording_errors
 from .subject_queries import column_of
 
 SECOND = 1_000_000_000
@@ -93,12 +93,9 @@ class Slowest:
 
 @dataclass(slots=True)
 class Times:
-    """Collector of times and their deadlines.
+    """Collector of times and their deadlines. Uses 8 bytes for each time."""
 
-    Uses 4 bytes for each time; if one exceeds 4 s, 8 bytes.
-    """
-
-    took: array[int] = field(default_factory=lambda: array("I"))
+    took: array[int] = field(default_factory=lambda: array("q"))
     """The times, in ns."""
     slowest: Slowest = field(default_factory=Slowest)
     """Filled by the caller."""
@@ -111,11 +108,7 @@ class Times:
 
     def add(self, ns: int, deadline_ns: int) -> bool:
         """Add a duration and its deadline (0: none), in ns; return if it is one of the longest."""
-        try:
-            self.took.append(ns)
-        except OverflowError:
-            self.took = array("q", self.took)
-            self.took.append(ns)
+        self.took.append(ns)
         if deadline_ns > 0:
             if deadline_ns < self.deadline_ns or not self.deadline_ns:
                 self.deadline_ns = deadline_ns
@@ -139,17 +132,18 @@ class Timing:
     """Number of events that took longer than one plugin's deadline."""
 
     @classmethod
-    def of(cls, *times: Times) -> Timing | None:
-        """Return the statistics of all times; None if there are none."""
+    def of(cls, *times: Times, **fields: Any) -> Self | None:
+        """Return the statistics of all times; None if there are none. ``fields``: of a subclass."""
         took = ResponseTimes.of(*(one.took for one in times))
         if took is None:
             return None
-        return Timing(
+        return cls(
             sum(len(one.took) for one in times),
             took,
             min((one.deadline_ns for one in times if one.deadline_ns), default=0),
             sum(one.over_half for one in times),
             sum(one.over for one in times),
+            **fields,
         )
 
     @property
@@ -443,11 +437,8 @@ def _samples(recording: Recording) -> Iterator[Sample]:
 
 
 def _cri_answers(recording: Recording) -> int:
-    with recording_errors(recording):
-        (count,) = recording.connection.execute(
-            f"SELECT count(*) FROM event WHERE session IN ({_CRI})", (Role.CRI,)
-        ).fetchone()
-    return int(count)
+    query = f"SELECT count(*) FROM event WHERE session IN ({_CRI})"
+    return query_numbers(recording, query, Role.CRI)[0][0]
 
 
 def _took(took: ResponseTimes | None) -> dict[str, Plain]:
@@ -467,7 +458,6 @@ def time_range(recording: Recording, about: Pod | Container | None = None) -> tu
     if about is not None:
         where = f" WHERE {column_of(about)} = ?"
         key = (about.key,)
-    with recording_errors(recording):
-        query = f"SELECT min(at_ns), max(at_ns) FROM event{where}"
-        first, last = recording.connection.execute(query, key).fetchone()
+    query = f"SELECT min(at_ns), max(at_ns) FROM event{where}"
+    ((first, last),) = query_rows(recording, query, *key)
     return (int(first), int(last)) if isinstance(first, int) and isinstance(last, int) else (0, 1)

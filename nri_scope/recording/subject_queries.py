@@ -9,11 +9,13 @@ from typing import NamedTuple, TypeVar
 
 from nri_scope.events import Container, Event, Pod
 from nri_scope.filter import Filter
+from nri_scope.nri.events import CREATE, REMOVE, REMOVE_POD, RUN_POD
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.specs import label
 
+from .connection import Value
 from .event_pages import sql_of
-from .reader import Recording, Value
+from .reader import Recording
 from .rows import (
     CONTAINER_COLUMNS,
     RowError,
@@ -22,8 +24,8 @@ from .rows import (
     optional_numbers_of,
     pod_of,
 )
-from .sqlite_errors import query_numbers, query_rows, recording_errors
-from .sqlite_text import characters_sql
+from .sqlite_errors import query_column, query_numbers, query_rows, recording_errors
+from .sqlite_text import characters_sql, number_list
 
 _MAX_CANDIDATES = 500
 """Maximum number of candidates for one field."""
@@ -61,13 +63,10 @@ def absence_test(recording: Recording) -> Callable[[str, Event], bool]:
     def is_absent(container_id: str, event: Event) -> bool:
         if any(not gap.is_left_out for gap in recording.gaps()):
             return False
-        with recording_errors(recording):
-            connection = recording.connection
-            bit = NriEvent.CreateContainer.bit
-            if connection.execute(_COMPLETE_LIST, (bit, event.id)).fetchone() is None:
-                return False
-            values = len(container_id), container_id, event.id, event.id
-            return connection.execute(_KNOWN_CONTAINER, values).fetchone() is None
+        if not query_rows(recording, _COMPLETE_LIST, NriEvent.CreateContainer.bit, event.id):
+            return False
+        values = len(container_id), container_id, event.id, event.id
+        return not query_rows(recording, _KNOWN_CONTAINER, *values)
 
     return is_absent
 
@@ -94,7 +93,7 @@ def pod_of_event(recording: Recording, event_id: int) -> Pod | None:
 
 def containers_by_key(recording: Recording, keys: Iterable[int]) -> list[Container]:
     """Return existing containers with these keys, in order. Raises RecordingError."""
-    return _containers(recording, f"c.key IN ({_list(keys)}) ORDER BY c.key")
+    return _containers(recording, f"c.key IN {number_list(keys)} ORDER BY c.key")
 
 
 def under_each_name(recording: Recording, keys: Iterable[int]) -> list[Container]:
@@ -102,13 +101,13 @@ def under_each_name(recording: Recording, keys: Iterable[int]) -> list[Container
 
     A plugin can change the annotation that containerd takes the name from.
     """
-    same = f"c.id IN (SELECT id FROM container WHERE key IN ({_list(keys)}))"
+    same = f"c.id IN (SELECT id FROM container WHERE key IN {number_list(keys)})"
     return _containers(recording, f"{same} ORDER BY c.key")
 
 
 def pods_by_key(recording: Recording, keys: Iterable[int]) -> list[Pod]:
     """Return existing pods with these keys, in order. Raises RecordingError."""
-    return _pods(recording, f"key IN ({_list(keys)}) ORDER BY key")
+    return _pods(recording, f"key IN {number_list(keys)} ORDER BY key")
 
 
 def keys_named(recording: Recording, text: str) -> tuple[frozenset[int], frozenset[int]]:
@@ -131,21 +130,6 @@ def keys_named(recording: Recording, text: str) -> tuple[frozenset[int], frozens
     return pods, containers
 
 
-def keys_by_name(recording: Recording) -> tuple[list[int], list[int]]:
-    """Return the keys of all pods and of all containers, ordered by name, or by id without a name.
-
-    Raises RecordingError.
-    """
-    pods, containers = (
-        [key for (key,) in query_numbers(recording, f"SELECT key FROM {table} ORDER BY {name}")]
-        for table, name in (
-            ("pod", "namespace, iif(name = '', id, name), key"),
-            ("container", "iif(name = '', id, name), key"),
-        )
-    )
-    return pods, containers
-
-
 def state_in(recording: Recording, object_id: int) -> str:
     """Return the state of the container in an object; "" if none. Raises RecordingError."""
     ((encoded,),) = query_rows(recording, "SELECT nri_object(?)", object_id)
@@ -159,6 +143,26 @@ def texts(encoded: object) -> list[str]:
 
 
 # -- their events -------------------------------------------------------------------------------
+
+
+def life_of(recording: Recording, subject: Pod | Container) -> tuple[int | None, ...]:
+    """Return the times in ns at which a pod or container was created, first seen, and removed.
+
+    None without such an event. Raises RecordingError.
+    """
+    column = column_of(subject)
+    first, last = (RUN_POD, REMOVE_POD) if isinstance(subject, Pod) else (CREATE, REMOVE)
+    rows = query_rows(
+        recording,
+        "SELECT min(e.at_ns) FILTER (WHERE n.text = ?), min(e.at_ns), (SELECT min(coalesce("
+        "o.synced_ns, o.started_ns)) FROM state AS s JOIN session AS o ON o.id = s.session "
+        f"WHERE s.{column} = ?), max(e.at_ns) FILTER (WHERE n.text = ?) FROM event AS e "
+        f"JOIN name AS n ON n.id = e.event WHERE e.{column} = ?",
+        *(first, subject.key, last, subject.key),
+    )
+    with recording_errors(recording):
+        created, *seen, removed = optional_numbers_of(rows[0])
+    return created, created or min(filter(None, seen), default=None), removed
 
 
 class EventPoint(NamedTuple):
@@ -256,26 +260,6 @@ def next_event(
     return (rows[0][0], rows[0][1]) if rows else None
 
 
-def event_from(
-    recording: Recording, at_ns: int, where: Filter | None, about: Pod | Container | None
-) -> int | None:
-    """Return the id of the first event at ``at_ns`` or later that matches ``where`` and ``about``;
-    None if there is none. Raises RecordingError.
-    """
-    text, values = sql_of(where)
-    of_it = f" AND {column_of(about)} = ?" if about is not None else ""
-    key = (about.key,) if about is not None else ()
-    rows = query_numbers(
-        recording,
-        f"SELECT id FROM events WHERE id IN (SELECT id FROM event WHERE at_ns >= ?{of_it}) "
-        f"AND ({text}) ORDER BY id LIMIT 1",
-        at_ns,
-        *key,
-        *values,
-    )
-    return rows[0][0] if rows else None
-
-
 def neighbours(
     recording: Recording, first: Event, last: Event, *, of_container: bool
 ) -> list[Event | None]:
@@ -299,19 +283,19 @@ def containers_touched(recording: Recording, event: Event, own: Sequence[int]) -
     """Return the keys of the containers that an event, or any event of the containers ``own``,
     requested to update or evict. Raises RecordingError.
     """
-    rows = query_numbers(
+    keys = query_column(
         recording,
         "SELECT DISTINCT container FROM effect WHERE event = ? ORDER BY container",
         event.id,
     )
     for key in own:
-        rows += query_numbers(
+        keys += query_column(
             recording,
             "SELECT DISTINCT f.container FROM event AS e JOIN effect AS f ON f.event = e.id "
             "WHERE e.container = ? ORDER BY f.container",
             key,
         )
-    return list(dict.fromkeys(number for (number,) in rows))
+    return list(dict.fromkeys(keys))
 
 
 def same_round_near(recording: Recording, event: Event, within: int) -> list[int]:
@@ -319,7 +303,7 @@ def same_round_near(recording: Recording, event: Event, within: int) -> list[int
 
     Raises RecordingError.
     """
-    rows = query_numbers(
+    return query_column(
         recording,
         "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ? AND e.id + ? "
         "AND o.pod IS e.pod AND o.container IS e.container AND o.method IS e.method "
@@ -328,7 +312,6 @@ def same_round_near(recording: Recording, event: Event, within: int) -> list[int
         within,
         event.id,
     )
-    return [number for (number,) in rows]
 
 
 # -- helpers ------------------------------------------------------------------------------------
@@ -354,10 +337,6 @@ def _pods(recording: Recording, condition: str, *values: Value) -> list[Pod]:
     with recording_errors(recording):
         rows = recording.connection.execute(f"{_PODS} WHERE {condition}", values)
         return list(map(pod_of, rows))
-
-
-def _list(keys: Iterable[int]) -> str:
-    return ", ".join(str(int(key)) for key in keys)
 
 
 def _decoded(encoded: object, kind: type[T]) -> T:

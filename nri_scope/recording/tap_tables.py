@@ -8,11 +8,13 @@ metadata of requests.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from nri_scope.events import Event, Printed, Tapped
 
 from .reader import Recording
-from .rows import ascending, optional_numbers_of, printed_of, tapped_of
+from .row_pages import pages_of
+from .rows import optional_numbers_of, printed_of, tapped_of
 from .sqlite_errors import recording_errors
 from .sqlite_text import HIGHEST, characters_sql
 
@@ -63,16 +65,9 @@ class Taps:
 
 
 def _all(recording: Recording) -> Iterator[Tapped]:
-    select = _select("event > ?")
-    newest = 0
-    while True:
-        rows = recording.rows(f"{select} LIMIT {_PAGE}", [newest] * len(_TABLES))
-        with recording_errors(recording):
-            page = [tapped_of(row) for row in ascending(rows, (newest,))]
-        yield from page
-        if len(page) < _PAGE:
-            return
-        newest = page[-1].event
+    query = _select("event > (SELECT after FROM bound)")
+    query = f"WITH bound (after) AS (SELECT ?) {query} LIMIT ?"
+    return chain.from_iterable(pages_of(tapped_of, recording, query, size=_PAGE))
 
 
 def _select(condition: str) -> str:
@@ -86,14 +81,8 @@ def printed(recording: Recording, after_id: int = 0) -> Iterator[Printed]:
 
     Raises RecordingError.
     """
-    while True:
-        rows = recording.rows(f"{_PRINTED} WHERE id > ? ORDER BY id LIMIT ?", (after_id, _PAGE))
-        with recording_errors(recording):
-            page = [printed_of(row) for row in ascending(rows, (after_id,))]
-        yield from page
-        if len(page) < _PAGE:
-            return
-        after_id = page[-1].id
+    query = f"{_PRINTED} WHERE id > ? ORDER BY id LIMIT ?"
+    return chain.from_iterable(pages_of(printed_of, recording, query, after=after_id, size=_PAGE))
 
 
 def printed_by(recording: Recording, event: Event, most: int) -> tuple[list[Printed], int]:

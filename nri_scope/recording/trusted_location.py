@@ -17,9 +17,11 @@ import fcntl
 import grp
 import os
 import pwd
+import secrets
 import stat
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +38,8 @@ UNDO_HINT = (
 )
 """Hint for a recording with the journal of an interrupted write."""
 _ACL = "system.posix_acl_access"
+_RETRY_SECONDS = 0.01
+"""Pause between attempts to lock a file; longer than others take to check a lock."""
 
 
 class FolderAccess(enum.Enum):
@@ -226,22 +230,37 @@ def _names_locked(journal: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        try:
-            fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
+        is_locked = False
+        with suppress(OSError):
+            is_locked = try_lock(opened, is_shared=True)
+        yield is_locked
     finally:
         os.close(opened)
 
 
-def read_regular(path: Path, most: int) -> bytes:
-    """Return up to ``most`` bytes of a file, without blocking. Raises OSError, also for a path that
-    is not a regular file.
+def try_lock(descriptor: int, seconds: float = 0.0, *, is_shared: bool = False) -> bool:
+    """Lock a file or folder; return False if another process has locked it for ``seconds``.
+
+    Raises OSError, also if its file system, such as NFS, cannot lock it.
     """
-    descriptor = _regular(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), path)
-    with os.fdopen(descriptor, "rb") as file:
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if is_shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return True
+
+
+def read_regular(path: Path, most: int, *, follows: bool = True) -> bytes:
+    """Return up to ``most`` bytes of a file, without blocking. Raises OSError, also for a path that
+    is not a regular file, or a link unless it ``follows`` links.
+    """
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follows else os.O_NOFOLLOW)
+    with os.fdopen(_regular(os.open(path, flags), path), "rb") as file:
         return file.read(most)
 
 
@@ -262,6 +281,33 @@ def write_private(path: Path, content: bytes, *, only_new: bool = False) -> None
     with os.fdopen(descriptor, "wb") as file:
         file.truncate()
         file.write(content)
+
+
+def write_atomically(
+    path: Path, content: bytes, mode: int = 0o600, *, only_new: bool = False
+) -> None:
+    """Create or replace a file, which is never incomplete under its name, and sync it.
+
+    Raises OSError; an existing file then keeps its content. With ``only_new``, raises
+    FileExistsError if it exists.
+    """
+    draft = path.with_name(f".{path.name[:80]}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, _WRITE_FLAGS | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            if mode != 0o600:
+                os.fchmod(descriptor, mode)
+            file.flush()
+            os.fsync(descriptor)
+        if only_new:
+            os.link(draft, path)
+        else:
+            draft.replace(path)
+    finally:
+        # It has no such name after a replacement.
+        with suppress(OSError):
+            draft.unlink()
 
 
 def check_private(path: Path) -> None:

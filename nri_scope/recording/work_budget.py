@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -19,6 +20,13 @@ from google.protobuf.message import DecodeError, Message
 
 from nri_scope.nri.element_limits import UNCUT_BYTES, short_elements
 from nri_scope.nri.events import CREATE, UPDATE, VALIDATE
+
+OnShare = Callable[[float], None]
+"""Receives the completed share of some work, 0 to 1. An exception from it ends the work."""
+
+
+def ignore_share(_: float) -> None:
+    """Ignore the completed share."""
 
 
 class Rate(NamedTuple):

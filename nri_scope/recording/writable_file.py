@@ -10,7 +10,6 @@ import os
 import sqlite3
 import stat
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -23,16 +22,15 @@ from .file_errors import code_of, error_words, writing_hint
 from .reserved_names import ReservedNames, check_companions
 from .schema import APPLICATION_ID, TABLES, VERSION, statements, table_statements
 from .schema_check import check, check_schema, has_table, missing_columns
-from .trusted_location import FolderAccess, folder_access, name_of
+from .trusted_location import FolderAccess, folder_access, name_of, try_lock
 
 PAGE = 4096
 """Page size of new recordings, in bytes."""
 _BUSY_TIMEOUT_MS = 20
 _OPENING_TIMEOUT_MS = 500
 """Maximum wait for a process that recovers the log of a killed recorder."""
-_RETRY_SECONDS = 0.01
-"""Pause between attempts to lock the file; longer than a `RecorderLockProbe` holds the lock."""
-_LOCK_ATTEMPTS = 5
+_LOCK_SECONDS = 0.05
+"""Maximum wait for the lock, which `FolderBudget` holds for a moment."""
 _WRITE_VERSION_OFFSET = 18
 """Offset of the write version in a file's header: 2 for WAL mode, 1 for journal mode."""
 _WAL_MODE, _JOURNAL_MODE = b"\2", b"\1"
@@ -201,6 +199,17 @@ def wal_of(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
+def wal_status(wal: Path) -> tuple[int, int]:
+    """Return the bytes of a write-ahead log, and the time of its last change in ns; 0, 0 if there
+    is none.
+    """
+    try:
+        status = wal.lstat()
+    except OSError:
+        return 0, 0
+    return status.st_size, status.st_mtime_ns
+
+
 def _identity_of(path: Path) -> tuple[int, int] | None:
     try:
         status = os.lstat(path)
@@ -297,25 +306,13 @@ def _open_existing(path: Path) -> int:
     if (status.st_dev, status.st_ino) in _recorded_files:
         raise busy
     lock = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not _try_lock(lock):
+    if not try_lock(lock, _LOCK_SECONDS):
         os.close(lock)
         raise busy
     # If the file was made readable for others, that was meant for its previous content.
     with suppress(OSError):
         os.fchmod(lock, 0o600)
     return lock
-
-
-def _try_lock(lock: int) -> bool:
-    for attempts_left in reversed(range(_LOCK_ATTEMPTS)):
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if attempts_left:
-                time.sleep(_RETRY_SECONDS)
-        else:
-            return True
-    return False
 
 
 def is_recorded_by_this_process(identity: tuple[int, int]) -> bool:

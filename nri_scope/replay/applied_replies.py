@@ -16,17 +16,17 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import WithUpdates
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import (
-    Creation,
+    CreationMerging,
     Dropped,
     IsuladCreation,
     IsuladStopping,
-    Updating,
+    UpdateMerging,
     unsolicited,
 )
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.nri.versions import NriVersion
 from nri_scope.oci import isulad_spec
-from nri_scope.runtime import Outcome
+from nri_scope.runtime import OperationResult
 
 from .result import Attributed, ContainerResult, PlayedEvent
 from .world import World
@@ -66,7 +66,7 @@ class Effects:
         return "" if container is None else self._start_failures.get(container.id, "")
 
     def of(
-        self, played: PlayedEvent, event: Event, request: Message, outcome: Outcome
+        self, played: PlayedEvent, event: Event, request: Message, outcome: OperationResult
     ) -> Callable[[], None]:
         """Apply ``event``, sent to plugins as ``request``, with this outcome.
 
@@ -89,11 +89,11 @@ class Effects:
             return rest
         is_isulads = isinstance(outcome.merged, IsuladCreation | IsuladStopping)
         asked = [] if is_isulads else list(_asked(outcome))
-        if not isinstance(outcome.merged, Updating) or container is None:
+        if not isinstance(outcome.merged, UpdateMerging) or container is None:
             own = []
         else:
             own = [request for request in asked if request[1].container_id == container.id]
-            asked = [one for one in asked if one[1].container_id != container.id]
+            asked = [update for update in asked if update[1].container_id != container.id]
             wanted = cast("api.UpdateContainerRequest", request).linux_resources
             rest = partial(
                 self._resources, played, container.id, wanted, own, outcome.merged, voided_by
@@ -102,7 +102,7 @@ class Effects:
         if not own and not asked and not updates:
             return rest
         rest()
-        if own and container is not None and isinstance(outcome.merged, Updating):
+        if own and container is not None and isinstance(outcome.merged, UpdateMerging):
             merged = api.LinuxResources() if voided_by else outcome.merged.resources
             self._world.update(container.id, merged)
         self._update(played, asked, updates, outcome.dropped)
@@ -116,14 +116,14 @@ class Effects:
         played.dropped += dropped
         self._update(played, [(plugin, update) for update in kept], kept, dropped)
 
-    def refusal(self, request: Message, outcome: Outcome) -> tuple[str, str]:
+    def refusal(self, request: Message, outcome: OperationResult) -> tuple[str, str]:
         """Return why the runtime rejects the merged adjustments, and the responsible plugin.
 
         The reason is "" if they are accepted; the plugin is "" if no single adjustment is to blame.
         """
         container = container_of(Event.CreateContainer.name, request)
         adjusting = list(_adjusting(outcome))
-        if not isinstance(outcome.merged, Creation) or container is None or not adjusting:
+        if not isinstance(outcome.merged, CreationMerging) or container is None or not adjusting:
             return "", ""
         spec = oci.spec_of(container)
         why = _refused(outcome.merged.adjustment, spec)
@@ -133,7 +133,11 @@ class Effects:
         return why, next(responsible, "")
 
     def _create(
-        self, played: PlayedEvent, request: Message, container: api.Container, outcome: Outcome
+        self,
+        played: PlayedEvent,
+        request: Message,
+        container: api.Container,
+        outcome: OperationResult,
     ) -> Callable[[], None]:
         world = self._world
         pod = pod_of(Event.CreateContainer.name, request)
@@ -141,7 +145,7 @@ class Effects:
         adjustment = None
         if isinstance(outcome.merged, IsuladCreation):
             wanted = outcome.merged.applied
-        if not outcome.failure and isinstance(outcome.merged, Creation | IsuladCreation):
+        if not outcome.failure and isinstance(outcome.merged, CreationMerging | IsuladCreation):
             adjustment = outcome.merged.adjustment
             world.happened(Event.CreateContainer, request)
             world.created(container, adjustment)
@@ -156,7 +160,7 @@ class Effects:
 
         def rest() -> None:
             played.changes += self._record_creation(container, pod, wanted, adjustment, outcome)
-            if wanted and adjustment is not None and isinstance(outcome.merged, Creation):
+            if wanted and adjustment is not None and isinstance(outcome.merged, CreationMerging):
                 spec, path = oci.spec_of(container, pod), self._rules.own_updates
                 played.dropped += self._remarks(wanted, outcome.dropped, path, container.id, spec)
             elif adjustment is not None and isinstance(outcome.merged, IsuladCreation):
@@ -173,7 +177,7 @@ class Effects:
         container_id: str,
         requested: api.LinuxResources,
         own: Sequence[tuple[str, api.ContainerUpdate]],
-        merged: Updating,
+        merged: UpdateMerging,
         voided_by: str,
     ) -> None:
         """Record an update ``requested`` by the kubelet, which plugins change by ``own`` updates.
@@ -197,13 +201,13 @@ class Effects:
             played.dropped.append(Dropped(voided_by, container_id, "", "", oci.VOIDED))
         played.dropped += self._remarks(own, merged.dropped, path)
 
-    def _voiding_plugin(self, outcome: Outcome, container: api.Container | None) -> str:
+    def _voiding_plugin(self, outcome: OperationResult, container: api.Container | None) -> str:
         """Return the plugin whose update makes the runtime apply nothing of an UpdateContainer."""
         merged = outcome.merged
         if (
             container is None
             or outcome.failure
-            or not isinstance(merged, Updating)
+            or not isinstance(merged, UpdateMerging)
             or not (merged.is_emptied and self._rules.voids_empty_updates)
         ):
             return ""
@@ -236,7 +240,7 @@ class Effects:
         pod: api.PodSandbox | None,
         asked: Iterable[tuple[str, api.ContainerAdjustment]],
         merged: api.ContainerAdjustment | None,
-        outcome: Outcome,
+        outcome: OperationResult,
     ) -> list[Attributed]:
         """Record a creation; ``merged`` is None if it failed.
 
@@ -286,18 +290,18 @@ class Effects:
         ``already``: those that merging drops. ``path``: that of updates. ``container_id``,
         ``spec``: the container that is adjusted.
         """
-        known = {(one.plugin, one.container_id, one.path) for one in already}
+        known = {(dropped.plugin, dropped.container_id, dropped.path) for dropped in already}
         drops_cdi = self._rules.drops_cdi_devices
         return [
-            Dropped(plugin, target, one.path, json.dumps(one.value), one.reason)
+            Dropped(plugin, target, dropped.path, json.dumps(dropped.value), dropped.reason)
             for plugin, wanted in asked
             if (target := container_id or getattr(wanted, "container_id", ""))
             in self._world.containers
-            for one in (
+            for dropped in (
                 *oci.remarks(wanted, spec, path, drops_cdi),
                 *oci.empty_cpu_set(wanted.linux.resources),
             )
-            if (plugin, target, one.path) not in known
+            if (plugin, target, dropped.path) not in known
         ]
 
     def _record_updates(
@@ -364,7 +368,7 @@ def _refused(adjustment: api.ContainerAdjustment, spec: specs.Spec) -> str:
     return next((remark.reason for remark in remarks if remark.kind == "refused"), "")
 
 
-def _adjusting(outcome: Outcome) -> Iterator[tuple[str, api.ContainerAdjustment]]:
+def _adjusting(outcome: OperationResult) -> Iterator[tuple[str, api.ContainerAdjustment]]:
     """Yield the plugins' adjustments of a new container, in order."""
     for answer in outcome.answers:
         reply = answer.reply
@@ -372,7 +376,7 @@ def _adjusting(outcome: Outcome) -> Iterator[tuple[str, api.ContainerAdjustment]
             yield answer.plugin, reply.adjust
 
 
-def _asked(outcome: Outcome) -> Iterator[tuple[str, api.ContainerUpdate]]:
+def _asked(outcome: OperationResult) -> Iterator[tuple[str, api.ContainerUpdate]]:
     """Yield the updates that plugins requested, in order."""
     for answer in outcome.answers:
         reply = answer.reply

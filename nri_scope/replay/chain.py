@@ -19,7 +19,7 @@ _INTERPRETER = re.compile(r"python[0-9.]*|(ba|da)?sh|node|perl|ruby", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class PluginCommand:
     """Plugin to launch."""
 
     index: str
@@ -45,7 +45,7 @@ class Command:
 
 def command(
     argv: tuple[str, ...], index: str = "", name: str = "", *, external: bool = False
-) -> Command:
+) -> PluginCommand:
     """Create a plugin from its command line; it is also external if that has `SOCKET`.
 
     Index and name are taken from its file if that is named ``NN-name``, as runtimes require;
@@ -57,7 +57,7 @@ def command(
             "the plugin's command is empty", "write it after --, as in: -- ./my-plugin"
         )
     file_index, file_name = _of_file(_program(argv))
-    return Command(
+    return PluginCommand(
         check_index(index or file_index or DEFAULT_INDEX),
         check_name(name or file_name),
         argv,
@@ -67,7 +67,7 @@ def command(
 
 def given_command(
     argv: tuple[str, ...], index: str | None, name: str | None, *, external: bool
-) -> Command:
+) -> PluginCommand:
     """Create COMMAND with the options --index and --name. Raises `UsageError`."""
     plugin = command(argv, index or "", name or "", external=external)
     if plugin.external and (index or name):
@@ -86,7 +86,7 @@ def _program(argv: tuple[str, ...]) -> str:
     return program
 
 
-def parse_plugin(text: str, *, external: bool = False) -> Command:
+def parse_plugin(text: str, *, external: bool = False) -> PluginCommand:
     """Parse ``NN=COMMAND``, with the command in shell quoting. Raises UsageError."""
     index, equals, words = text.partition("=")
     if not equals:

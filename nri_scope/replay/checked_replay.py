@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, reason_of
 from nri_scope.recording.trusted_location import check_private, read_regular, write_private
 
 from .golden import Golden, Mismatch, as_data, lines
@@ -124,7 +124,7 @@ class CheckedReplay:
 
     def junit(self) -> str:
         """Return JUnit XML, with failures if the exit status will not be 0."""
-        mismatches = {one.key: list(self.lines_of([one])) for one in self.mismatches}
+        mismatches = {mismatch.key: list(self.lines_of([mismatch])) for mismatch in self.mismatches}
         found: list[str] = []
         if self.other is not None:
             label = self.checks.other_label
@@ -140,24 +140,24 @@ class CheckedReplay:
 
     def document(self) -> dict[str, Plain]:
         """Return the whole result as plain values."""
-        found = document(self.replayed)
-        times = found.pop("times")
-        found["well"] = self.well
+        result = document(self.replayed)
+        times = result.pop("times")
+        result["well"] = self.well
         if isinstance(self.golden, TapComparison):
-            found["golden"] = {
+            result["golden"] = {
                 "file": str(self.golden.path),
                 "updated": False,
                 "tapped": self.golden.data(),
-                "mismatches": [as_data(one) for one in self.mismatches],
+                "mismatches": [as_data(mismatch) for mismatch in self.mismatches],
             }
         if self.checks.golden is not None:
-            found["golden"] = {
+            result["golden"] = {
                 "file": str(self.checks.golden),
                 "updated": self.checks.update_golden,
-                "mismatches": [as_data(one) for one in self.mismatches],
+                "mismatches": [as_data(mismatch) for mismatch in self.mismatches],
             }
         if self.other is not None:
-            found["compared_with"] = {
+            result["compared_with"] = {
                 "plugins": [plugin.plugin for plugin in self.other.plugins],
                 "failures": list(self.other.failures()),
                 "containers": {
@@ -165,7 +165,7 @@ class CheckedReplay:
                     for name, changed in differing(self.replayed, self.other)
                 },
             }
-        return {**found, "times": times}
+        return {**result, "times": times}
 
 
 def _check_junit(path: Path) -> None:
@@ -193,6 +193,6 @@ def _write(path: Path, text: str) -> None:
 
 def _unwritable(path: Path, error: OSError) -> UsageError:
     return UsageError(
-        f"{path}: cannot be written: {(error.strerror or str(error)).lower()}",
+        f"{path}: cannot be written: {reason_of(error)}",
         "name another file after --junit",
     )

@@ -33,10 +33,13 @@ class DebugListener(ReplayListener):
         """Handle an event that is about to be sent, also one that is sent on the way."""
 
     def event_sent(self, pending: PendingEvent, played: PlayedEvent) -> None:
-        """Handle an event that a decision sent or skipped, after `event`, with its request."""
+        """Handle an event that a decision sent or skipped.
+
+        `ReplayListener.event` was called before; ``pending`` has the request.
+        """
 
     def restarting(self) -> None:
-        """Handle the start of a new process of the plugin, to go back or after a build."""
+        """Handle the start of a new process of the plugin, to go back or to start again."""
 
     def failed(self, error: NriScopeError) -> None:
         """Handle an error that ended the replay, such as a plugin that does not start.

@@ -7,15 +7,13 @@ Modifiers may follow, such as ``:once``.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nri_scope.errors import UsageError, limit_words
+from nri_scope.errors import UsageError, did_you_mean, limit_words, nearest_word
 from nri_scope.filter.moments import parse_duration
 from nri_scope.nri.events import Event
-from nri_scope.nri.identity import check_index
 
 from .script import ReplayStep
 
@@ -33,21 +31,11 @@ FORMS = {
 }
 """Syntax of every fault, by name."""
 
-MODIFIERS = {
-    "slow": ("once", "pod", "container", "plugin"),
-    "error": ("once", "pod", "container"),
-    "duplicate": ("once", "pod", "container"),
-    "skip": ("once", "pod", "container"),
-}
-"""Valid modifiers of faults of events, by name of the fault."""
+OF_EVENTS = ("slow", "error", "duplicate", "skip")
+"""Names of the faults of events, which `MODIFIERS` can restrict."""
 
-MODIFIER_FORMS = {
-    "once": "once",
-    "pod": "pod=NS/POD",
-    "container": "container=NS/POD/CTR",
-    "plugin": "plugin=NN",
-}
-"""Syntax of every modifier, by name."""
+MODIFIERS = "once, only=NS/POD, only=NS/POD/CTR"
+"""Syntax of the modifiers."""
 
 INJECTED = "injected by --fault error: another plugin of the node failed"
 """Error with which an event fails for --fault error."""
@@ -72,19 +60,12 @@ class EventFault:
     """Whether only the first matching event is affected."""
     subject: str = ""
     """``namespace/pod`` or ``namespace/pod/container`` of affected events; "" for all."""
-    plugin: str = ""
-    """Index of the affected plugin; "" for all."""
 
     def matches(self, event: Event | None, subject: str) -> bool:
         """Return whether the fault affects this event."""
         return event is self.event and (
             self.subject in ("", subject) or subject.startswith(f"{self.subject}/")
         )
-
-    @property
-    def is_restricted(self) -> bool:
-        """Whether the fault affects only some events or plugins."""
-        return self.once or bool(self.subject or self.plugin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,18 +105,15 @@ class InjectedFaults:
         self._first: dict[EventFault, int] = {}
         """Number of the first affected event, by fault."""
         self._number = 0
-        self._arranged = 0
         self._subject = ""
-        self._delays: dict[EventFault, str] = {}
+        self._delay_s = 0.0
+        """Delay of replies to the current event."""
 
     def arranged(self, steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
         """Apply the faults that skip, duplicate or reorder events; yield the resulting steps."""
         if self.faults.reorder:
             steps = _pods_stop_early(steps)
-        for step in steps:
-            # Also unique in a repetition.
-            self._arranged += 1
-            number = self._arranged
+        for number, step in enumerate(steps, 1):
             if step.selected and self._is_affected(self.faults.skip, step, number):
                 yield replace(step, selected=False, skipped_by="skipped by --fault skip")
                 continue
@@ -147,28 +125,24 @@ class InjectedFaults:
         """Begin an event, to which later calls refer."""
         self._number += 1
         self._subject = subject
-        self._delays.clear()
+        self._delay_s = 0.0
 
     def fails(self, event: Event) -> bool:
         """Return whether the event is to fail."""
         return any(self._affects(fault, event) for fault in self.faults.error)
 
-    def delay_s(self, event: Event | None, plugin: str) -> float:
-        """Return the delay of a plugin's reply to this event. ``plugin``: ``NN-name``."""
+    def delay_s(self, event: Event | None) -> float:
+        """Return the delay of a reply to this event."""
         for fault in self.faults.slow:
-            if fault.plugin in ("", plugin[:2]) and self._affects(fault, event):
-                self._delays[fault] = plugin
+            if self._affects(fault, event):
+                self._delay_s = fault.seconds
                 return fault.seconds
         return 0.0
 
-    def delays(self) -> str:
-        """Describe the delays of replies to this event; "" if there are none."""
-        return ", ".join(
-            f"the reply of {plugin} is delayed by {limit_words(fault.seconds)}"
-            if fault.plugin
-            else f"each reply to this event is delayed by {limit_words(fault.seconds)}"
-            for fault, plugin in self._delays.items()
-        )
+    def delay_words(self) -> str:
+        """Describe the delay of replies to this event; "" if there is none."""
+        delay = limit_words(self._delay_s)
+        return f"each reply to this event is delayed by {delay}" if self._delay_s else ""
 
     def unmatched(self) -> Iterator[EventFault]:
         """Yield the faults with modifiers that have affected no event."""
@@ -178,7 +152,7 @@ class InjectedFaults:
             *self.faults.duplicate,
             *self.faults.skip,
         ):
-            if fault.is_restricted and fault not in self._first:
+            if (fault.once or fault.subject) and fault not in self._first:
                 yield fault
 
     def _is_affected(self, faults: Sequence[EventFault], step: ReplayStep, number: int) -> bool:
@@ -205,13 +179,13 @@ def _with(faults: Faults, text: str) -> Faults:
     name, *arguments = text.split(":")
     form = FORMS.get(name)
     if form is None:
-        nearest = difflib.get_close_matches(name, FORMS, n=1)
-        hint = f"did you mean {FORMS[nearest[0]]}?" if nearest else f"known are {', '.join(FORMS)}"
+        nearest = nearest_word(name, FORMS)
+        hint = f"did you mean {FORMS[nearest]}?" if nearest else f"known are {', '.join(FORMS)}"
         raise UsageError(f"unknown fault {name!r}", hint)
     fixed = form.count(":")
-    if len(arguments) < fixed or (len(arguments) > fixed and name not in MODIFIERS):
+    if len(arguments) < fixed or (len(arguments) > fixed and name not in OF_EVENTS):
         raise UsageError(f"fault {text!r} has the wrong number of arguments", f"write it as {form}")
-    if name in MODIFIERS:
+    if name in OF_EVENTS:
         fault = _event_fault(text, name, arguments[:fixed], arguments[fixed:])
         more: dict[str, Any] = {name: (*getattr(faults, name), fault)}
         return replace(faults, **more)
@@ -236,54 +210,26 @@ def _event_fault(text: str, name: str, arguments: list[str], modifiers: list[str
         if not nanoseconds:
             raise UsageError(f"fault {text!r}: {duration!r} is not a duration", "write 3s or 500ms")
         fault = replace(fault, seconds=nanoseconds / 1e9)
-    given: set[str] = set()
     for modifier in modifiers:
-        key, equals, value = modifier.partition("=")
-        if key not in MODIFIER_FORMS or bool(equals) != ("=" in MODIFIER_FORMS[key]):
-            known = ", ".join(MODIFIER_FORMS[accepted] for accepted in MODIFIERS[name])
+        key, _, value = modifier.partition("=")
+        if modifier == "once" and not fault.once:
+            fault = replace(fault, once=True)
+        elif key == "only" and value and not fault.subject:
+            fault = replace(fault, subject=value)
+        else:
             raise UsageError(
-                f"fault {text!r}: {modifier!r} is not a modifier", f"{name} accepts {known}"
+                f"fault {text!r}: {modifier!r} is not a modifier, or given twice",
+                f"{name} accepts {MODIFIERS}",
             )
-        if key not in MODIFIERS[name]:
-            raise UsageError(
-                f"fault {text!r}: {name} cannot be restricted to one {key}", "leave it out"
-            )
-        if key in given or given | {key} >= {"pod", "container"}:
-            raise UsageError(
-                f"fault {text!r}: more than one subject or the same modifier twice",
-                "leave one of them out",
-            )
-        given.add(key)
-        fault = replace(fault, **_modified(fault, key, value))
     return fault
 
 
-def _modified(fault: EventFault, key: str, value: str) -> dict[str, Any]:
-    """Return the changed attribute. Raises UsageError for an invalid value."""
-    if key == "once":
-        return {"once": True}
-    if key == "plugin":
-        return {"plugin": check_index(value)}
-    names = value.split("/")
-    form = MODIFIER_FORMS[key]
-    if len(names) != form.count("/") + 1 or not all(names):
-        raise UsageError(f"fault {fault.text!r}: {value!r} is not a {key}", f"write {form}")
-    if key == "container" and "PodSandbox" in fault.event.name:
-        raise UsageError(
-            f"fault {fault.text!r}: {fault.event.name} is an event of a pod",
-            f"write pod={'/'.join(names[:2])}",
-        )
-    return {"subject": value}
-
-
 def _event(text: str, name: str) -> Event:
-    by_name = {event.name.lower(): event for event in Event}
-    event = by_name.get(name.lower())
-    if event is None:
-        nearest = difflib.get_close_matches(name.lower(), by_name, n=1, cutoff=0.4)
-        hint = f"did you mean {by_name[nearest[0]].name}?" if nearest else "as in CreateContainer"
-        raise UsageError(f"fault {text!r}: unknown event {name!r}", hint)
-    return event
+    for event in Event:
+        if event.name.lower() == name.lower():
+            return event
+    hint = did_you_mean(name, (event.name for event in Event), cutoff=0.4)
+    raise UsageError(f"fault {text!r}: unknown event {name!r}", hint or "as in CreateContainer")
 
 
 def _after(text: str, argument: str) -> int:

@@ -194,29 +194,18 @@ class StepControl(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Pause between two events: as recorded, within bounds."""
-
-    speed: float = 1.0
-    """Speed factor: 2 is twice as fast, infinity does not wait."""
-    min_s: float = 0.0
-    """Minimum pause in seconds, before division by `speed`."""
-    max_s: float = inf
-    """Maximum pause in seconds, before division by `speed`."""
-
-    def pause(self, before_ns: int, next_ns: int) -> float:
-        """Return the seconds to wait between events stored at these times."""
-        gap = (next_ns - before_ns) / 1e9
-        return min(max(gap, self.min_s), self.max_s) / self.speed
+def pause_s(before_ns: int, next_ns: int, speed: float) -> float:
+    """Return the seconds to wait between events recorded at these times; none at infinite speed."""
+    return max(0, next_ns - before_ns) / 1e9 / speed
 
 
 @dataclass(frozen=True, slots=True)
 class PlaybackOptions:
     """Options for playing a script."""
 
-    pace: Pace | None = None
-    """Pauses before events; None for none."""
+    speed: float | None = None
+    """Speed of events in relation to the recorded times: 2 is twice as fast. None to send each as
+    soon as the previous one is answered."""
     max_idle_s: float = inf
     """Maximum duration of a pause, in seconds."""
     faults: Faults = NONE

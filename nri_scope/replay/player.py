@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
@@ -16,10 +16,10 @@ from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.runtime import (
     RECORDED,
     Answer,
+    EmulatedRuntime,
     LifecycleState,
     LifecycleStep,
-    Outcome,
-    Runtime,
+    OperationResult,
 )
 
 from .applied_replies import Effects
@@ -29,12 +29,12 @@ from .playback import (
     EDITED,
     SENT_AGAIN,
     SKIPPED,
-    Pace,
     PendingEvent,
     PlaybackOptions,
     ReplayProgress,
     StepControl,
     StepDecision,
+    pause_s,
 )
 from .plugins import ReplayPlugins
 from .replies import Judge, Reply
@@ -80,13 +80,25 @@ _RESTARTS = "the runtime restarts"
 class ReplayParts:
     """Objects that a player uses."""
 
-    runtime: Runtime
+    runtime: EmulatedRuntime
     plugins: ReplayPlugins
     world: World
     effects: Effects
     judge: Judge
     progress: ReplayProgress
     faults: InjectedFaults
+
+
+@dataclass(frozen=True, slots=True)
+class _ControlledEvent:
+    """An event that is sent as a caller decides."""
+
+    control: StepControl
+    step: ReplayStep
+    played: PlayedEvent
+    """What becomes of the event when it is sent or skipped for the first time."""
+    part: LifecycleStep | None = None
+    """The event and request of the profile; None to send the request as recorded."""
 
 
 class Player:
@@ -106,9 +118,9 @@ class Player:
         self._course.note_containers(containers)
         self._played = 0
         self._before_ns: int | None = None
-        """Time of the event before, for `Pace`."""
-        self._resend: Callable[[StepDecision], Awaitable[None]] | None = None
-        """Sends the newest event again."""
+        """Time of the event before, from which a pause is measured."""
+        self._controlled: _ControlledEvent | None = None
+        """The newest event, which may be sent again."""
 
     async def play(self) -> None:
         """Play the whole script. Raises `UsageError` for events that cannot be played."""
@@ -124,9 +136,9 @@ class Player:
 
         self._progress.meanwhile = meanwhile
         for step in steps:
-            if step.selected and self._playback.pace is not None and not step.restarts:
+            if step.selected and self._playback.speed is not None and not step.restarts:
                 self._progress.settle()
-                await self._pause(self._playback.pace, step.recorded.at_ns)
+                await self._pause(self._playback.speed, step.recorded.at_ns)
             if step.restarts and step.selected:
                 self._progress.settle()
                 self._progress.note("restart-runtime", note=_RESTARTS)
@@ -141,7 +153,7 @@ class Player:
             await asyncio.sleep(0)
         self._progress.settle()
         if self._playback.control is not None:
-            await self._decide(self._playback.control, lambda: None)
+            await self._decide(self._playback.control, None)
         for fault, after in (
             ("drop-connection", self._faults.drop_after),
             ("restart-runtime", self._faults.restart_after),
@@ -150,13 +162,13 @@ class Player:
                 if number > self._played:
                     unreached = f"after={number} was not reached: only {self._played} events"
                     self._progress.note(fault, unreached)
-        for one in injected.unmatched():
-            self._progress.note("fault", f"no event matched {one.text}")
+        for unmatched in injected.unmatched():
+            self._progress.note("fault", f"no event matched {unmatched.text}")
 
-    async def _pause(self, pace: Pace, at_ns: int) -> None:
+    async def _pause(self, speed: float, at_ns: int) -> None:
         if self._before_ns is not None:
-            pause_s = pace.pause(self._before_ns, at_ns)
-            await asyncio.sleep(min(pause_s, self._playback.max_idle_s))
+            idle_s = pause_s(self._before_ns, at_ns, speed)
+            await asyncio.sleep(min(idle_s, self._playback.max_idle_s))
         self._before_ns = at_ns
 
     def _follow(self, step: ReplayStep) -> None:
@@ -179,7 +191,8 @@ class Player:
             if control is None:
                 await self._send_raw(step)
             else:
-                await self._send_raw_controlled(control, step)
+                played = self._played_of(step)
+                await self._play_controlled(_ControlledEvent(control, step, played))
             return
         self._world.check_known(recorded.id, step.event, step.message, step.subject)
         shown = self._world.shown(step.event, step.message)
@@ -196,7 +209,7 @@ class Player:
             elif control is None:
                 await self._operate(played, part.event, part.request, self._timeout_ns(step))
             else:
-                await self._operate_controlled(control, step, played, part)
+                await self._play_controlled(_ControlledEvent(control, step, played, part))
 
     def _skip(self, played: PlayedEvent, part: LifecycleStep, reason: str) -> None:
         played.skipped = reason
@@ -210,88 +223,71 @@ class Player:
 
     # -- control of each event ----------------------------------------------------------------
 
-    async def _decide(
-        self, control: StepControl, pending: Callable[[], PendingEvent | None]
-    ) -> StepDecision:
-        """Return the decision on the pending event, after sending the one before as requested."""
+    async def _decide(self, control: StepControl, event: _ControlledEvent | None) -> StepDecision:
+        """Return the decision on an event, after sending the one before as requested."""
         while True:
             self._progress.settle()
-            decision = await control.before(pending())
+            decision = await control.before(None if event is None else self._pending(event))
             if not decision.again:
                 return decision
-            if self._resend is not None:
-                await self._resend(decision)
+            if self._controlled is not None:
+                await self._send_controlled(self._controlled, decision, again=True)
 
-    def _pending(
-        self, step: ReplayStep, event: str, event_id: int, subscribed: Event | None
-    ) -> PendingEvent:
+    def _pending(self, event: _ControlledEvent) -> PendingEvent:
+        step, part, played = event.step, event.part, event.played
+        subscribed, request = step.event, None
+        if part is not None:
+            # The event before may have been sent again, with other effects.
+            subscribed, request = part.event, self._world.shown(part.event, part.request)
         present = self._parts.runtime.plugins
         plugins = tuple(plugin.id for plugin in present if plugin.subscribes(subscribed))
         processes = tuple(
             (plugin.id, plugin.process.pid) for plugin in present if plugin.process is not None
         )
-        return PendingEvent(event_id, event, step.subject, step, None, plugins, processes)
+        return PendingEvent(
+            played.event_id, played.event, step.subject, step, request, plugins, processes
+        )
 
-    async def _operate_controlled(
-        self, control: StepControl, step: ReplayStep, played: PlayedEvent, part: LifecycleStep
+    async def _play_controlled(self, event: _ControlledEvent) -> None:
+        decision = await self._decide(event.control, event)
+        self._controlled = event
+        if not decision.skip:
+            await self._send_controlled(event, decision)
+            return
+        if event.part is not None:
+            self._skip(event.played, event.part, SKIPPED)
+        else:
+            event.played.skipped = SKIPPED
+            self._progress.tell(event.played)
+        event.control.after(self._pending(event), event.played)
+
+    async def _send_controlled(
+        self, event: _ControlledEvent, decision: StepDecision, *, again: bool = False
     ) -> None:
-        def pending() -> PendingEvent:
-            # The event before may have been sent again, with other effects.
-            request = self._world.shown(part.event, part.request)
-            event = self._pending(step, part.event.name, played.event_id, part.event)
-            return replace(event, request=request)
-
-        async def send(decision: StepDecision, into: PlayedEvent) -> None:
-            shown = pending()
-            request = shown.request if decision.request is None else decision.request
-            assert request is not None
-            if decision.request is not None:
-                into.note = ", ".join(filter(None, (into.note, EDITED)))
-            if decision.answers:
-                by_hand = f"{ANSWERED} {', '.join(decision.answers)}"
-                into.note = ", ".join(filter(None, (into.note, by_hand)))
-            plugins = self._parts.runtime.plugins
-            for plugin in plugins:
-                answer = decision.answers.get(plugin.id)
-                plugin.substitute = None if answer is None else (part.event, answer)
-            try:
-                await self._operate(into, part.event, request, self._timeout_ns(step))
-            finally:
-                for plugin in plugins:
-                    plugin.substitute = None
-            self._progress.settle()
-            control.after(replace(shown, request=request), into)
-
-        async def send_again(decision: StepDecision) -> None:
-            repeated = PlayedEvent(
+        pending, part, played = self._pending(event), event.part, event.played
+        if part is None:
+            event.control.after(pending, await self._send_raw(event.step))
+            return
+        if again:
+            played = PlayedEvent(
                 played.event_id, played.event, played.subject, played.at_ns, note=SENT_AGAIN
             )
-            await send(decision, repeated)
-
-        decision = await self._decide(control, pending)
-        self._resend = send_again
-        if decision.skip:
-            self._skip(played, part, SKIPPED)
-            control.after(pending(), played)
-        else:
-            await send(decision, played)
-
-    async def _send_raw_controlled(self, control: StepControl, step: ReplayStep) -> None:
-        def pending() -> PendingEvent:
-            return self._pending(step, step.recorded.event, step.recorded.id, step.event)
-
-        async def send(_: StepDecision) -> None:
-            control.after(pending(), await self._send_raw(step))
-
-        decision = await self._decide(control, pending)
-        self._resend = send
-        if not decision.skip:
-            await send(decision)
-            return
-        played = self._played_of(step)
-        played.skipped = SKIPPED
-        self._progress.tell(played)
-        control.after(pending(), played)
+        request = pending.request if decision.request is None else decision.request
+        assert request is not None
+        edited = EDITED if decision.request is not None else ""
+        answered = f"{ANSWERED} {', '.join(decision.answers)}" if decision.answers else ""
+        played.note = ", ".join(filter(None, (played.note, edited, answered)))
+        plugins = self._parts.runtime.plugins
+        for plugin in plugins:
+            answer = decision.answers.get(plugin.id)
+            plugin.substitute = None if answer is None else (part.event, answer)
+        try:
+            await self._operate(played, part.event, request, self._timeout_ns(event.step))
+        finally:
+            for plugin in plugins:
+                plugin.substitute = None
+        self._progress.settle()
+        event.control.after(replace(pending, request=request), played)
 
     async def _operate(
         self, played: PlayedEvent, event: Event, request: Message, timeout_ns: int = 0
@@ -337,7 +333,9 @@ class Player:
                 undone = PlayedEvent(0, part.event.name, played.subject, 0)
                 await self._operate(undone, part.event, part.request)
 
-    def _complete(self, played: PlayedEvent, outcome: Outcome, rest: Callable[[], None]) -> None:
+    def _complete(
+        self, played: PlayedEvent, outcome: OperationResult, rest: Callable[[], None]
+    ) -> None:
         """Complete an ordinary event: nothing failed, no reply was refused, no plugin was lost."""
         rest()
         played.dropped += outcome.dropped
@@ -347,13 +345,13 @@ class Player:
             name = Event.ValidateContainerAdjustment.name
             played.replies.append(self._judged(played, answer, name))
 
-    def _inject_faults(self, played: PlayedEvent, event: Event, outcome: Outcome) -> None:
+    def _inject_faults(self, played: PlayedEvent, event: Event, outcome: OperationResult) -> None:
         injected = self._parts.faults
         if not outcome.failure and not outcome.error and injected.fails(event):
             self._fail(played, outcome)
-        played.fault = ", ".join(filter(None, (played.fault, injected.delays())))
+        played.fault = ", ".join(filter(None, (played.fault, injected.delay_words())))
 
-    def _fail(self, played: PlayedEvent, outcome: Outcome) -> None:
+    def _fail(self, played: PlayedEvent, outcome: OperationResult) -> None:
         """Handle an error reply of an additional last plugin as this runtime does."""
         rules = self._parts.runtime.profile.dispatch_rules
         if rules.closes_on_error:
@@ -362,7 +360,7 @@ class Player:
         else:
             outcome.fail(rules, INJECTED)
 
-    def _refused(self, outcome: Outcome, answer: Answer) -> str:
+    def _refused(self, outcome: OperationResult, answer: Answer) -> str:
         """Return the runtime's reason for rejecting a valid reply; "" if it did not."""
         if not outcome.refused or outcome.culprit != answer.plugin or answer.error is not None:
             return ""

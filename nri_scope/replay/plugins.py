@@ -15,17 +15,17 @@ from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity, inherited, serve
 from nri_scope.runtime import (
     GRACE_S,
+    EmulatedRuntime,
     ExternalPlugin,
     Plugin,
     Process,
     Rejection,
-    Runtime,
-    Stage,
+    SetupStage,
     Stream,
     registers_itself,
 )
 
-from .chain import Command
+from .chain import PluginCommand
 from .result import PluginResult, PrintedLine
 
 _NOT_REGISTERED = "RegisterPlugin: no answer"
@@ -56,7 +56,7 @@ class InProcess:
 class PluginSet:
     """Plugins of a replay, and how they are started or connect."""
 
-    plugins: tuple[Command | InProcess, ...] = ()
+    plugins: tuple[PluginCommand | InProcess, ...] = ()
     """Plugins that the replay starts."""
     configs: Mapping[str, str] = field(default_factory=dict[str, str])
     """Configuration of started plugins by index; key "" for indices not listed."""
@@ -66,7 +66,7 @@ class PluginSet:
     """A socket for external plugins."""
     expect: int = 0
     """Number of external plugins that must connect before the replay begins."""
-    own_index: set[Command] = field(default_factory=set[Command], compare=False)
+    own_index: set[PluginCommand] = field(default_factory=set[PluginCommand], compare=False)
     """Launched plugins that turned out to set their own index, so that the next replay starts them
     as external ones at once."""
     grace_s: float = GRACE_S
@@ -78,7 +78,7 @@ class PluginSet:
     def has_externals(self) -> bool:
         """Whether there are plugins that set their own index and name."""
         return self.listen is not None or any(
-            isinstance(plugin, Command) and plugin.external for plugin in self.plugins
+            isinstance(plugin, PluginCommand) and plugin.external for plugin in self.plugins
         )
 
     def config(self, index: str) -> str:
@@ -100,7 +100,7 @@ class ReplayPlugins:
         with messages for the user.
         """
         self._plugin_set = plugin_set
-        self._runtime: Runtime
+        self._runtime: EmulatedRuntime
         """Set by `enter`."""
         self._on_output = on_output
         self._on_notice = on_notice
@@ -129,7 +129,7 @@ class ReplayPlugins:
             result = self._results.get(plugin)
             if result is not None and not process.running:
                 del self._ended[process]
-                result.left_behind += tuple(one.command for one in process.left_behind)
+                result.left_behind += tuple(child.command for child in process.left_behind)
                 if not process.ended_by_us:
                     result.exit = process.exit_words
                 result.ending = process.ending_words
@@ -186,7 +186,7 @@ class ReplayPlugins:
 
     # -- start, restart and end ---------------------------------------------------------------
 
-    async def enter(self, runtime: Runtime) -> None:
+    async def enter(self, runtime: EmulatedRuntime) -> None:
         """Start plugins, and wait for external ones.
 
         Raises `UsageError` if a plugin does not become ready.
@@ -195,22 +195,19 @@ class ReplayPlugins:
         if self._plugin_set.listen is not None:
             await self._runtime.listen(self._plugin_set.listen)
         for plugin in self._in_order():
-            if isinstance(plugin, Command):
+            if isinstance(plugin, PluginCommand):
                 await self._launch(plugin)
             else:
                 self._add(plugin.id, "in this process")
                 await self._adopt(plugin)
         await self._await_others(_connect_timeout_s(self._runtime))
 
-    async def restart(self, *, graceful: bool = False) -> None:
-        """Stop and start the runtime; return once the plugins have reconnected.
-
-        If ``graceful``, launched plugins may end by themselves.
-        """
+    async def restart(self) -> None:
+        """Stop and start the runtime; return once the plugins have reconnected."""
         known = self._runtime.rejected
         self._is_disconnecting = True
         try:
-            await self._runtime.restart(graceful=graceful)
+            await self._runtime.restart()
         finally:
             self._is_disconnecting = False
         self._count_starts()
@@ -276,10 +273,10 @@ class ReplayPlugins:
         """Record that the replay is ending, so that later disconnects are not failures."""
         self._closing = True
 
-    def _in_order(self) -> list[Command | InProcess]:
+    def _in_order(self) -> list[PluginCommand | InProcess]:
         return sorted(self._plugin_set.plugins, key=lambda plugin: plugin.index)
 
-    async def _launch(self, plugin: Command) -> str:
+    async def _launch(self, plugin: PluginCommand) -> str:
         """Start a plugin; return the index and name that it has registered."""
         if plugin in self._plugin_set.own_index:
             plugin = replace(plugin, external=True)
@@ -340,7 +337,7 @@ class ReplayPlugins:
         finally:
             reminder.cancel()
 
-    def _add_external(self, name: str, plugin: Command) -> None:
+    def _add_external(self, name: str, plugin: PluginCommand) -> None:
         if name in self._started:
             raise UsageError(
                 f"two plugins register as {name}", "start one of them with another index or name"
@@ -384,7 +381,7 @@ class ReplayPlugins:
             return [
                 rejection
                 for rejection in _rejected_since(self._runtime, known)
-                if rejection.plugin and rejection.stage is not Stage.SYNCHRONIZATION
+                if rejection.plugin and rejection.stage is not SetupStage.SYNCHRONIZATION
             ]
 
         try:
@@ -405,12 +402,12 @@ class ReplayPlugins:
             )
 
 
-def _connect_timeout_s(runtime: Runtime) -> float:
+def _connect_timeout_s(runtime: EmulatedRuntime) -> float:
     # Without deadlines, a plugin also has any time to connect.
     return max(CONNECT_TIMEOUT_S, runtime.profile.registration_timeout_ms / 1e3)
 
 
-def _rejected_since(runtime: Runtime, known: int) -> list[Rejection]:
+def _rejected_since(runtime: EmulatedRuntime, known: int) -> list[Rejection]:
     """Return the stored rejections after the first ``known`` ones."""
     new = runtime.rejected - known
     return list(runtime.rejections)[-new:] if new else []

@@ -236,7 +236,7 @@ class TapComparison:
         self._models: Mapping[str, TappedPlugin] = {}
         # Names of external plugins are unknown until they connect.
         plugin_set = job.plugin_set
-        known = [] if plugin_set.has_externals else [one.id for one in plugin_set.plugins]
+        known = [] if plugin_set.has_externals else [plugin.id for plugin in plugin_set.plugins]
         chosen = self._session_for(known, job.selection)
         self._selection = replace(job.selection, session=chosen)
         if known:
@@ -257,7 +257,7 @@ class TapComparison:
             self._models = self._models_of(plugins, self._selection)
         models = self._models
         with Recording.open(self.path) as recording:
-            names = {one.id: container_name(one) for one in recording.containers()}
+            names = {each.id: container_name(each) for each in recording.containers()}
             is_part = bool(self._selection.only)
             reader = _RecordedReplies(recording, replayed, models, is_part=is_part)
             expected, unreadable = reader.all()
@@ -299,7 +299,7 @@ class TapComparison:
     def verdict(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
         """Yield a line for each plugin: whether its replies equal the recorded plugin's."""
         for plugin, model in self._models.items():
-            is_equal = not any(one.key.plugin == plugin for one in mismatches)
+            is_equal = not any(mismatch.key.plugin == plugin for mismatch in mismatches)
             subject = "replies" if plugin == model.plugin else f"replies of {plugin}"
             verdict = "equal those of" if is_equal else "differ from those of"
             numbers = ", ".join(map(str, model.sessions[:SESSIONS_LISTED]))
@@ -324,7 +324,7 @@ class TapComparison:
         """
         session = selection.session if self._is_replayed else None
         everything = chain.from_iterable(self._tapped.values())
-        by_session = next((one for one in everything if one.id == session), None)
+        by_session = next((known for known in everything if known.id == session), None)
         models: dict[str, TappedPlugin] = {}
         for plugin in plugins:
             is_single = len(plugins) == 1

@@ -18,6 +18,7 @@ from nri_scope.errors import (
 )
 from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.runtime import Answer
+from nri_scope.transport.link import PROTOCOL_ERROR
 
 
 class Verdict(StrEnum):
@@ -70,10 +71,6 @@ class Reply:
     def too_slow(self) -> bool:
         """Whether it took longer than the user accepts, and was in time for the runtime."""
         return self.verdict is Verdict.OK and self.took_ns > self.max_took_ns > 0
-
-
-BROKEN = "protocol error"
-"""Prefix of the reason with which `transport.Link` drops a peer that violates the protocol."""
 
 
 class Judge:
@@ -141,7 +138,7 @@ def verdict(error: NriScopeError | None) -> Verdict:
             return Verdict.OK
         case DeadlineExceeded():
             return Verdict.LATE
-        case ConnectionClosed(reason=reason) if reason.startswith(BROKEN):
+        case ConnectionClosed(reason=reason) if reason.startswith(PROTOCOL_ERROR):
             return Verdict.MALFORMED
         case ConnectionClosed():
             return Verdict.CRASH

@@ -232,14 +232,14 @@ class PluginResult:
     """Number of times that it ended when its connection was closed, and was started again. An
     external plugin should connect again: runtimes start none."""
     ending: str = ""
-    """Description of its process's end after the replay, or before its next repetition: whether it
-    ended by itself after its connection was closed, by a signal, or was killed. "" for none."""
+    """Description of its process's end after the replay: whether it ended by itself after its
+    connection was closed, by a signal, or was killed. "" for none."""
     left_behind: tuple[str, ...] = ()
     """Command lines of processes that outlived it; they were killed."""
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplyCounts:
     """Totals of a replay, counted even if events are not stored."""
 
     events: int = 0
@@ -308,8 +308,8 @@ class Replayed:
     events: list[PlayedEvent] = field(default_factory=list)
     """Played events; empty without `Job.keep`."""
     containers: dict[str, ContainerResult] = field(default_factory=dict)
-    """Containers of the last round by name, in the order of their first appearance."""
-    tally: Tally = field(default_factory=Tally)
+    """Containers by name, in the order of their first appearance."""
+    tally: ReplyCounts = field(default_factory=ReplyCounts)
     took_ns: int = 0
     playing_ns: int = 0
     """Duration in ns without the start and end of plugins."""

@@ -14,7 +14,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import NO_DEADLINE_MS, RECORDED, Profile, profile_named
 from nri_scope.transport.loop import run_interruptibly
 
-from .chain import Command
+from .chain import PluginCommand
 from .playback import PlaybackOptions, ReplayListener
 from .plugins import PluginSet
 from .result import Replayed
@@ -31,8 +31,6 @@ class Job:
     selection: ReplaySelection = field(default_factory=ReplaySelection)
     playback: PlaybackOptions = field(default_factory=PlaybackOptions)
     profile: str = RECORDED
-    rounds: int = 1
-    """Number of times to play all events; the runtime restarts before each repetition."""
     output: Path | None = None
     """Path for a recording of the replay; None for none."""
     keep: bool = True
@@ -74,7 +72,7 @@ async def replay(job: Job, audience: ReplayListener | None = None) -> Replayed:
             recorder,
             keep=job.keep,
         )
-        result = await replay_run.perform(job.rounds)
+        result = await replay_run.perform()
     result.took_ns = monotonic_ns() - began_ns
     return result
 
@@ -110,7 +108,8 @@ def _check(job: Job, profile: Profile) -> None:
         job.playback.faults.huge_sync
         and not profile.synchronizes_launched
         and all(
-            isinstance(plugin, Command) and not plugin.external for plugin in job.plugin_set.plugins
+            isinstance(plugin, PluginCommand) and not plugin.external
+            for plugin in job.plugin_set.plugins
         )
         and job.plugin_set.listen is None
     ):
@@ -120,7 +119,9 @@ def _check(job: Job, profile: Profile) -> None:
             "add --ideal, which sends it",
         )
     ids = [
-        one.id for one in job.plugin_set.plugins if not (isinstance(one, Command) and one.external)
+        plugin.id
+        for plugin in job.plugin_set.plugins
+        if not (isinstance(plugin, PluginCommand) and plugin.external)
     ]
     if len({*ids}) < len(ids):
         raise UsageError("two plugins have the same index and name", "change one of the indices")

@@ -20,7 +20,7 @@ from nri_scope.nri.events import (
     Event,
 )
 from nri_scope.nri.request_subject import container_of, decode_request, is_plugins_call
-from nri_scope.recording.event_times import range_words
+from nri_scope.recording.coverage import range_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_choice import concerns, find_session, sessions_of, subject_of
 from nri_scope.runtime import Profile

@@ -22,7 +22,7 @@ from nri_scope.errors import (
     RpcError,
 )
 from nri_scope.events import CapturedCall, Role, Session, SessionStart
-from nri_scope.nri.events import PLUGIN_SERVICE
+from nri_scope.nri.events import PLUGIN_SERVICE, decode
 from nri_scope.nri.merging import Dropped, drop_evictions
 from nri_scope.nri.merging.isulad import SYNCHRONIZE_IGNORED, UNSOLICITED_CRASH
 from nri_scope.nri.runtime_setup import NO_POLICY
@@ -30,9 +30,8 @@ from nri_scope.nri.session import check_part_reply
 from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.oci import runtime_rules_of
 from nri_scope.recorder.writer import Recorder
-from nri_scope.runtime import Answer, Exchange, Plugin, Profile, ProfileSetUp, Runtime
+from nri_scope.runtime import Answer, EmulatedRuntime, Plugin, PluginExchange, Profile, ProfileSetUp
 from nri_scope.runtime.operations import event_of
-from nri_scope.specs import changes
 from nri_scope.wire import Code
 
 from .applied_replies import Effects
@@ -42,7 +41,7 @@ from .playback import PlaybackOptions, ReplayListener, ReplayProgress
 from .player import Player, ReplayParts
 from .plugins import PluginSet, ReplayPlugins
 from .replies import Judge
-from .result import ContainerResult, PlayedEvent, PrintedLine, Replayed
+from .result import PlayedEvent, PrintedLine, Replayed
 from .script import Script
 from .world import World
 
@@ -123,10 +122,9 @@ class ReplayRun:
         self._began_ns = monotonic_ns()
         self._parts = 0
         self._unfinished: dict[Plugin, tuple[PlayedEvent, Answer]] = {}
-        self._first_round: dict[str, ContainerResult] = {}
         self._prepare()
         split = playback.faults.split_sync
-        self._runtime = Runtime(
+        self._runtime = EmulatedRuntime(
             self._setup,
             on_new=self._new_plugin,
             on_ready=self._ready,
@@ -137,8 +135,8 @@ class ReplayRun:
         )
         audience.began(self._result)
 
-    async def perform(self, rounds: int) -> Replayed:
-        """Play the script ``rounds`` times, and return the result."""
+    async def perform(self) -> Replayed:
+        """Play the script, and return the result."""
         result = self._result
         try:
             async with AsyncExitStack() as stack:
@@ -146,13 +144,9 @@ class ReplayRun:
                 stack.callback(self._plugins.leave)
                 self._progress.note("RegisterPlugin")
                 await self._plugins.enter(self._runtime)
-                for number in range(1, rounds + 1):
-                    if number > 1:
-                        await self._again(number)
-                    playing_ns = monotonic_ns()
-                    await self._play()
-                    result.playing_ns += monotonic_ns() - playing_ns
-                    self._compare_rounds(number)
+                playing_ns = monotonic_ns()
+                await self._play()
+                result.playing_ns = monotonic_ns() - playing_ns
                 self._progress.settle()
         finally:
             # Report the event that could not be played, with its output.
@@ -199,25 +193,6 @@ class ReplayRun:
         containers, version = self._result.containers, self._setup.profile.version
         return Effects(self._world, containers, self._rules, version, keep=self._keep)
 
-    async def _again(self, number: int) -> None:
-        self._prepare()
-        self._progress.note("restart-runtime", note=f"round {number} begins")
-        await self._plugins.restart(graceful=True)
-
-    def _compare_rounds(self, number: int) -> None:
-        """Record a failure for each container that differs from the first round."""
-        if number == 1:
-            self._first_round = self._result.containers
-            return
-        ours = self._result.containers
-        for name in dict.fromkeys([*self._first_round, *ours]):
-            first, now = self._first_round.get(name), ours.get(name)
-            same = first is not None and now is not None and first.created == now.created
-            if first is None or now is None or not same or changes(first.spec, now.spec):
-                words = f"differs between round {number} and the first round"
-                self._result.tally.fail(f"{name} {words}")
-                self._progress.tell(PlayedEvent(0, f"round {number}", name, 0, failure=words))
-
     # -- notifications of the runtime ---------------------------------------------------------
 
     def _new_plugin(self, plugin: Plugin) -> None:
@@ -225,7 +200,7 @@ class ReplayRun:
         plugin.on_sent = self._progress.sent
         if self._playback.faults.slow:
             plugin.transit_ns = lambda method, payload: int(
-                self._faults.delay_s(event_of(method, payload), plugin.id) * 1e9
+                self._faults.delay_s(event_of(method, payload)) * 1e9
             )
 
     def _ready(self, plugin: Plugin) -> None:
@@ -239,13 +214,13 @@ class ReplayRun:
             why = f"{runtime} sends launched plugins no Synchronize; --ideal sends it"
             self._progress.tell(PlayedEvent(0, "Synchronize", "", 0, skipped=why))
 
-    def _exchanged(self, plugin: Plugin, exchange: Exchange) -> None:
+    def _exchanged(self, plugin: Plugin, exchange: PluginExchange) -> None:
         if self._recorder is not None:
             self._recorder.exchanged(plugin, exchange)
         if exchange.method == "Synchronize":
             self._synchronized(plugin, exchange)
 
-    def _synchronized(self, plugin: Plugin, exchange: Exchange) -> None:
+    def _synchronized(self, plugin: Plugin, exchange: PluginExchange) -> None:
         self._parts += 1
         reply, error, more = _sync_reply(exchange)
         if more:
@@ -337,7 +312,7 @@ def _source(session: Session, runtime: str) -> str:
 
 
 def _sync_reply(
-    exchange: Exchange,
+    exchange: PluginExchange,
 ) -> tuple[api.SynchronizeResponse | None, NriScopeError | None, bool]:
     """Return the reply to Synchronize, or its error, and whether more parts follow."""
     if exchange.error is not None:
@@ -365,7 +340,7 @@ class ReplayRecorder:
         self._sessions: dict[Plugin, int] = {}
         self._offset = time_ns() - monotonic_ns()
 
-    def exchanged(self, plugin: Plugin, exchange: Exchange) -> None:
+    def exchanged(self, plugin: Plugin, exchange: PluginExchange) -> None:
         """Record one request and its reply."""
         if exchange.method == "Configure" and plugin not in self._sessions:
             self._sessions[plugin] = self._recorder.begin_session(self._start(plugin, exchange))
@@ -401,12 +376,9 @@ class ReplayRecorder:
             self.ended(plugin)
         self._recorder.close()
 
-    def _start(self, plugin: Plugin, configure: Exchange) -> SessionStart:
+    def _start(self, plugin: Plugin, configure: PluginExchange) -> SessionStart:
         profile = self._profile
-        try:
-            mask = ConfigureResponse.FromString(configure.reply).events
-        except DecodeError:
-            mask = 0
+        response = decode(ConfigureResponse, configure.reply)
         return SessionStart(
             role=Role.REPLAY,
             plugin_name=plugin.name,
@@ -415,7 +387,7 @@ class ReplayRecorder:
             runtime_version=profile.runtime_version,
             nri_version=profile.nri_version,
             nri_version_inferred=not profile.sends_nri_version,
-            mask=mask,
+            mask=0 if response is None else response.events,
             registration_timeout_ms=profile.registration_timeout_ms,
             request_timeout_ms=profile.request_timeout_ms,
             started_ns=self._offset + configure.started_ns,

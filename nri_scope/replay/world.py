@@ -20,6 +20,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import ADJUSTABLE, adjusted, with_resources
+from nri_scope.nri.plain import clear_fields
 from nri_scope.nri.request_subject import (
     WithContainer,
     container_of,
@@ -220,12 +221,7 @@ def _with_zeros(device: api.LinuxDevice) -> api.LinuxDevice:
 
 def _overlay(recorded: api.Container, ours: api.Container) -> None:
     """Copy the adjustable fields of ``ours`` to ``recorded``."""
-    _clear(recorded, ADJUSTABLE)
+    clear_fields(recorded, ADJUSTABLE)
     adjustable = deepcopy(ours)
-    _clear(adjustable, _OTHERS)
+    clear_fields(adjustable, _OTHERS)
     recorded.MergeFrom(adjustable)
-
-
-def _clear(message: Message, names: Iterable[str]) -> None:
-    for name in names:
-        message.ClearField(name)

@@ -8,11 +8,12 @@ with its changes and their owners.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 from nri_scope import __version__
-from nri_scope.differ.attribution.attributed_changes import ChangeStep, NameOf, RoundDiff, Span
+from nri_scope.differ.attribution.attributed_changes import ChangeStep, NameOf, RoundDiff
+from nri_scope.differ.missing_plugin import missed_creations
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped, clipped_pair, place, sides
 from nri_scope.differ.render.wording import Legend
@@ -37,10 +38,11 @@ from nri_scope.recording.event_times import is_redacted
 from nri_scope.recording.plugin_calls import by_plugin, measured_times
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import Times, Timing, time_range
+from nri_scope.recording.work_budget import OnShare
 from nri_scope.specs import label
 
 from .finder import Finder
-from .lifetime_lanes import Lanes
+from .lifetime_lanes import LaneCollector
 from .limits import (
     CONTAINERS_MAX,
     GAPS_MAX,
@@ -50,12 +52,11 @@ from .limits import (
     STEPS_MAX,
     STEPS_OF_ONE_MAX,
     TRACKED_MAX,
-    TROUBLES_MAX,
     VALUE_MAX,
     WORDS_MAX,
 )
-from .report_data import Changed, Facts, LeftOut, Link, Mark, ProblemEvent, Row
-from .wording import counted
+from .report_data import Changed, ChangeRow, Facts, LeftOut, Link, Mark
+from .wording import counted, role
 
 
 @dataclass(slots=True)
@@ -96,35 +97,35 @@ class Changes:
         for step in diff.steps:
             self._add(step)
         if diff.name == CONTAINER_STATUS and diff.failure:
-            found = self._of(diff.container)
-            if found is not None and len(found.remarks) < STEPS_OF_ONE_MAX:
-                found.remarks[clipped(diff.failure, WORDS_MAX)] = None
+            container = self._of(diff.container)
+            if container is not None and len(container.remarks) < STEPS_OF_ONE_MAX:
+                container.remarks[clipped(diff.failure, WORDS_MAX)] = None
         if diff.name != CREATE or not diff.container:
             return
-        matters = diff.failure or diff.doubt
-        found = self._of(diff.container) if matters else self._found.get(diff.container)
-        if found is not None:
+        matters = diff.failure or diff.doubt or diff.absences
+        container = self._of(diff.container) if matters else self._found.get(diff.container)
+        if container is not None:
             if diff.created:
-                found.created = found.created or diff.event
-            found.failure = clipped(diff.failure, WORDS_MAX)
-            if len(found.remarks) < STEPS_OF_ONE_MAX:
-                remarks = (*filter(None, [diff.doubt]), *diff.remarks)
-                found.remarks.update(dict.fromkeys(clipped(one, WORDS_MAX) for one in remarks))
+                container.created = container.created or diff.event
+            container.failure = clipped(diff.failure, WORDS_MAX)
+            if len(container.remarks) < STEPS_OF_ONE_MAX:
+                remarks = (*diff.absences, *filter(None, [diff.doubt]), *diff.remarks)
+                container.remarks.update(dict.fromkeys(clipped(one, WORDS_MAX) for one in remarks))
 
     def result(self) -> tuple[Changed, ...]:
         """Return the containers in the order of their first changes."""
         return tuple(
             Changed(
                 key,
-                one.name,
-                one.created,
-                one.failure,
-                tuple(map(_row, one.steps)),
-                one.in_all,
-                one.omitted_changes + sum(step.is_change for step in one.steps),
-                tuple(one.remarks),
+                container.name,
+                container.created,
+                container.failure,
+                tuple(map(_row, container.steps)),
+                container.in_all,
+                container.omitted_changes + sum(step.is_change for step in container.steps),
+                tuple(container.remarks),
             )
-            for key, one in self._found.items()
+            for key, container in self._found.items()
         )
 
     def legend(self) -> tuple[str, ...]:
@@ -144,19 +145,19 @@ class Changes:
 
     def _add(self, step: ChangeStep) -> None:
         self.rows += 1
-        found = self._of(step.container)
-        if found is None:
+        container = self._of(step.container)
+        if container is None:
             return
-        found.in_all += 1
-        if len(found.steps) >= STEPS_OF_ONE_MAX or self._kept >= STEPS_MAX:
-            found.omitted_changes += step.is_change
+        container.in_all += 1
+        if len(container.steps) >= STEPS_OF_ONE_MAX or self._kept >= STEPS_MAX:
+            container.omitted_changes += step.is_change
             return
         self._kept += 1
-        found.steps.append(step)
+        container.steps.append(step)
         self._legend.add_step(step)
 
 
-def _row(step: ChangeStep) -> Row:
+def _row(step: ChangeStep) -> ChangeRow:
     change = step.change
     before, after = clipped_pair(*sides(change), VALUE_MAX)
     if change.kind == "added" and change.position is not None:
@@ -166,7 +167,7 @@ def _row(step: ChangeStep) -> Row:
         for weight, text in wording.details(step)
         if weight is not wording.DetailWeight.REMARK
     ]
-    return Row(
+    return ChangeRow(
         step.event,
         change.kind,
         wording.glyph(step),
@@ -182,14 +183,6 @@ def _row(step: ChangeStep) -> Row:
 
 _NAMES = frozenset(event.name for event in NriEvent)
 _CALLS = _NAMES | frozenset(v01.METHODS)
-_ROLES: dict[str, str] = {
-    Role.LOGGER: "passive connection of nri-scope",
-    Role.PROBE: "passive probe of nri-scope",
-    Role.TAP: "tapped",
-    Role.REPLAY: "replayed",
-    Role.SCENARIO: "scenario, not observed",
-    Role.V01: "plugin of NRI 0.1",
-}
 
 
 class Links:
@@ -219,22 +212,22 @@ class Links:
         if len(self._listed) < PLUGINS_MAX:
             self._listed.update(dict.fromkeys(diff.chain))
         for span in diff.spans:
-            if _is_between(span) and diff.name in _NAMES:
+            if span.after and span.before and diff.name in _NAMES:
                 key = span.after, span.before
                 self._between.setdefault(key, Times()).add(span.ns, span.deadline_ns)
 
     def links(self) -> list[Link]:
         """Return the links in call order."""
-        found: dict[str, Link] = {}
+        link_of: dict[str, Link] = {}
         for one in self._sessions.values():
             if one.plugin in self._events:
-                found[one.plugin] = self._seen(one, found.get(one.plugin))
+                link_of[one.plugin] = self._seen(one, link_of.get(one.plugin))
         for plugin in self._listed:
-            if plugin not in found:
-                found[plugin] = Link(
+            if plugin not in link_of:
+                link_of[plugin] = Link(
                     plugin, plugin[:2], "listed for validators", False, False, 0, None
                 )
-        order = sorted(found.values(), key=lambda link: (link.index, link.title))
+        order = sorted(link_of.values(), key=lambda link: (link.index, link.title))
         intervals = sorted(self._between.items())
         result: list[Link] = []
         for link in order:
@@ -245,7 +238,7 @@ class Links:
         return result
 
     def _seen(self, session: Session, known: Link | None) -> Link:
-        how = _ROLES.get(session.role, session.role)
+        how = role(session)
         if known is not None and how not in known.known_by:
             how = f"{known.known_by}, {how}"
         passive = session.role in PASSIVE_ROLES
@@ -276,10 +269,6 @@ class Links:
         yield Link(title, "", f"{who}, and the runtime", False, True, 0, Timing.of(times))
 
 
-def _is_between(span: Span) -> bool:
-    return bool(span.after and span.before)
-
-
 _BY_EVENT_MAX = 40
 
 
@@ -287,7 +276,7 @@ def collect(
     recording: Recording,
     subject: lookup.Found | None = None,
     *,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnShare | None = None,
 ) -> Facts:
     """Collect the facts of a recording, or of one subject in it.
 
@@ -306,20 +295,15 @@ class _Collector(Finder):
     def __init__(self, recording: Recording, subject: lookup.Found | None) -> None:
         super().__init__(recording, subject)
         about = subject if isinstance(subject, Pod | Container) else None
-        self._lanes = Lanes(*time_range(recording, about))
-        self._links = Links(self._sessions)
+        self._absences = missed_creations(recording)
+        self._lanes = LaneCollector(*time_range(recording, about))
+        self._links = Links(self.sessions.values())
         self._changes = Changes(self.name_of)
         self._requests: deque[RoundDiff] = deque()
         """Rounds with requests, to be marked when their outcomes are known."""
         self._by_event: dict[str, list[int]] = {}
-        self._troubles: list[ProblemEvent] = []
-        self._troubles_in_all = 0
         self._containers: set[str] = set()
         self._pods: set[str] = set()
-
-    @property
-    def _needs_only_findings(self) -> bool:
-        return False
 
     def _see_wanted(self, event: Event) -> None:
         super()._see_wanted(event)
@@ -337,16 +321,15 @@ class _Collector(Finder):
         self._lanes.see(event)
 
     def _round_of(self, part: RoundDiff, *, is_whole: bool) -> None:
-        self._changes.round(part)
+        self._changes.round(replace(part, absences=self._absences.get(part.container, ())))
         if not is_whole:
             return
         self._links.round(part)
-        slow = [wording.slow_span(one) for one in part.spans if wording.slow(one)]
+        slow = [wording.slow_span(span) for span in part.spans if wording.slow(span)]
         kind = Mark.CALM
         text = f"{part.name}, event {part.event}"
         if part.failure:
             kind, text = Mark.FAILED, f"{text}: {part.failure}"
-            self._trouble(part, Mark.FAILED, part.failure)
         elif slow:
             kind, text = Mark.SLOW, f"{text}: {'; '.join(slow)}"
         elif part.own:
@@ -354,8 +337,6 @@ class _Collector(Finder):
             if len(self._requests) > TRACKED_MAX:
                 self._mark_requests(self._requests.popleft())
             return
-        for one in slow:
-            self._trouble(part, Mark.SLOW, one)
         self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(text, WORDS_MAX))
 
     def _mark_requests(self, part: RoundDiff) -> None:
@@ -365,54 +346,43 @@ class _Collector(Finder):
         text = f"{part.name}, event {part.event}: {counted(changes, len(part.own))}"
         self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(text, WORDS_MAX))
 
-    def _trouble(self, diff: RoundDiff, kind: Mark, text: str) -> None:
-        self._troubles_in_all += 1
-        if len(self._troubles) < TROUBLES_MAX:
-            self._troubles.append(
-                ProblemEvent(
-                    diff.event,
-                    diff.at_ns,
-                    diff.name,
-                    wording.subject(diff, self.name_of),
-                    kind,
-                    clipped(text, WORDS_MAX),
-                )
-            )
-
     def _drawn_gaps(self) -> list[Gap]:
         """Return the gaps for the timeline, without those outside the time of the subject."""
         first, last = self._lanes.first_ns, self._lanes.last_ns
-        if self._subject is None:
+        if self._choice.subject is None:
             return self.lost_gaps
         return [gap for gap in self.lost_gaps if gap.to_ns >= first and gap.from_ns <= last]
 
     def facts(self) -> Facts:
         """Return the facts, after all events were read."""
-        found = self.diagnosed()
+        diagnosed = self.diagnosed()
         gaps = self.lost_gaps
         notes = [one for one in self._recording.notes() if one.text != REDACTED]
-        plugins = [one for one in self._sessions if one.role != Role.CRI]
+        plugins = [one for one in self.sessions.values() if one.role != Role.CRI]
         runtimes = [*dict.fromkeys(map(runtime, plugins))]
         timeline = None
         for part in self._requests:
             self._mark_requests(part)
         if self._events:
-            timeline = self._lanes.timeline(self._sessions, self._drawn_gaps(), self.name_of)
+            timeline = self._lanes.timeline(
+                self.sessions.values(), self._drawn_gaps(), self.name_of
+            )
         containers, rows = self._changes.kept
-        measured = by_plugin(measured_times(self._recording)) if self._subject is None else []
+        measured = (
+            by_plugin(measured_times(self._recording)) if self._choice.subject is None else []
+        )
         lanes = 0 if timeline is None else len(timeline.lanes)
         left_out = (
-            LeftOut("sessions", min(SESSIONS_MAX, len(self._sessions)), len(self._sessions)),
+            LeftOut("sessions", min(SESSIONS_MAX, len(self.sessions)), len(self.sessions)),
             LeftOut("gaps", min(GAPS_MAX, len(gaps)), len(gaps)),
             LeftOut("notes", min(NOTES_MAX, len(notes)), len(notes)),
             LeftOut("plugins", min(PLUGINS_MAX, len(measured)), len(measured)),
             LeftOut("changed containers", containers, self._changes.containers),
             LeftOut("changes", rows, self._changes.rows),
-            LeftOut("slow or failing events", len(self._troubles), self._troubles_in_all),
             LeftOut("pods and containers in the timeline", lanes, self._lanes.seen),
         )
         return Facts(
-            **{one.name: getattr(found, one.name) for one in fields(found)},
+            **{one.name: getattr(diagnosed, one.name) for one in fields(diagnosed)},
             tool=f"nri-scope {__version__}",
             runtimes=tuple(clipped(one, WORDS_MAX) for one in runtimes[:SESSIONS_MAX]),
             lost=sum(gap.lost or 0 for gap in gaps),
@@ -428,7 +398,6 @@ class _Collector(Finder):
             chain=tuple(self._links.links()),
             changed=self._changes.result(),
             legend=self._changes.legend(),
-            troubles=tuple(self._troubles),
             timeline=timeline,
             left_out=tuple(one for one in left_out if one.kept < one.all),
             measured=tuple(measured[:PLUGINS_MAX]),

@@ -3,17 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import islice
 from typing import cast
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
-from nri_scope.differ.attribution.rounds import ConnectionPart
+from nri_scope.differ.attribution.observed_round import ConnectionPart
+from nri_scope.differ.missing_plugin import Creation, created_without
 from nri_scope.differ.recording_differ import Choice, differ_of
 from nri_scope.differ.render.values import clipped
-from nri_scope.entries import CreationFate, Outcome
+from nri_scope.entries import OperationFate, OperationOutcome
 from nri_scope.events import (
     CONTAINER_STATUS,
     PASSIVE_ROLES,
@@ -25,8 +27,10 @@ from nri_scope.events import (
     Session,
 )
 from nri_scope.filter import parse
+from nri_scope.nri.changes import REQUIRED_PLUGINS
 from nri_scope.nri.events import (
     CREATE,
+    FIRST,
     POST_UPDATE,
     START,
     SYNCHRONIZE,
@@ -37,16 +41,18 @@ from nri_scope.nri.events import (
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci.runtime_rules import shows_start
 from nri_scope.recording import lookup
+from nri_scope.recording.coverage import Coverage, coverage
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.recording.event_messages import is_container_status
 from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
+from nri_scope.recording.work_budget import OnShare
 
 from .diagnosis import Diagnosis, RecordingFacts
 from .diagnosis.deadlines import misses_deadline
-from .diagnosis.recording_facts import Latest
+from .diagnosis.recording_facts import STOPPED, Latest
 from .finding import Finding
 from .limits import GAPS_MAX, NAME_MAX, SESSIONS_MAX, TRACKED_MAX, WORDS_MAX
 from .report_data import Diagnosed
@@ -132,7 +138,7 @@ def diagnose(
     recording: Recording,
     subject: lookup.Found | None = None,
     *,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnShare | None = None,
     on_round: Callable[[RoundDiff], None] | None = None,
 ) -> Diagnosed:
     """Collect the findings alone, which takes less time than `collect`.
@@ -171,7 +177,7 @@ def _single_finder(recording: Recording, subject: lookup.Found | None) -> Finder
     return _SingleFinder(recording, subject, without_plain_updates(recording, updated))
 
 
-class _Names(Latest[str, str]):
+class _NewestNames(Latest[str, str]):
     """The newest `TRACKED_MAX` names of pods and containers in events, by id."""
 
     def learn(self, event: Event) -> None:
@@ -187,7 +193,7 @@ class _Names(Latest[str, str]):
             self[key] = clipped(name, NAME_MAX)
 
 
-class Finder:
+class Finder(RecordingFacts):
     """Collector of the findings. `read` can be called again after the recording has grown."""
 
     def __init__(
@@ -196,52 +202,37 @@ class Finder:
         subject: lookup.Found | None = None,
         on_round: Callable[[RoundDiff], None] | None = None,
         *,
-        outcome: Callable[[Event], Outcome] | None = None,
+        outcome: Callable[[Event], OperationOutcome] | None = None,
     ) -> None:
         """Start without events. ``on_round`` is called for each round. ``outcome``: replacement of
         `Creations.outcome`.
 
         Raises RecordingError.
         """
+        sessions = recording.sessions()
+        self.keeps_removed = keeps_removed(recording, sessions)
+        """Whether the state of removed containers is kept."""
+        self._differ = differ_of(recording, keep=self.keeps_removed, outcome=outcome)
+        super().__init__(recording.gaps(), sessions)
         self._on_round = on_round
         self._recording = recording
-        self._subject = subject
-        self._choice = None if subject is None else Choice(recording, subject)
-        self._ids = _ids_of(recording, subject)
-        self._sessions = recording.sessions()
-        self.gaps = recording.gaps()
-        """The gaps that are used."""
-        self._names = _Names()
-        self.keeps_removed = keeps_removed(recording, self._sessions)
-        """Whether the state of removed containers is kept."""
-        self._differ = differ_of(
-            recording,
-            keep=self.keeps_removed,
-            only_findings=self._needs_only_findings,
-            outcome=outcome,
-        )
-        self._scene = RecordingFacts(
-            *(tuple(self.gaps), self._wanted, self._covers),
-            *(self.name_of, self._existed, self._sessions),
-        )
-        self._diagnosis = Diagnosis(self._scene, self._differ.histories.get)
+        self._choice = Choice(recording, subject)
+        self._names = _NewestNames()
+        self._diagnosis = Diagnosis(self, self._differ.histories.get)
         self._allowance = recording.allowance()
         self.newest = 0
         """Id of the newest event that was read."""
+        self._requiring: Latest[str, bool] = Latest()
+        """By id, whether the pod may require plugins."""
         self._times: dict[int, int] = {}
         """Times of the findings' first events, which a ring may remove later."""
         self._events = 0
         self._first_ns: int | None = None
         self._last_ns: int | None = None
 
-    @property
-    def _needs_only_findings(self) -> bool:
-        """Whether rounds without changes, failures and times are not needed."""
-        return self._on_round is None
-
     def read(
         self,
-        on_progress: Callable[[float], None] | None = None,
+        on_progress: OnShare | None = None,
         *,
         until: int | None = None,
         may_read: Callable[[Event], bool] = lambda _: True,
@@ -267,6 +258,8 @@ class Finder:
             self._see(event)
             if on_progress is not None and event.id % 2_000 == 0:
                 on_progress((event.id - first) / max(1, last - first))
+        if self._allowance.is_over and self.newest < last:
+            self.unread = next(self._recording.events(after_id=self.newest), None)
 
     def _needs(self, event: Event) -> bool:
         """Return whether the messages of the next event are needed."""
@@ -278,12 +271,11 @@ class Finder:
         self._allowance.spend(self._differ.take_work())
         return rounds
 
-    def learn(self, sessions: Sequence[Session]) -> None:
+    def learn(self, sessions: Iterable[Session]) -> None:
         """Replace the sessions by their newest states, before newer events are read."""
-        for session in sessions:
+        super().learn(sessions)
+        for session in self.sessions.values():
             self._differ.begin(session)
-        self._sessions = [*sessions]
-        self._scene.learn(sessions)
 
     def conclude(self, *, only_over: bool = False) -> None:
         """Process the open rounds, as far as they were observed.
@@ -308,15 +300,21 @@ class Finder:
         """Return the findings, after all events were read."""
         return Diagnosed(
             file=clipped(self._recording.path.name, WORDS_MAX),
-            about=_about(self._subject),
-            sessions=tuple(self._sessions[:SESSIONS_MAX]),
+            about=_about(self._choice.subject),
+            sessions=tuple(islice(self.sessions.values(), SESSIONS_MAX)),
             gaps=tuple(self.lost_gaps[:GAPS_MAX]),
             omitted=GapStats.of(self.gaps).left_out,
             first_ns=self._first_ns,
             last_ns=self._last_ns,
             events=self._events,
             findings=tuple(map(self._with_time, self._diagnosis.findings())),
+            coverage=self._coverage(),
         )
+
+    def _coverage(self) -> Coverage:
+        """Return what was observed, and decoded."""
+        observed, unread = coverage(self._recording), self.unread
+        return observed if unread is None else observed.stopped(unread.at_ns, STOPPED)
 
     def _with_time(self, finding: Finding) -> Finding:
         if not finding.events:
@@ -328,7 +326,10 @@ class Finder:
 
     def _see(self, event: Event) -> None:
         self._diagnosis.see(event)
-        if self._ids is None or self._wanted(event):
+        if event.event in FIRST and event.pod_id not in self._requiring:
+            request = self._recording.request(event.id)
+            self._requiring[event.pod_id] = REQUIRED_PLUGINS.encode() in request
+        if self.wanted(event):
             self._see_wanted(event)
 
     def _see_wanted(self, event: Event) -> None:
@@ -341,7 +342,7 @@ class Finder:
     def _round(self, diff: RoundDiff) -> None:
         if self._on_round is not None:
             self._on_round(diff)
-        part = diff if self._choice is None else self._choice.part_of(diff)
+        part = self._choice.part_of(diff)
         if part is not None and part is not diff:
             part = replace(part, spans=())
         self._diagnosis.round(diff if part is None else part, wanted=part is not None)
@@ -352,33 +353,28 @@ class Finder:
     def _round_of(self, part: RoundDiff, *, is_whole: bool) -> None:
         """Process a round about the subject."""
 
-    # -- callbacks for other classes ----------------------------------------------------------
+    # -- facts for the detectors --------------------------------------------------------------
 
-    def _wanted(self, event: Event) -> bool:
-        if self._ids is None:
-            return True
-        if isinstance(self._subject, Event):
-            return event.id in self._ids or self._is_same(event, self._subject)
-        return event.container_id in self._ids or event.pod_id in self._ids
+    def wanted(self, event: Event) -> bool:
+        return self._choice.has_event(event)
 
-    def _covers(self, container: str) -> bool:
-        return self._ids is None or isinstance(self._subject, Event) or container in self._ids
-
-    def _is_same(self, event: Event, other: Event) -> bool:
-        """Return whether this may be the same event at another connection."""
-        return (
-            event.event == other.event
-            and event.container_id == other.container_id
-            and event.pod_id == other.pod_id
-            and bool(event.container_id or event.pod_id)
-        )
+    def covers(self, container: str) -> bool:
+        return isinstance(self._choice.subject, Event) or self._choice.has(container)
 
     def name_of(self, key: str) -> str:
         """Return ``ns/pod/container`` or ``ns/pod``; the beginning of the id if unknown."""
         return self._names.get(key) or clipped(self._differ.name_of(key), NAME_MAX)
 
-    def _existed(self, session: int) -> frozenset[str]:
+    def existed(self, session: int) -> frozenset[str]:
         return lookup.things_at_start(self._recording, session)
+
+    def created_without(self) -> Iterator[Creation]:
+        pods = {pod for pod, requires in self._requiring.items() if requires}
+        subject = self._choice.subject
+        for creation in created_without(self._recording, pods) if pods else ():
+            is_own = isinstance(subject, Event) and creation.event == subject.id
+            if is_own or self._choice.has(creation.id):
+                yield creation
 
 
 class _SingleFinder(Finder):
@@ -400,14 +396,14 @@ class _SingleFinder(Finder):
         return is_state or event.container_id in self._updated
 
     def _rounds(self, event: Event, request: bytes, reply: bytes) -> Sequence[RoundDiff]:
-        session = self._scene.sessions.get(event.session)
+        session = self.sessions.get(event.session)
         if session is None:
-            # It began after this pass.
+            # The session began after this pass.
             return ()
         is_error = event.status_code and ConnectionPart(event, session).is_error
         is_late_start = event.event == START and not shows_start(START, session.runtime_name)
         if is_late_start:
-            is_error = is_error or self._creations.outcome(event).fate is CreationFate.FAILED
+            is_error = is_error or self._creations.outcome(event).fate is OperationFate.FAILED
         # Its finding says what became of the creation.
         is_late = event.event == CREATE and misses_deadline(event)
         if is_error or is_late or event.event in _WITH_REQUESTS:
@@ -443,11 +439,3 @@ def _about(subject: lookup.Found | None) -> str:
             return f"pod {lookup.pod_name(subject)}"
         case Container():
             return f"container {lookup.container_name(subject)}"
-
-
-def _ids_of(recording: Recording, subject: lookup.Found | None) -> frozenset[str | int] | None:
-    """Return the ids of the subject and its containers; None for the whole recording."""
-    if subject is None:
-        return None
-    within = lookup.containers_of(recording, subject) if isinstance(subject, Pod) else ()
-    return frozenset({subject.id, *(container.id for container in within)})

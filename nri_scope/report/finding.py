@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -25,19 +26,49 @@ class Level(StrEnum):
 
 
 class FindingKind(StrEnum):
-    """Kind of a finding. The values are part of the JSON."""
+    """Kind of a finding, with its meaning for help texts. The values are part of the JSON."""
 
-    CRASH = "runtime-crash"
-    DEADLINE = "deadline"
-    DISCONNECTED = "disconnected"
-    CONFLICT = "conflict"
-    FAILED = "failed"
-    DROPPED = "dropped"
-    REPLACED = "replaced"
-    UNIFIED = "unified-on-cgroup-v1"
-    DUPLICATE = "duplicate-name"
-    MISSED = "missed-around-synchronize"
-    ORDER = "order"
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str = "") -> FindingKind:
+        """Return the kind with this value."""
+        kind = str.__new__(cls, value)
+        kind._value_, kind.meaning = value, meaning
+        return kind
+
+    CRASH = "runtime-crash", "an update of a container at which iSulad ended"
+    DEADLINE = "deadline", "a plugin that came close to its deadline, or exceeded it"
+    DISCONNECTED = "disconnected", "a plugin that disconnected, and containers created without it"
+    CONFLICT = "conflict", "two plugins that set the same field of a container that failed"
+    FAILED = "failed", "errors of plugins, rejections, and containers that failed to start"
+    REQUIRED = "required-plugin", "containers created without a plugin that their pod requires"
+    DROPPED = "dropped", "requests that the runtime did not apply"
+    REPLACED = "replaced", "values of plugins that an update by the CRI replaced"
+    DUPLICATE = "duplicate-name", "two plugins with the same name"
+    MISSED = "missed-around-synchronize", "containers of which a plugin was never notified"
+    ORDER = "order", "an unusual order of events, or of plugins"
+    UNOBSERVED = "not-observed", "lost or unread events, which may hide other findings"
+
+
+_VIEWS = "(blame|diff|log|missing|report|show|tui)"
+_VIEW = re.compile(rf"`(?:nri-scope {_VIEWS}\b(?! --live)(?: FILE)?|{_VIEWS} FILE)")
+_OTHER_COMMAND = re.compile(r"`nri-scope (?:replay|stats)\b")
+_in_cluster: list[bool] = []
+"""Not empty if the commands are for a cluster."""
+
+
+def use_cluster_commands() -> None:
+    """Let advice name the commands of ``kubectl nri-scope`` from now on."""
+    _in_cluster.append(True)
+
+
+def with_commands(text: str) -> str:
+    """Return a text with the commands that the user has for this recording."""
+    if not _in_cluster:
+        return text
+    shown = _VIEW.sub(lambda match: f"`kubectl nri-scope {match[1] or match[2]}", text)
+    pulled = " `kubectl nri-scope pull` makes a FILE." if _OTHER_COMMAND.search(text) else ""
+    return shown + pulled
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +92,14 @@ class Finding:
     at_ns: int | None = None
     """Time of the first event; None without events."""
 
+    @property
+    def next_step(self) -> str:
+        """The advice, with commands for this recording."""
+        return with_commands(self.advice)
+
     def record(self) -> dict[str, Plain]:
         """Return the finding as plain values for JSON."""
-        values = asdict(self)
+        values = {**asdict(self), "advice": self.next_step}
         at_ns = values.pop("at_ns")
         return {**values, "at": None if at_ns is None else rfc3339(at_ns)}
 
@@ -113,6 +149,10 @@ class Told:
     detail: str
     advice: str
     shown: Shown = field(default_factory=Shown)
+
+    def finding(self, kind: FindingKind, level: Level) -> Finding:
+        """Return the finding."""
+        return self.shown.finding(kind, level, self.title, self.detail, self.advice)
 
 
 def capital(text: str) -> str:

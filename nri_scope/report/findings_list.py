@@ -41,7 +41,7 @@ def _finding(one: Finding, layout: Layout) -> Iterator[str]:
         yield from layout.sentence(f"see {where}", 2)
     if one.containers:
         yield from layout.sentence(f"about {wording.listed(one.containers)}", 2)
-    yield from layout.sentence(f"→ {one.advice}", 2, Style.DIM)
+    yield from layout.sentence(f"→ {one.next_step}", 2, Style.DIM)
 
 
 def _summary(facts: Diagnosed) -> str:
@@ -49,11 +49,9 @@ def _summary(facts: Diagnosed) -> str:
     events = many(facts.events, "event")
     if facts.omitted:
         events += f" ({left_out_words(facts.omitted)})"
-    if not facts.findings:
-        gaps = f" The recording has {many(len(facts.gaps), 'gap')}." if facts.gaps else ""
-        return f"{prefix}{wording.NOTHING_FOUND[:-1]} in {events}.{gaps}"
     counts = ", ".join(many(count, one) for one, count in wording.counted_levels(facts.findings))
-    return f"{prefix}{counts} in {events}"
+    words = facts.coverage.limited(f"{prefix}{counts or 'No findings'} in {events}")
+    return f"{words}{'' if counts else '.'}"
 
 
 def document(facts: Diagnosed) -> dict[str, Plain]:
@@ -66,5 +64,6 @@ def document(facts: Diagnosed) -> dict[str, Plain]:
         "last": None if facts.last_ns is None else rfc3339(facts.last_ns),
         "gaps": len(facts.gaps),
         "left_out": facts.omitted,
+        "coverage": facts.coverage.record(),
         "findings": [one.record() for one in facts.findings],
     }

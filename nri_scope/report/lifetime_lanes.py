@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import NameOf
 from nri_scope.events import Event, Gap, Session
-from nri_scope.nri.events import Stage
+from nri_scope.nri.events import EventStage
 from nri_scope.recording.lifetimes import Lifetime
 
 from .limits import COLUMNS, LANES_KEPT, LANES_MAX, PLUGINS_MAX, TRACKED_MAX
-from .report_data import Lane, Mark, Presence, Timeline
+from .report_data import ConnectedTime, Lane, Mark, Timeline
 
 _WEIGHT = {Mark.CALM: 0, Mark.CHANGED: 2, Mark.SLOW: 3, Mark.FAILED: 3}
 
@@ -36,7 +36,7 @@ class _Candidate:
         return self.lifetime.first.id
 
 
-class Lanes:
+class LaneCollector:
     """Collector of the lifetimes that may be drawn, for events in order."""
 
     def __init__(self, first_ns: int, last_ns: int) -> None:
@@ -67,7 +67,7 @@ class Lanes:
         if candidate is None:
             return
         candidate.lifetime.see(event)
-        if candidate.lifetime.stage is Stage.REMOVED and subject in self._calm:
+        if candidate.lifetime.stage is EventStage.REMOVED and subject in self._calm:
             self._calm.move_to_end(subject, last=False)
 
     def mark(self, subject: str, at_ns: int, kind: Mark, words: str) -> None:
@@ -105,26 +105,26 @@ class Lanes:
             tuple(self._lane(one, name_of, drawn) for one in chosen),
         )
 
-    def _lane(self, one: _Candidate, name_of: NameOf, drawn: Container[str]) -> Lane:
-        lifetime = one.lifetime
+    def _lane(self, candidate: _Candidate, name_of: NameOf, drawn: Container[str]) -> Lane:
+        lifetime = candidate.lifetime
         reached = {stage: self.column(at_ns) for stage, at_ns in lifetime.reached.items()}
         begin = self.column(lifetime.first.at_ns) if lifetime.has_start else 0
         end = COLUMNS - 1
-        if Stage.REMOVED in reached:
-            end = max(reached[Stage.REMOVED], self.column(lifetime.last_ns))
+        if EventStage.REMOVED in reached:
+            end = max(reached[EventStage.REMOVED], self.column(lifetime.last_ns))
         runs = None
-        if Stage.STARTED in reached:
-            ran = reached[Stage.STARTED]
-            until = reached.get(Stage.STOPPED, reached.get(Stage.REMOVED, COLUMNS - 1))
+        if EventStage.STARTED in reached:
+            ran = reached[EventStage.STARTED]
+            until = reached.get(EventStage.STOPPED, reached.get(EventStage.REMOVED, COLUMNS - 1))
             runs = ran if lifetime.has_start else 0, max(ran, until)
         return Lane(
             name_of(lifetime.id),
             lifetime.is_pod,
-            not lifetime.is_pod and one.pod in drawn,
+            not lifetime.is_pod and candidate.pod in drawn,
             begin,
             end,
             runs,
-            tuple((place, kind, words) for place, (kind, words) in sorted(one.marks.items())),
+            tuple((place, kind, words) for place, (kind, words) in sorted(candidate.marks.items())),
         )
 
     def _columns(self, from_ns: int, to_ns: int) -> tuple[int, int]:
@@ -148,30 +148,31 @@ class Lanes:
     def _with_their_pods(self, chosen: list[_Candidate]) -> list[_Candidate]:
         """Return the first `LANES_MAX` of the chosen lifetimes, each container after its pod."""
         kept: dict[str, _Candidate] = {}
-        for one in chosen:
-            pod = self._candidates.get(one.pod, one)
-            group = {each.lifetime.id: each for each in (pod, one)}
+        for candidate in chosen:
+            pod = self._candidates.get(candidate.pod, candidate)
+            group = {each.lifetime.id: each for each in (pod, candidate)}
             if len(kept | group) <= LANES_MAX:
                 kept |= group
-        numbers = {key: one.number for key, one in kept.items()}
+        numbers = {key: candidate.number for key, candidate in kept.items()}
         return sorted(
             kept.values(),
-            key=lambda one: (
-                *(numbers.get(one.pod, one.number), one.pod),
-                *(not one.lifetime.is_pod, one.number),
+            key=lambda candidate: (
+                *(numbers.get(candidate.pod, candidate.number), candidate.pod),
+                *(not candidate.lifetime.is_pod, candidate.number),
             ),
         )
 
-    def _presences(self, sessions: Iterable[Session]) -> tuple[Presence, ...]:
-        found: dict[str, set[tuple[int, int]]] = {}
-        for one in sorted(sessions, key=lambda one: (one.plugin_index, one.id)):
-            if not one.is_connection or (one.plugin not in found and len(found) >= PLUGINS_MAX):
+    def _presences(self, sessions: Iterable[Session]) -> tuple[ConnectedTime, ...]:
+        times: dict[str, set[tuple[int, int]]] = {}
+        for session in sorted(sessions, key=lambda session: (session.plugin_index, session.id)):
+            is_new = session.plugin not in times
+            if not session.is_connection or (is_new and len(times) >= PLUGINS_MAX):
                 continue
-            end = self.last_ns if one.ended_ns is None else one.ended_ns
-            if end < self.first_ns or one.started_ns > self.last_ns:
+            end = self.last_ns if session.ended_ns is None else session.ended_ns
+            if end < self.first_ns or session.started_ns > self.last_ns:
                 continue
-            found.setdefault(one.plugin, set()).add(self._columns(one.started_ns, end))
-        return tuple(Presence(title, _merged(spans)) for title, spans in found.items())
+            times.setdefault(session.plugin, set()).add(self._columns(session.started_ns, end))
+        return tuple(ConnectedTime(title, _merged(spans)) for title, spans in times.items())
 
 
 def _merged(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

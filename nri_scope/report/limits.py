@@ -13,8 +13,6 @@ STEPS_MAX = 1_500
 """Maximum number of changes; each has two values of up to `VALUE_MAX` characters."""
 STEPS_OF_ONE_MAX = 200
 """Maximum number of changes of one container."""
-TROUBLES_MAX = 150
-"""Maximum number of slow or failing events."""
 LANES_MAX = 48
 """Maximum number of pods and containers that are drawn."""
 LANES_KEPT = 400

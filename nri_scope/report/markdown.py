@@ -8,19 +8,18 @@ or HTML.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from nri_scope.differ.render.markdown import code, folded, prose, squeezed
 from nri_scope.differ.render.values import clipped
 from nri_scope.recording.display import deadline, duration, left_out_words, many
 from nri_scope.recording.records import rfc3339
-from nri_scope.text.escape import safe
+from nri_scope.text.escape import code, prose, safe
 
 from . import wording
 from .finding import Finding, Level
 from .limits import MARKDOWN_MAX, WORDS_MAX
-from .report_data import Changed, Facts, Link, Row
+from .report_data import Changed, ChangeRow, Facts, Link
 
 _VALUE_MAX = 160
 """Maximum length of a value, in characters; HTML has longer values."""
@@ -68,7 +67,7 @@ def markdown(facts: Facts, most: int = MARKDOWN_MAX) -> str:
     if missing:
         omitted = ", ".join(f"{count:,} × {what}" for what, count in missing.items())
         lines += ["", f"**Omitted for lack of space:** {omitted}. The HTML report contains them."]
-    text = "\n".join(squeezed([*lines, *foot])) + "\n"
+    text = "\n".join(_squeezed([*lines, *foot])) + "\n"
     # A safeguard: the sizes of blocks already respect the limit.
     return text if len(text) <= most else text[:most]
 
@@ -82,7 +81,10 @@ class _Section:
 def _sections(facts: Facts) -> Iterator[_Section]:
     """Yield the sections, the most important first."""
     findings = [_Block(_finding(one), "finding") for one in facts.findings]
-    yield _Section("Findings", findings or [_Block([wording.NOTHING_FOUND], "findings")])
+    yield _Section(
+        "Findings",
+        findings or [_Block([_escaped(wording.nothing_found(facts.coverage))], "findings")],
+    )
     yield _Section("The chain", [_Block([*_chain(facts)], "chain of plugins")])
     if facts.measured:
         times = _table("plugins", _measured_rows(facts))
@@ -90,17 +92,12 @@ def _sections(facts: Facts) -> Iterator[_Section]:
     yield _Section(
         "Changes by container",
         [_Block(_changed(one), "container's changes") for one in facts.changed]
-        or [_Block(["No changes were observed."], "changes")],
+        or [_Block([_escaped(wording.no_changes(facts.coverage))], "changes")],
     )
     if facts.legend:
         yield _Section(
             "Legend",
             [_Block([f"- {_escaped(one)}" for one in facts.legend], "legend")],
-        )
-    if facts.troubles:
-        yield _Section(
-            "Slow or failing events",
-            [_Block(_table("slow or failing events", _trouble_rows(facts)), "list of such events")],
         )
     if facts.gaps:
         rows = [
@@ -158,7 +155,7 @@ def _finding(one: Finding) -> list[str]:
         names = ", ".join(code(_cut(name)) for name in one.containers[:_CONTAINERS_MAX])
         lines.append(f"  - about {names}{f' and {more:,} more' if more > 0 else ''}")
     # The advice is trusted text, with code in backticks.
-    return [*lines, f"  - {_escaped(one.detail)}", f"  - → {one.advice}"]
+    return [*lines, f"  - {_escaped(one.detail)}", f"  - → {one.next_step}"]
 
 
 def _measured_rows(facts: Facts) -> list[list[str]]:
@@ -198,28 +195,28 @@ def _link(link: Link) -> list[str]:
     return [*cells, f"{timing.count:,}", *times, f"{limit}{wording.verdict(link)}"]
 
 
-def _changed(one: Changed) -> list[str]:
-    created = f", created by event {one.created_event}" if one.created_event else ""
-    count = wording.counted(one.changes, one.rows_in_all)
+def _changed(container: Changed) -> list[str]:
+    created = f", created by event {container.created_event}" if container.created_event else ""
+    count = wording.counted(container.changes, container.rows_in_all)
     lines: list[str] = []
-    if one.failure:
-        lines.append(f"- **not created**: {code(one.failure)}")
-    lines += [f"- {_escaped(text)}" for text in one.remarks]
-    if one.rows:
+    if container.failure:
+        lines.append(f"- **not created**: {code(container.failure)}")
+    lines += [f"- {_escaped(text)}" for text in container.remarks]
+    if container.rows:
         lines += ["", "| | path | before | after | by | known by |", "|---|---|---|---|---|---|"]
-        lines += map(_row, one.rows)
+        lines += map(_row, container.rows)
         lines.append("")
-        for row in one.rows:
+        for row in container.rows:
             for text in filter(None, (row.trouble, row.note)):
                 lines.append(f"- {code(row.path)}: {_escaped(text)}")
-    more = one.rows_in_all - len(one.rows)
+    more = container.rows_in_all - len(container.rows)
     if more:
         lines.append(f"- {more:,} more changes or requests are omitted")
-    name = "<code>" + _html(_cut(one.name)) + "</code>"
-    return folded(f"{name}{created}: {count}", lines)
+    name = "<code>" + _html(_cut(container.name)) + "</code>"
+    return _folded(f"{name}{created}: {count}", lines)
 
 
-def _row(row: Row) -> str:
+def _row(row: ChangeRow) -> str:
     cells = (
         code(row.sign),
         code(row.path),
@@ -229,16 +226,6 @@ def _row(row: Row) -> str:
         f"{_escaped(row.evidence)}, event {row.event}",
     )
     return f"| {' | '.join(cells)} |"
-
-
-def _trouble_rows(facts: Facts) -> list[list[str]]:
-    rows = [["event", "at (UTC)", "name", "subject", "", "reason"]]
-    for one in facts.troubles:
-        at, kind = rfc3339(one.at_ns)[11:23], str(one.kind)
-        rows.append(
-            [str(one.event), at, _escaped(one.name), code(one.subject), kind, _escaped(one.words)]
-        )
-    return rows
 
 
 def _session_rows(facts: Facts) -> list[list[str]]:
@@ -253,7 +240,7 @@ def _table(what: str, rows: list[list[str]]) -> list[str]:
     lines = [f"| {' | '.join(row)} |" for row in rows]
     lines.insert(1, "|" + "---|" * len(rows[0]))
     count = len(rows) - 1
-    return folded(f"{count:,} {what}", lines) if count > 12 else [*lines, ""]
+    return _folded(f"{count:,} {what}", lines) if count > 12 else [*lines, ""]
 
 
 def _escaped(text: str) -> str:
@@ -271,3 +258,18 @@ def _html(text: str) -> str:
     return "".join(
         c if c.isascii() and (c.isalnum() or c in "/-_.") else f"&#{ord(c)};" for c in safe(text)
     )
+
+
+def _folded(summary: str, lines: Sequence[str]) -> list[str]:
+    """Return lines in a collapsed block. ``summary`` must be trusted text."""
+    # GitHub parses the content as HTML unless blank lines surround it.
+    return ["", f"<details><summary>{summary}</summary>", "", *lines, "", "</details>", ""]
+
+
+def _squeezed(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines without leading and repeated blank lines."""
+    blank = True
+    for line in lines:
+        if line or not blank:
+            yield line
+        blank = not line

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nri_scope.events import Gap, Note, Session
+from nri_scope.recording.coverage import Coverage
 from nri_scope.recording.plugin_calls import MeasuredTimes
 from nri_scope.recording.stats import Timing
 
@@ -21,18 +22,6 @@ class LeftOut:
     """The kind of items in words, as in ``sessions``."""
     kept: int
     all: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProblemEvent:
-    """A slow or failing event."""
-
-    event: int
-    at_ns: int
-    name: str
-    subject: str
-    kind: Mark
-    words: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +45,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ChangeRow:
     """One change of a container, or a request for one."""
 
     event: int
@@ -85,7 +74,7 @@ class Changed:
     created_event: int
     """The event of the creation; 0 if not seen."""
     failure: str
-    rows: tuple[Row, ...]
+    rows: tuple[ChangeRow, ...]
     rows_in_all: int
     """Number of changes and other requests, including omitted ones."""
     changes: int
@@ -122,7 +111,7 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Presence:
+class ConnectedTime:
     """The columns in which a plugin was connected."""
 
     title: str
@@ -141,7 +130,7 @@ class Timeline:
     bad: tuple[int, ...]
     """Number of slow or failed events in each column."""
     gaps: tuple[tuple[int, int], ...]
-    presences: tuple[Presence, ...]
+    presences: tuple[ConnectedTime, ...]
     lanes: tuple[Lane, ...]
 
 
@@ -163,6 +152,8 @@ class Diagnosed:
     events: int
     """Number of events that the report covers."""
     findings: tuple[Finding, ...]
+    coverage: Coverage
+    """What the recording observed: problems at other times are not found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +173,6 @@ class Facts(Diagnosed):
     changed: tuple[Changed, ...]
     legend: tuple[str, ...]
     """Explanations of the owners and evidence in use."""
-    troubles: tuple[ProblemEvent, ...]
     timeline: Timeline | None
     """The timeline; None without events."""
     left_out: tuple[LeftOut, ...]

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import Gap, Role, Session
-from nri_scope.recording.display import duration, many
+from nri_scope.recording.coverage import Coverage
+from nri_scope.recording.display import duration, first_names, many
 from nri_scope.recording.records import rfc3339
 
 from .finding import Finding, Level
@@ -23,7 +24,20 @@ REDACTED = (
     "Secret and personal values were replaced by tokens; values that match no redaction rule are "
     "shown as recorded. Read this report before you share it."
 )
-NOTHING_FOUND = "No findings."
+
+
+def no_changes(coverage: Coverage) -> str:
+    """Say that no changes were observed, and what was not observed."""
+    return f"{coverage.limited('No changes were observed')}."
+
+
+def nothing_found(coverage: Coverage) -> str:
+    """Say that there are no findings, and in which times there could be none."""
+    if coverage.is_whole:
+        return "No findings."
+    return f"No findings in what was observed; {coverage.words}."
+
+
 _LISTED_MAX = 6
 
 
@@ -56,9 +70,7 @@ def shown_by(finding: Finding, time: Callable[[int], str] = utc) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """List the first few names."""
-    shown = [clipped(one, WORDS_MAX) for one in names[:_LISTED_MAX]]
-    more = f" and {len(names) - len(shown):,} more" if len(names) > len(shown) else ""
-    return f"{', '.join(shown)}{more}"
+    return first_names([clipped(name, WORDS_MAX) for name in names], _LISTED_MAX)
 
 
 def counted_levels(findings: Iterable[Finding]) -> list[tuple[Level, int]]:

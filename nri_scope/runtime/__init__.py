@@ -8,16 +8,16 @@ never starts a container.
 
 from .answer import Answer as Answer
 from .answer import Rejection as Rejection
-from .answer import Stage as Stage
+from .answer import SetupStage as SetupStage
 from .external_plugin import ExternalPlugin as ExternalPlugin
 from .external_plugin import registers_itself as registers_itself
 from .lifecycle import LifecycleState as LifecycleState
 from .lifecycle import LifecycleStep as LifecycleStep
-from .operations import Outcome as Outcome
+from .operations import OperationResult as OperationResult
 from .output import Stream as Stream
 from .plugin import NO_DEADLINE_MS as NO_DEADLINE_MS
-from .plugin import Exchange as Exchange
 from .plugin import Plugin as Plugin
+from .plugin import PluginExchange as PluginExchange
 from .plugin_process import GRACE_S as GRACE_S
 from .plugin_process import Process as Process
 from .plugin_setup import ProfileSetUp as ProfileSetUp
@@ -26,4 +26,4 @@ from .profile import PROFILES as PROFILES
 from .profile import RECORDED as RECORDED
 from .profile import Profile as Profile
 from .profile import profile_named as profile_named
-from .server import Runtime as Runtime
+from .server import EmulatedRuntime as EmulatedRuntime

@@ -74,7 +74,7 @@ class Answer:
         return self.error is not None and not self.closed
 
 
-class Stage(StrEnum):
+class SetupStage(StrEnum):
     """Stage of a plugin's set-up."""
 
     LAUNCH = "launch"
@@ -89,7 +89,7 @@ class Rejection:
 
     plugin: str
     """``NN-name`` as registered, valid or not; "" if it never registered."""
-    stage: Stage
+    stage: SetupStage
     reason: str
     error_sent: str = ""
     """Error text sent to the plugin; "" if none was sent, or it was only disconnected."""

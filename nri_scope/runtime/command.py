@@ -29,7 +29,7 @@ INTERPRETER_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class PluginProgram:
     """The program of a plugin, with its arguments and environment."""
 
     path: str
@@ -84,7 +84,7 @@ def command_of(
     index: str,
     name: str,
     environment: Mapping[str, str] | None = None,
-) -> Command:
+) -> PluginProgram:
     """Return the command of a plugin; find its program as a shell does. Raises UsageError.
 
     The lookup uses the PATH and working folder of this process. The plugin's environment has no
@@ -114,7 +114,7 @@ def external_command_of(
     argv: Sequence[str],
     socket: str,
     environment: Mapping[str, str] | None = None,
-) -> Command:
+) -> PluginProgram:
     """Return the command of a plugin that connects to ``socket`` by itself. Raises UsageError.
 
     `SOCKET` in its arguments or variables is replaced by the path. Without any, the plugin finds
@@ -134,7 +134,7 @@ def external_command_of(
     return replace(command, folders=(str(Path(DEFAULT_SOCKET).parent), str(Path(socket).parent)))
 
 
-def _command(argv: Sequence[str], environment: Mapping[str, str]) -> Command:
+def _command(argv: Sequence[str], environment: Mapping[str, str]) -> PluginProgram:
     if not argv or not argv[0]:
         raise UsageError("the command of the plugin is empty", "name the program after --")
     for variable in environment:
@@ -150,7 +150,7 @@ def _command(argv: Sequence[str], environment: Mapping[str, str]) -> Command:
     program = _program(argv[0])
     # argv[0] is absolute: programs that look up their own file (as Python does for its virtual
     # environment) have no PATH.
-    return Command(program, (program, *argv[1:]), environment, str(Path.cwd()))
+    return PluginProgram(program, (program, *argv[1:]), environment, str(Path.cwd()))
 
 
 def _program(word: str) -> str:

@@ -76,7 +76,7 @@ class ExternalPlugin:
             self._command, None, self._on_output, pass_output=self._pass_output
         )
         if self._connection is not None and self._connection.process is None:
-            # It connected before the keeper's report of its start was read.
+            # The plugin connected before the keeper's report of its start was read.
             self._connection.process = process
         return process
 

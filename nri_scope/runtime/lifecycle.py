@@ -67,7 +67,7 @@ class LifecycleStep(NamedTuple):
     """Whether the runtime sends the event in addition to those passed to `LifecycleState`."""
 
 
-class _Stage(Enum):
+class _Phase(Enum):
     """Stage of a container or pod that the runtime tracks."""
 
     LIVE = auto()
@@ -96,8 +96,8 @@ class LifecycleState:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._rules = profile.lifecycle_rules
-        self._containers: dict[str, _Stage] = {}
-        self._pods: dict[str, _Stage] = {}
+        self._containers: dict[str, _Phase] = {}
+        self._pods: dict[str, _Phase] = {}
         self._gone_pods: set[str] = set()
         self._without_aftermath: set[tuple[Event, str]] = set()
 
@@ -108,7 +108,7 @@ class LifecycleState:
         RemovePodSandbox for pods from before its start.
         """
         for pod in pods:
-            self._pods[pod.id] = _Stage.LIVE
+            self._pods[pod.id] = _Phase.LIVE
 
     def note_containers(self, containers: Iterable[api.Container]) -> None:
         """Note containers that were sent to a plugin in Synchronize: the runtime tracks them from
@@ -116,7 +116,7 @@ class LifecycleState:
         """
         for container in containers:
             stopped = container.state == api.ContainerState.CONTAINER_STOPPED
-            self._containers[container.id] = _Stage.STOPPED if stopped else _Stage.LIVE
+            self._containers[container.id] = _Phase.STOPPED if stopped else _Phase.LIVE
 
     def steps_of(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
         """Return the events that the runtime sends when ``event`` happens.
@@ -129,7 +129,7 @@ class LifecycleState:
         return tuple(self._tracked_steps(event, request))
 
     def steps_after_failure(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
-        """Return the events that undo ``event`` after its CRI request failed (`Outcome.failure`).
+        """Return the events that undo ``event`` after its CRI request failed.
 
         From then on `steps_of` skips events of that pod or container that do not happen.
         """
@@ -138,11 +138,11 @@ class LifecycleState:
         pod_id, container_id = (pod.id if pod else ""), (container.id if container else "")
         match event:
             case Event.RunPodSandbox:
-                self._pods[pod_id] = _Stage.FAILED
+                self._pods[pod_id] = _Phase.FAILED
             case Event.CreateContainer:
-                self._containers[container_id] = _Stage.FAILED
+                self._containers[container_id] = _Phase.FAILED
             case Event.StartContainer:
-                self._containers[container_id] = _Stage.UNSTARTED
+                self._containers[container_id] = _Phase.UNSTARTED
             case Event.UpdateContainer | Event.UpdatePodSandbox:
                 self._without_aftermath.add((_AFTERMATH[event], container_id or pod_id))
             case _:
@@ -158,15 +158,15 @@ class LifecycleState:
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         if container is None or event is Event.CreateContainer:
             stage = self._pods.get(pod.id) if pod is not None else None
-            if stage is _Stage.FAILED and event is not Event.RunPodSandbox:
+            if stage is _Phase.FAILED and event is not Event.RunPodSandbox:
                 return "its pod was not run here: RunPodSandbox failed"
         if container is not None and event is not Event.CreateContainer:
             stage = self._containers.get(container.id)
-            if stage is _Stage.FAILED or self._pods.get(container.pod_sandbox_id) is _Stage.FAILED:
+            if stage is _Phase.FAILED or self._pods.get(container.pod_sandbox_id) is _Phase.FAILED:
                 return "its container was not created here"
             # Without tracking, a stop is sent for every such request of the CRI.
             ends = _ENDS if not self._rules.tracks_containers else {Event.RemoveContainer}
-            if stage is _Stage.UNSTARTED and event not in ends:
+            if stage is _Phase.UNSTARTED and event not in ends:
                 return "its container was not started here: StartContainer failed"
         key = (event, container.id if container is not None else pod.id if pod is not None else "")
         if key in self._without_aftermath:
@@ -181,13 +181,13 @@ class LifecycleState:
                 yield from self._container_ends(event, request, pod, container)
             else:
                 if event in (Event.CreateContainer, Event.StartContainer):
-                    self._containers[container.id] = _Stage.LIVE
+                    self._containers[container.id] = _Phase.LIVE
                 yield LifecycleStep(event, request)
         elif pod is not None and event in _POD_ENDS:
             yield from self._pod_ends(event, request, pod)
         else:
             if pod is not None and event is Event.RunPodSandbox:
-                self._pods[pod.id] = _Stage.LIVE
+                self._pods[pod.id] = _Phase.LIVE
                 self._gone_pods.discard(pod.id)
             yield LifecycleStep(event, request)
 
@@ -204,13 +204,13 @@ class LifecycleState:
             yield self._skip(event, request, f"does not send it: {why}")
             return
         if event is Event.StopContainer:
-            if self._rules.tracks_containers and stage is not _Stage.LIVE:
+            if self._rules.tracks_containers and stage is not _Phase.LIVE:
                 yield self._skip(event, request, "has already sent the stop")
                 return
-            self._containers[container.id] = _Stage.STOPPED
+            self._containers[container.id] = _Phase.STOPPED
             yield LifecycleStep(event, self._of_gone_pod(request, pod, container))
             return
-        if self._rules.tracks_containers and stage is _Stage.LIVE:
+        if self._rules.tracks_containers and stage is _Phase.LIVE:
             stop = _request(Event.StopContainer, pod, container)
             yield LifecycleStep(
                 Event.StopContainer, self._of_gone_pod(stop, pod, container), added=True
@@ -238,11 +238,11 @@ class LifecycleState:
                 why = "the pod was not run since the runtime started"
                 yield self._skip(event, request, f"does not send it: {why}")
                 return
-            if event is Event.StopPodSandbox and stage is not _Stage.LIVE:
+            if event is Event.StopPodSandbox and stage is not _Phase.LIVE:
                 yield self._skip(event, request, "has already sent the stop")
                 return
         if event is Event.StopPodSandbox:
-            self._pods[pod.id] = _Stage.STOPPED
+            self._pods[pod.id] = _Phase.STOPPED
         else:
             self._pods.pop(pod.id, None)
             self._gone_pods.add(pod.id)

@@ -27,11 +27,11 @@ from nri_scope.errors import (
     RpcError,
     RuntimeKilled,
 )
+from nri_scope.nri import merging
 from nri_scope.nri.events import METHODS, STATE_CHANGE_EVENTS, Event
-from nri_scope.nri.merging import Creation, Dropped, IsuladCreation, Stopping, Updating
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.versions import asks_closed_validators
-from nri_scope.oci.isulad_spec import Node, creation_refusal
+from nri_scope.oci.isulad_spec import MachineCpus, creation_refusal
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.wire import Code
 
@@ -123,12 +123,14 @@ def event_of(method: str, payload: bytes) -> Event | None:
         return None
 
 
-Merged = Creation | IsuladCreation | Updating | Stopping
+Merged = (
+    merging.CreationMerging | merging.IsuladCreation | merging.UpdateMerging | merging.StopMerging
+)
 """The merged replies to one event whose replies may request changes."""
 
 
 @dataclass(slots=True)
-class Outcome:
+class OperationResult:
     """Outcome of one operation."""
 
     event: Event
@@ -174,7 +176,7 @@ class Outcome:
         return list(self.merged.updates)
 
     @property
-    def dropped(self) -> list[Dropped]:
+    def dropped(self) -> list[merging.Dropped]:
         """All changes that were requested, and that this runtime dropped."""
         return list(self.merged.dropped) if self.merged is not None else []
 
@@ -213,14 +215,14 @@ def merging_of(profile: Profile, event: Event) -> Callable[..., Merged] | None:
     rules = runtime_rules_of(profile.runtime_name)
     kinds: dict[Event, Callable[..., Merged]] = {
         Event.CreateContainer: rules.creation,
-        Event.UpdateContainer: Updating,
+        Event.UpdateContainer: merging.UpdateMerging,
         Event.StopContainer: rules.stopping,
     }
     return kinds.get(event)
 
 
 @cache
-def _this_machine() -> Node | None:
+def _this_machine() -> MachineCpus | None:
     """Return the CPUs and memory nodes of this machine; None if the kernel does not list CPUs."""
     lists = ["", "0"]
     for number, kind in enumerate(("cpu", "node")):
@@ -228,7 +230,7 @@ def _this_machine() -> Node | None:
         with contextlib.suppress(OSError, ValueError):
             path = Path(f"/sys/devices/system/{kind}/online")
             lists[number] = path.read_text(encoding="ascii").strip()
-    return Node(*lists) if lists[0] else None
+    return MachineCpus(*lists) if lists[0] else None
 
 
 class Operation:
@@ -247,9 +249,9 @@ class Operation:
         # If plugins do not see adjustments, they do not see the merged container: it keeps its id.
         self._merged_into = self._request if self._rules.shows_adjustments else request
         self._timeout_ns = timeout_ns
-        self.outcome = Outcome(event)
+        self.outcome = OperationResult(event)
 
-    async def perform(self) -> Outcome:
+    async def perform(self) -> OperationResult:
         """Ask every plugin that subscribes to the event, in order."""
         outcome, event = self.outcome, self._event
         outcome.skipped = self._profile.skip_reason(event)
@@ -257,9 +259,9 @@ class Operation:
             outcome.skipped = "it is sent as part of CreateContainer, with the replies merged here"
         if outcome.skipped:
             return outcome
-        merging = merging_of(self._profile, event)
-        if merging is not None:
-            outcome.merged = merging(self._merged_into, version=self._profile.version)
+        new_merging = merging_of(self._profile, event)
+        if new_merging is not None:
+            outcome.merged = new_merging(self._merged_into, version=self._profile.version)
         async with self._chain.lock:
             plugins = self._chain.plugins
             if asks_closed_validators(self._profile.version):
@@ -333,12 +335,12 @@ class Operation:
     def _check_merged(self) -> None:
         """Fail a creation whose merged replies iSulad cannot apply, and any of its updates."""
         merged = self.outcome.merged
-        if isinstance(merged, IsuladCreation):
+        if isinstance(merged, merging.IsuladCreation):
             refusal = creation_refusal(merged, _this_machine())
             if refusal is not None:
                 self._fail(refusal.plugin, refusal.reason, refused=True)
         elif (
-            isinstance(merged, Updating)
+            isinstance(merged, merging.UpdateMerging)
             and runtime_rules_of(self._profile.runtime_name).dies_of_updates
         ):
             self.outcome.fail(self._rules, UPDATE_EVENT_CRASH)
@@ -362,7 +364,7 @@ class Operation:
         ]
         if not self._profile.mask & event.bit or not validators:
             return
-        assert isinstance(creation, Creation)
+        assert isinstance(creation, merging.CreationMerging)
         instances = [api.PluginInstance(name=plugin.name, index=plugin.index) for plugin in plugins]
         payload = creation.validation(instances).SerializeToString()
         self.outcome.validations = await asyncio.gather(

@@ -74,7 +74,7 @@ class Output:
         self._on_output = on_output
         self._lines: list[OutputLine] = []
         self._budget = OUTPUT_MAX
-        self._streams = {stream: _Lines() for stream in Stream}
+        self._streams = {stream: _LineSplitter() for stream in Stream}
         self._last: dict[Stream, deque[str]] = {
             stream: deque(maxlen=LAST_KEPT) for stream in Stream
         }
@@ -125,7 +125,7 @@ class Output:
             self._on_output(line.stream, line.text, line.mono_ns)
 
 
-class _Lines:
+class _LineSplitter:
     """Splitter of a byte stream into lines of at most `LINE_MAX` bytes."""
 
     def __init__(self) -> None:
@@ -274,7 +274,7 @@ class CrashOutput:
             return False
         if any(map(_PYTHON_TOP.match, self._lines[1:2])):
             return True
-        # It was caught, and is the reason of the end if the program did nothing else after it.
+        # The exception was caught, and ended the program if it did nothing else afterwards.
         return self._later <= 1 and ended_ns - self._began_ns <= CAUGHT_MAX_NS
 
     def add(self, line: str, at_ns: int) -> None:

@@ -31,12 +31,12 @@ from nri_scope.nri.events import (
 )
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.runtime_setup import NO_POLICY
-from nri_scope.nri.session import MessageKind, Role, Session
-from nri_scope.nri.session import State as SessionState
+from nri_scope.nri.session import ConnectionState, MessageKind, Role
+from nri_scope.nri.session import SetupState as SessionState
 from nri_scope.transport import Link, Notice
 from nri_scope.wire import Code, Connection, RequestReceived
 
-from .answer import Answer, Stage
+from .answer import Answer, SetupStage
 from .lifecycle import state_change_of
 from .plugin_process import Process
 
@@ -49,7 +49,7 @@ NOTICES_KEPT = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class PluginExchange:
     """One request to the plugin and its reply, as bytes; also of the set-up."""
 
     method: str
@@ -70,14 +70,6 @@ def _is_endless(timeout_ns: int) -> bool:
     return timeout_ns > NO_DEADLINE_MS * 500_000
 
 
-def _no_time(method: str, payload: bytes) -> int:
-    return 0
-
-
-def _unobserved(plugin: Plugin, exchange: Exchange) -> None:
-    pass
-
-
 class Plugin:
     """One plugin connection. Index and name are placeholders until it registers."""
 
@@ -86,7 +78,7 @@ class Plugin:
         on_update: Callable[[Plugin, int, UpdateContainersRequest], None],
         identity: tuple[str, str] | None = None,
     ) -> None:
-        self.session = Session(Role.RUNTIME)
+        self.session = ConnectionState(Role.RUNTIME)
         self.identity = identity
         """Index and name of a launched plugin, which its registration cannot change; else None."""
         self.index, self.name = identity or ("??", "plugin")
@@ -99,7 +91,7 @@ class Plugin:
         """Failure policy in its Configure reply that this runtime does not know."""
         self.registered = ""
         """``NN-name`` as registered, valid or not; "" before that."""
-        self.stage = Stage.REGISTRATION
+        self.stage = SetupStage.REGISTRATION
         """Current stage of the set-up."""
         self.admitted = False
         """Whether the plugin gets events while it is connected."""
@@ -124,9 +116,9 @@ class Plugin:
         self.registration.add_done_callback(
             lambda future: None if future.cancelled() else future.exception() and None
         )
-        self.transit_ns: Callable[[str, bytes], int] = _no_time
+        self.transit_ns: Callable[[str, bytes], int] = lambda method, payload: 0
         """Return an additional delay, in ns, of the reply to a request (its method and payload)."""
-        self.on_exchange: Callable[[Plugin, Exchange], None] = _unobserved
+        self.on_exchange: Callable[[Plugin, PluginExchange], None] = lambda plugin, exchange: None
         """Called after every request, answered or not."""
         self.on_sent: Callable[[], None] | None = None
         """Called when a request has been sent, before its reply arrives."""
@@ -237,13 +229,7 @@ class Plugin:
             self.drop(str(problem))
         return answer
 
-    async def call(
-        self,
-        method: str,
-        payload: bytes,
-        timeout_ns: int,
-        service: str = PLUGIN_SERVICE,
-    ) -> bytes:
+    async def call(self, method: str, payload: bytes, timeout_ns: int) -> bytes:
         """Send one request, with ``timeout_ns`` as its deadline, and return the reply's payload.
 
         `NO_DEADLINE_MS` is sent as no deadline. Raises the errors of `Link.call`.
@@ -256,7 +242,7 @@ class Plugin:
         data, problem = b"", None
         try:
             data = await self.link.call(
-                service,
+                PLUGIN_SERVICE,
                 method,
                 payload,
                 timeout=deadline_ns / 1e9 if deadline_ns else None,
@@ -276,7 +262,9 @@ class Plugin:
             took_ns = monotonic_ns() - started_ns
             self.on_exchange(
                 self,
-                Exchange(method, service, payload, data, problem, started_ns, took_ns, deadline_ns),
+                PluginExchange(
+                    method, PLUGIN_SERVICE, payload, data, problem, started_ns, took_ns, deadline_ns
+                ),
             )
         return data
 

@@ -14,12 +14,12 @@ import socket
 from dataclasses import dataclass
 from time import monotonic_ns
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, reason_of
 from nri_scope.process.channel import LoopChannel
 from nri_scope.process.child import PLUGIN_ENDED, Child, describe_exit, spawn
 from nri_scope.text.escape import safe
 
-from .command import Command
+from .command import PluginProgram
 from .output import LAST_KEPT, OnOutput, Output, Stream
 
 READ_SIZE = 64 << 10
@@ -53,7 +53,7 @@ class Process:
 
     def __init__(
         self,
-        command: Command,
+        command: PluginProgram,
         keeper: Child,
         pipes: dict[Stream, int],
         on_output: OnOutput | None,
@@ -99,7 +99,7 @@ class Process:
     @classmethod
     async def start(
         cls,
-        command: Command,
+        command: PluginProgram,
         connection: socket.socket | None,
         on_output: OnOutput | None = None,
         *,
@@ -210,7 +210,7 @@ class Process:
             if self._on_output is not None:
                 self._on_output(stream, line, mono_ns)
         except Exception as error:  # noqa: BLE001 - on_output is the caller's code
-            # This runs in a callback of the event loop, and its callers must continue.
+            # A callback of the event loop called this method, and must continue.
             context = {"message": "on_output failed", "exception": error}
             self._loop.call_exception_handler(context)
 
@@ -303,7 +303,7 @@ class Process:
 
 
 async def launch(
-    command: Command, on_output: OnOutput | None = None, *, pass_output: bool = False
+    command: PluginProgram, on_output: OnOutput | None = None, *, pass_output: bool = False
 ) -> tuple[Process, socket.socket]:
     """Start a plugin and return the runtime's end of the connection.
 
@@ -350,7 +350,7 @@ def _spawn_keeper(plugin: str, connection: socket.socket | None) -> tuple[Child,
                 os.set_blocking(pipes[stream], False)
                 writing.append(end)
         except OSError as error:
-            raise UsageError(f"{failure}: {(error.strerror or str(error)).lower()}") from error
+            raise UsageError(f"{failure}: {reason_of(error)}") from error
         keeper = spawn(
             "nri_scope.process.launched_process",
             plugin,
@@ -365,7 +365,7 @@ def _spawn_keeper(plugin: str, connection: socket.socket | None) -> tuple[Child,
         return keeper, pipes
 
 
-def _start_message(command: Command) -> bytes:
+def _start_message(command: PluginProgram) -> bytes:
     message = {
         "path": _encoded(command.path),
         "argv": [_encoded(word) for word in command.argv],

@@ -29,7 +29,7 @@ from nri_scope.nri.versions import has_failure_policy
 from nri_scope.wire import Code
 from nri_scope.wire.ttrpc import MESSAGE_DATA_MAX
 
-from .answer import Stage, registration_problem
+from .answer import SetupStage, registration_problem
 from .plugin import Plugin
 from .profile import Profile
 
@@ -139,7 +139,7 @@ async def configure(plugin: Plugin, setup: ProfileSetUp, config: str) -> None:
     plugin gets no error, and the errors of the call itself.
     """
     profile = setup.profile
-    plugin.stage = Stage.CONFIGURATION
+    plugin.stage = SetupStage.CONFIGURATION
     payload = setup.configure(plugin.id, config)
     plugin.session.feed(MessageKind.CONFIGURE)
     data = await plugin.call("Configure", payload, profile.request_timeout_ms * 1_000_000)
@@ -170,7 +170,7 @@ async def synchronize(plugin: Plugin, setup: ProfileSetUp, part_max: int) -> Non
     state.
     """
     deadline_ns = monotonic_ns() + setup.profile.request_timeout_ms * 1_000_000
-    plugin.stage = Stage.SYNCHRONIZATION
+    plugin.stage = SetupStage.SYNCHRONIZATION
     parts = setup.synchronize(plugin.id, part_max)
     for number, part in enumerate(parts, 1):
         last = number == len(parts)

@@ -213,6 +213,9 @@ class LifecycleRules:
     long_names: bool = False
     """Whether names are those of iSulad: ``k8s_POD_web_shop_UID_0`` for the pod ``shop/web``, and
     ``k8s_app_web_shop_UID_0`` for its container ``app``, but ``app`` in CreateContainer."""
+    tells_states: bool = True
+    """Whether it tells the states of containers, and sends events of the containers of a pod that
+    is stopped or removed. iSulad does neither."""
     states: Mapping[Event, api.ContainerState.ValueType] = field(
         default_factory=lambda: _RECORDED_STATES
     )
@@ -344,6 +347,7 @@ CRI_O = LifecycleRules(
 ISULAD = LifecycleRules(
     creates_without_id=True,
     long_names=True,
+    tells_states=False,
     states=MappingProxyType(dict.fromkeys(Event, _State.CONTAINER_UNKNOWN)),
     contents=ContentRules(_AFTER_START),
 )

@@ -22,16 +22,17 @@ from nri_scope.errors import (
     NriScopeError,
     RpcError,
     UsageError,
+    reason_of,
 )
 from nri_scope.nri.events import Event
 from nri_scope.transport import Server, listen_unix
 from nri_scope.wire import Code
 
 from . import plugin_setup
-from .answer import Answer, Rejection, Stage
+from .answer import Answer, Rejection, SetupStage
 from .command import command_of
 from .external_plugin import ExternalPlugin
-from .operations import Chain, Operation, Outcome, event_of
+from .operations import Chain, Operation, OperationResult, event_of
 from .output import OnOutput
 from .plugin import Plugin
 from .plugin_process import Process, launch
@@ -60,7 +61,7 @@ RESTARTS = "the runtime restarts"
 """End reason of connections when the runtime restarts."""
 
 
-class Runtime:
+class EmulatedRuntime:
     """Emulated runtime, as an async context manager that ends all plugins on exit.
 
     As in real runtimes, requests after Configure are serial, under one lock: events in the order of
@@ -89,9 +90,9 @@ class Runtime:
         If this runtime splits Synchronize, parts have at most ``sync_part_max`` bytes, unless a
         single object is larger.
 
-        At the end of the context, and before a graceful restart, launched plugins have ``grace_s``
-        to end after their connections were closed, see `Process.stop`. With 0, and at any other
-        time, they are killed before that, as real runtimes do.
+        At the end of the context, launched plugins have ``grace_s`` to end after their connections
+        were closed, see `Process.stop`. With 0, and at any other time, they are killed before that,
+        as real runtimes do.
         """
         self._setup = ProfileSetUp(setup) if isinstance(setup, Profile) else setup
         self.profile = self._setup.profile
@@ -152,7 +153,9 @@ class Runtime:
         """The plugins that get events, in the order in which they are asked."""
         return self._chain.plugins
 
-    async def operate(self, event: Event, request: Message, *, timeout_ns: int = 0) -> Outcome:
+    async def operate(
+        self, event: Event, request: Message, *, timeout_ns: int = 0
+    ) -> OperationResult:
         """Perform ``event`` as this runtime does, with all consequences of the answers.
 
         ``request`` is the event's own request message, with the container as it is before any
@@ -208,9 +211,7 @@ class Runtime:
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise ConnectError(
-                path, f"its folder cannot be created: {(error.strerror or str(error)).lower()}"
-            ) from error
+            raise ConnectError(path, f"its folder cannot be created: {reason_of(error)}") from error
         self._servers.append(await listen_unix(path, lambda: self._accept(os.fspath(path)).link))
 
     async def adopt(self, connected: socket.socket, config: str = "") -> Plugin:
@@ -244,7 +245,7 @@ class Runtime:
         try:
             return await self._connect(connected, plugin, process, config)
         finally:
-            if plugin.stage is not Stage.REGISTRATION:
+            if plugin.stage is not SetupStage.REGISTRATION:
                 self._launches[plugin.id] = lambda: self.launch_command(
                     argv, index, name, config, environment, on_output
                 )
@@ -287,23 +288,22 @@ class Runtime:
 
     # -- restarts of the runtime --------------------------------------------------------------
 
-    async def restart(self, *, graceful: bool = False) -> None:
+    async def restart(self) -> None:
         """Restart the runtime: `shut_down`, then `start_again`."""
-        await self.shut_down(graceful=graceful)
+        await self.shut_down()
         await self.start_again()
 
-    async def shut_down(self, *, graceful: bool = False) -> None:
+    async def shut_down(self) -> None:
         """Close the sockets and connections, and kill launched plugins.
 
-        If ``graceful``, they first get the runtime's grace. Events reach no plugin until
-        `start_again`.
+        Events reach no plugin until `start_again`.
         """
         self._down_reason = RESTARTS
         self._paths += [server.path for server in self._servers]
         for server in self._servers:
             await server.close()
         self._servers.clear()
-        self._disconnect(RESTARTS, graceful=graceful)
+        self._disconnect(RESTARTS, graceful=False)
         await self.wait_for(lambda: not self._connected)
 
     async def start_again(self) -> None:
@@ -320,7 +320,7 @@ class Runtime:
             except ConnectionClosed:
                 pass
             except UsageError as error:
-                self._reject(Rejection(plugin, Stage.LAUNCH, str(error)))
+                self._reject(Rejection(plugin, SetupStage.LAUNCH, str(error)))
         while self._paths:
             await self.listen(self._paths.pop(0))
         await self.start_externals()
@@ -334,12 +334,12 @@ class Runtime:
             try:
                 await external.start()
             except UsageError as error:
-                self._reject(Rejection("", Stage.LAUNCH, str(error)))
+                self._reject(Rejection("", SetupStage.LAUNCH, str(error)))
 
     # -- admission and end --------------------------------------------------------------------
 
     def _new_plugin(self, identity: tuple[str, str] | None = None) -> Plugin:
-        plugin = Plugin(self._queue_update, identity)
+        plugin = Plugin(lambda *update: self._keep(self._tasks, self._update(*update)), identity)
         self._on_new(plugin)
         return plugin
 
@@ -410,7 +410,7 @@ class Runtime:
                 process.end()
                 await process.wait_exit()
             elif plugin.process is not None and not plugin.process.closing:
-                # It may exit because of that, or be why the connection ended.
+                # The end of the connection may end the process, or result from its end.
                 await plugin.process.wait_exit(EXIT_GRACE_S)
             self._ended(plugin, reason)
         finally:
@@ -463,11 +463,6 @@ class Runtime:
                 plugin.drop(reason)
 
     # -- requests of plugins ------------------------------------------------------------------
-
-    def _queue_update(
-        self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest
-    ) -> None:
-        self._keep(self._tasks, self._update(plugin, stream_id, request))
 
     async def _update(
         self, plugin: Plugin, stream_id: int, request: UpdateContainersRequest

@@ -16,14 +16,13 @@ from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, Event, mask_of
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import NO_POLICY, configure_reply
-from nri_scope.nri.versions import runtime_title
 from nri_scope.recorder.complete_recording import CompleteRecording, complete_recording
 from nri_scope.runtime import LifecycleState, Profile, ProfileSetUp
 from nri_scope.runtime.lifecycle import LifecycleStep
 from nri_scope.runtime.operations import request_for
 
 from .model import ContainerKind, Ending, Scenario, ScenarioPod, Step, Verb
-from .subjects import EventContents, LiveContainer, LivePod, Stage, Subjects
+from .subjects import EventContents, LiveContainer, LivePod, Subjects, SubjectStage
 
 MAX_EVENTS = 200_000
 MAX_BYTES = 1 << 30
@@ -73,8 +72,7 @@ class EventSequence:
         self._scenario = scenario
         self._profile = profile
         self._contents = EventContents(profile)
-        # Stopping or removing a pod sends nothing for its containers, whose states are unknown.
-        self._is_silent = runtime_title(profile.runtime_name) == "iSulad"
+        self._tells_states = profile.lifecycle_rules.tells_states
         self._now_ns = scenario.start_ns
         self._events = self._bytes = 0
         self._course = LifecycleState(profile)
@@ -83,7 +81,7 @@ class EventSequence:
         self._check(self._steps)
         for pod in self.subjects.pods:
             if pod.spec.exists:
-                pod.exist(tells_states=not self._is_silent)
+                pod.exist(tells_states=self._tells_states)
 
     def play(self) -> Iterator[RuntimeStart | MadeEvent]:
         """Yield the start of the runtime, and everything that follows. Raises UsageError."""
@@ -97,12 +95,12 @@ class EventSequence:
     # -- the start ----------------------------------------------------------------------------
 
     def _start(self) -> RuntimeStart:
-        pods = [pod.message for pod in self.subjects.pods if pod.stage is not Stage.ABSENT]
+        pods = [pod.message for pod in self.subjects.pods if pod.stage is not SubjectStage.ABSENT]
         containers = [
-            one.message
-            for one in self.subjects.containers()
-            if one.stage in (Stage.CREATED, Stage.RUNNING)
-            or (one.stage is Stage.STOPPED and not self._events and one.spec.exists)
+            each.message
+            for each in self.subjects.containers()
+            if each.stage in (SubjectStage.CREATED, SubjectStage.RUNNING)
+            or (each.stage is SubjectStage.STOPPED and not self._events and each.spec.exists)
         ]
         if not self._events:
             self._course.note_pods(pods)
@@ -115,9 +113,9 @@ class EventSequence:
         self._now_ns += self._scenario.pause_ns
         self._course = LifecycleState(self._profile)
         for container in self.subjects.containers():
-            if container.stage is Stage.RUNNING and not self._is_silent:
+            if container.stage is SubjectStage.RUNNING and self._tells_states:
                 container.message.state = api.ContainerState.CONTAINER_RUNNING
-            elif container.stage is Stage.CREATED and not self._is_silent:
+            elif container.stage is SubjectStage.CREATED and self._tells_states:
                 container.message.state = api.ContainerState.CONTAINER_CREATED
         started = self._start()
         self._now_ns += _STEP_NS
@@ -161,7 +159,7 @@ class EventSequence:
         if isinstance(what, Event):
             yield _Action(what, pod, None, is_exact=True)
             return
-        if (pod.stage is Stage.ABSENT) != (what is Verb.RUN):
+        if (pod.stage is SubjectStage.ABSENT) != (what is Verb.RUN):
             problem = "exists already" if what is Verb.RUN else "does not exist at this point"
             hint = "remove it first" if what is Verb.RUN else f"add a step run: {pod.name}"
             raise step.place.error(f"the pod {pod.name} {problem}", hint)
@@ -176,24 +174,24 @@ class EventSequence:
 
     def _end_of_pod(self, pod: LivePod, *, removed: bool) -> Iterator[_Action]:
         containers = list(pod.containers.values())
-        if not self._is_silent:
+        if self._tells_states:
             for container in containers:
-                if container.stage is Stage.RUNNING:
+                if container.stage is SubjectStage.RUNNING:
                     yield _Action(Event.StopContainer, pod, container)
-        if pod.stage is not Stage.STOPPED:
+        if pod.stage is not SubjectStage.STOPPED:
             yield _Action(Event.StopPodSandbox, pod, None)
         if not removed:
             return
         for container in containers:
-            if container.stage is not Stage.ABSENT and not self._is_silent:
+            if container.stage is not SubjectStage.ABSENT and self._tells_states:
                 yield _Action(Event.RemoveContainer, pod, container)
-            container.stage = Stage.ABSENT
+            container.stage = SubjectStage.ABSENT
         yield _Action(Event.RemovePodSandbox, pod, None)
 
     def _container_actions(self, step: Step, container: LiveContainer) -> Iterator[_Action]:
         what, pod = step.what, container.pod
         creates = what in (Verb.CREATE, Event.CreateContainer)
-        if creates != (container.stage is Stage.ABSENT) and not (
+        if creates != (container.stage is SubjectStage.ABSENT) and not (
             isinstance(what, Event) and container.creations
         ):
             problem = "exists already" if creates else "does not exist at this point"
@@ -204,7 +202,7 @@ class EventSequence:
             return
         match what:
             case Verb.CREATE:
-                if pod.stage is not Stage.RUNNING:
+                if pod.stage is not SubjectStage.RUNNING:
                     raise step.place.error(
                         f"the pod {pod.name} is not running at this point",
                         f"add a step run: {pod.name}",
@@ -212,7 +210,7 @@ class EventSequence:
                 yield _Action(Event.CreateContainer, pod, container)
                 yield _Action(Event.PostCreateContainer, pod, container)
             case Verb.START:
-                if container.stage is not Stage.CREATED:
+                if container.stage is not SubjectStage.CREATED:
                     raise step.place.error(f"the container {container.name} was started before")
                 yield _Action(Event.StartContainer, pod, container)
                 yield _Action(Event.PostStartContainer, pod, container)
@@ -223,8 +221,8 @@ class EventSequence:
                 yield _Action(Event.RemoveContainer, pod, container)
             case _:
                 is_crash = what is Verb.CRASH
-                if container.stage is Stage.STOPPED or (
-                    is_crash and container.stage is not Stage.RUNNING
+                if container.stage is SubjectStage.STOPPED or (
+                    is_crash and container.stage is not SubjectStage.RUNNING
                 ):
                     raise step.place.error(
                         f"the container {container.name} does not run at this point"
@@ -250,8 +248,8 @@ class EventSequence:
         for pod in pods:
             # The kubelet stops sidecars last, in reverse order.
             running = [pod.containers[key] for key in _in_order(pod.spec)]
-            sidecars = [one for one in running if one.spec.kind is ContainerKind.SIDECAR]
-            others = [one for one in running if one.spec.kind is ContainerKind.CONTAINER]
+            sidecars = [each for each in running if each.spec.kind is ContainerKind.SIDECAR]
+            others = [each for each in running if each.spec.kind is ContainerKind.CONTAINER]
             for last in [*others, *reversed(sidecars)]:
                 yield from self._do(Verb.STOP, last.name)
             yield from self._do(Verb.STOP, pod.name)

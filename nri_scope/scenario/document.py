@@ -19,7 +19,8 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, Event
 from nri_scope.nri.versions import NriVersion
 from nri_scope.recording.file_errors import error_words
-from nri_scope.recording.schema_check import FIRST_BYTES
+from nri_scope.recording.schema_check import FIRST_BYTES, STANDARD_INPUT
+from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, Node, parse_yaml
 from nri_scope.text.yaml_text import to_yaml
 
@@ -50,11 +51,9 @@ from .shapes import (
     integer,
     list_of,
     mapping_of,
-    rate,
     text_of,
     time,
 )
-from .source import STANDARD_INPUT, source_name
 
 MAX_REPETITIONS = 100_000
 MAX_DEPTH = 8
@@ -196,7 +195,7 @@ def read_pods(exist: bool, node: Node, place: Place) -> dict[str, ScenarioPod]:
         if "namespace" not in given:
             pod.namespace = namespace
         containers = values.get("containers", {})
-        names = {f"{key}/{one.key}": one.message.id for one in containers.values()}
+        names = {f"{key}/{each.key}": each.message.id for each in containers.values()}
         for owner, number in {key: pod.id, **names}.items():
             if number and ids.setdefault(number, owner) != owner:
                 problem = f"{owner} has the id of {ids[number]}"
@@ -272,7 +271,6 @@ KEYS: Mapping[str, Shape] = {
     "runtime": _runtime,
     "start": time,
     "every": duration,
-    "rate": rate,
     "existing": partial(read_pods, True),
     "pods": partial(read_pods, False),
     "steps": partial(_read_steps, 0),
@@ -293,13 +291,12 @@ def _add_later(existing: ScenarioPod, later: ScenarioPod, place: Place) -> None:
 
 
 def _make_scenario(values: dict[str, Any], place: Place) -> Scenario:
-    for field, other in (("every", "rate"), ("steps", "until")):
-        if field in values and other in values:
-            raise place.error(f"{field} and {other} exclude each other", "remove one of them")
+    if "steps" in values and "until" in values:
+        raise place.error("steps and until exclude each other", "remove one of them")
     scenario = Scenario(source=place.source)
     scenario.runtime = values.get("runtime", scenario.runtime)
     scenario.start_ns = values.get("start", scenario.start_ns)
-    scenario.pause_ns = values.get("every", values.get("rate", scenario.pause_ns))
+    scenario.pause_ns = values.get("every", scenario.pause_ns)
     scenario.steps = values.get("steps")
     scenario.until = Ending(values.get("until", scenario.until))
     for name in ("existing", "pods"):
@@ -334,6 +331,11 @@ def read_document(root: Node, place: Place) -> Scenario:
     scenario = SCENARIO.read(root, place)
     assert isinstance(scenario, Scenario)
     return scenario
+
+
+def source_name(path: Path) -> str:
+    """Return how errors name a file."""
+    return "standard input" if path == STANDARD_INPUT else safe(str(path))
 
 
 def read_text(path: Path) -> str:

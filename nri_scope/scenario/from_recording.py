@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import NO_ID, Session, State
+from nri_scope.events import NO_ID, InitialState, Session
 from nri_scope.events import Event as Recorded
 from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import METHODS, Event
@@ -286,8 +286,7 @@ class _Reading:
             message.ClearField("pod_sandbox_id")
         else:
             given.add("pod_sandbox_id")
-        tells_states = runtime_title(self._profile.runtime_name) != "iSulad"
-        if exists and tells_states and not message.state:
+        if exists and self._profile.lifecycle_rules.tells_states and not message.state:
             given.add("state")
         if not exists:
             message.ClearField("created_at")
@@ -302,7 +301,7 @@ class _Reading:
 
 
 def initial_state(
-    recording: Recording, session: Session, state: State, *, may_lack_it: bool = False
+    recording: Recording, session: Session, state: InitialState, *, may_lack_it: bool = False
 ) -> tuple[list[api.PodSandbox], list[api.Container]]:
     """Return the pods and containers in ``state``, which Synchronize listed.
 
@@ -326,29 +325,19 @@ def initial_state(
 def runtime_of(session: Session) -> RuntimeChoice:
     """Return the profile that is nearest to a session's runtime, with what differs from it."""
     title = runtime_title(session.runtime_name)
-    known = [one for one in PROFILES.values() if runtime_title(one.runtime_name) == title]
+    known = [each for each in PROFILES.values() if runtime_title(each.runtime_name) == title]
     profile = _nearest(known or list(PROFILES.values()), NriVersion.parse(session.nri_version))
-    timeouts = session.request_timeout_ms, session.registration_timeout_ms
-    usual = profile.request_timeout_ms, profile.registration_timeout_ms
-    return RuntimeChoice(
-        profile.name,
-        _other(session.runtime_name, profile.runtime_name),
-        _other(session.runtime_version, profile.runtime_version),
-        _other(session.nri_version, profile.nri_version),
-        *(own if own != common else 0 for own, common in zip(timeouts, usual, strict=True)),
-    )
+    own = {one.name: getattr(session, one.name) for one in fields(RuntimeChoice)[1:]}
+    others = {name: value for name, value in own.items() if value != getattr(profile, name)}
+    return RuntimeChoice(profile.name, **others)
 
 
 def _nearest(profiles: Iterable[Profile], version: NriVersion | None) -> Profile:
     """Return the profile with the newest NRI that is not newer than ``version``."""
-    versions = [(one.version, one) for one in profiles if one.version is not None]
+    versions = [(profile.version, profile) for profile in profiles if profile.version is not None]
     versions.sort(key=lambda item: item[0])
-    older = [one for known, one in versions if version is not None and known <= version]
+    older = [profile for known, profile in versions if version is not None and known <= version]
     return older[-1] if older else versions[0][1]
-
-
-def _other(text: str, usual: str) -> str:
-    return text if text != usual else ""
 
 
 def _word(text: str) -> str:

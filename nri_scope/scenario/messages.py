@@ -19,15 +19,19 @@ from typing import Any, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.plain import (
     LIST_KEYS,
     UNKNOWN,
+    clear_fields,
     fields_of,
     is_map,
     is_optional_value,
     key_field,
+    optional_value,
+    plain_value,
     value_field,
 )
 from nri_scope.text.yaml_reader import Node
@@ -78,31 +82,24 @@ def message_form(message: Message) -> dict[str, YamlValue]:
             }
         else:
             form[descriptor.name] = _list_form(message, descriptor, value)
-    if unknown := unknown_fields(message):
-        form[UNKNOWN] = unknown.hex()
+    if len(UnknownFieldSet(message)):
+        form[UNKNOWN] = _unknown_fields(message).hex()
     if message.DESCRIPTOR.name in _ON_ONE_LINE:
         return FlowMapping(form)
     return form
 
 
-def unknown_fields(message: Message) -> bytes:
-    """Return the fields that are unknown here, serialized."""
+def _unknown_fields(message: Message) -> bytes:
     rest = deepcopy(message)
-    for descriptor in message.DESCRIPTOR.fields:
-        rest.ClearField(descriptor.name)
+    clear_fields(rest, fields_of(type(message)))
     return rest.SerializeToString(deterministic=True)
 
 
 def _value_form(field: FieldDescriptor, value: object) -> YamlValue:
     if isinstance(value, Message):
-        if is_optional_value(value.DESCRIPTOR.name) and not unknown_fields(value):
-            inner = cast("Any", value).value
-            return inner if isinstance(inner, str | int) else list(inner)
-        return message_form(value)
-    if field.enum_type is not None:
-        named = field.enum_type.values_by_number.get(cast("int", value))
-        return named.name if named else cast("int", value)
-    return cast("str | int", value)
+        inner = optional_value(value)
+        return message_form(value) if inner is None else cast("YamlValue", inner)
+    return cast("str | int", plain_value(field, value))
 
 
 def _list_form(message: Message, field: FieldDescriptor, values: Iterable[object]) -> YamlValue:

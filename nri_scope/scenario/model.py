@@ -6,7 +6,6 @@ Errors of a document name its place: ``web.yaml:12: pods.web.containers.app.env:
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -14,8 +13,9 @@ from enum import StrEnum
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, nearest_word
 from nri_scope.nri.events import Event
+from nri_scope.nri.plain import clear_fields
 from nri_scope.runtime import PROFILES, Profile, profile_named
 from nri_scope.text.escape import safe
 
@@ -70,11 +70,11 @@ def meant(written: str, known: Iterable[str]) -> str:
     That is a similar name, or one that differs by one inserted, removed, replaced or moved
     character, or only in case.
     """
-    word = written[:_SHOWN].casefold()
-    names = {name.casefold(): name for name in known}
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.8)
-    close += [name for name in names if len(name) > 2 and _one_edit(word, name)]
-    return names[close[0]] if close else ""
+    word, names = written[:_SHOWN], list(known)
+    one_edit_away = (
+        name for name in names if len(name) > 2 and _one_edit(word.casefold(), name.casefold())
+    )
+    return nearest_word(word, names, cutoff=0.8) or next(one_edit_away, "")
 
 
 def _one_edit(word: str, other: str) -> bool:
@@ -88,8 +88,7 @@ def _one_edit(word: str, other: str) -> bool:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint for an unknown name: the nearest one, or the first ones."""
     names = list(known)
-    close = difflib.get_close_matches(name[:_SHOWN], names, n=1, cutoff=0.5)
-    if suggestion := meant(name, names) or next(iter(close), ""):
+    if suggestion := meant(name, names) or nearest_word(name[:_SHOWN], names, cutoff=0.5):
         return f"did you mean {suggestion}?"
     more = f" and {len(names) - 12:,} more" if len(names) > 12 else ""
     return f"known are {', '.join(names[:12])}{more}" if names else ""
@@ -183,8 +182,7 @@ class FieldChanges:
 
     def apply(self, target: Message) -> None:
         """Replace the fields in ``target``, a message of the same type."""
-        for name in self.names:
-            target.ClearField(name)
+        clear_fields(target, self.names)
         target.MergeFrom(self.message)
 
 
@@ -227,7 +225,7 @@ class ScenarioPod:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step."""
+    """An event to send, or a verb that stands for several, with its arguments."""
 
     what: Verb | Event
     """A verb, or one event to send as it is."""

@@ -1,13 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn whatever can be played into a recording: a recording, a scenario, a manifest."""
+"""Make a file that can be played a recording: a scenario, a manifest, or a changed recording.
+
+Modules that need the runtime or the recorder are imported when there is something to make: commands
+that show a recording need neither.
+"""
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .source import is_text
+from nri_scope.errors import RecordingError, UsageError
+from nri_scope.recording.schema_check import SCENARIO_SUFFIXES, STANDARD_INPUT
+from nri_scope.recording.temporary_files import temporary_folder
+
+if TYPE_CHECKING:
+    from .model import Scenario
+
+_NOTES_MAX = 2
+"""Maximum number of remarks that are passed on one by one."""
+_NAME_MAX = 60
+"""Maximum length of the name of a temporary recording."""
+
+
+def is_text(path: Path) -> bool:
+    """Return whether a path leads to a scenario or manifest, by its name or as a pipe."""
+    if path == STANDARD_INPUT or path.suffix.lower() in SCENARIO_SUFFIXES:
+        return True
+    try:
+        return stat.S_ISFIFO(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 @contextmanager
@@ -21,17 +47,60 @@ def playable(
 ) -> Iterator[Path]:
     """Yield the path of a recording of what is in a file.
 
-    That is ``path`` itself if it is a recording without ``changes``, in the form of
-    `text.apply_changes`. Otherwise, it is a temporary recording with a single session, made from
-    the scenario or the manifest, or from ``session`` of the recording; it is removed at the end of
+    That is ``path`` itself if it is a recording and there are no ``changes``, see
+    `field_assignments`. Otherwise, it is a temporary recording with a single session, made from the
+    scenario or the manifest, or from ``session`` of the recording; it is removed at the end of
     the block. A manifest's pods run on the runtime ``profile``, or `model.DEFAULT_PROFILE`.
     ``on_note`` gets remarks on what is not as in the file. Raises UsageError and RecordingError.
     """
     if not is_text(path) and not changes:
         yield path
         return
-    # It imports the runtime and the recorder, which commands that show a recording do not need.
-    from .temporary_recording import temporary_recording
+    from .compile import compile_scenario
+    from .document import source_name
+    from .field_assignments import assign_fields
+    from .from_recording import read_recording
 
-    with temporary_recording(path, changes, session, profile, on_note) as recording:
-        yield recording
+    if is_text(path):
+        scenario, notes = read_scenario(path, profile)
+    else:
+        scenario, notes = read_recording(path, session)
+    assign_fields(scenario, changes)
+    if len(notes) > _NOTES_MAX:
+        command = f"nri-scope scenario {'from-pod' if is_text(path) else 'from-recording'}"
+        rest = f"{len(notes) - 1} more values are unknown or assumed; `{command}` lists them"
+        notes = [notes[0], rest]
+    for note in notes:
+        on_note(f"{source_name(path)}: {note}")
+    with temporary_folder() as folder:
+        # A view shows the name; a recording's own is not repeated.
+        stem = Path(scenario.source).name.split(".")[0].replace(" ", "-")[:_NAME_MAX]
+        recording = folder / f"{stem or 'scenario'}.nriscope.db"
+        compile_scenario(scenario, recording)
+        # Errors name the scenario, as what plays it knows only the temporary recording.
+        try:
+            yield recording
+        except RecordingError as error:
+            if error.path != str(recording):
+                raise
+            raise RecordingError(scenario.source, error.problem, error.hint) from error
+        except UsageError as error:
+            if str(recording) not in error.problem or type(error) is not UsageError:
+                raise
+            problem = error.problem.replace(str(recording), scenario.source)
+            raise UsageError(problem, error.hint) from error
+
+
+def read_scenario(path: Path, profile: str | None = None) -> tuple[Scenario, list[str]]:
+    """Return the scenario in a file, or that of the manifest in it, with remarks on the latter."""
+    from nri_scope.runtime import RECORDED
+
+    from .document import parse_scenario, read_text, source_name
+    from .from_manifest import is_manifest, scenario_of_manifest
+    from .model import DEFAULT_PROFILE, RuntimeChoice
+
+    text, source = read_text(path), source_name(path)
+    if not is_manifest(text):
+        return parse_scenario(text, source), []
+    chosen = DEFAULT_PROFILE if profile is None or profile == RECORDED else profile
+    return scenario_of_manifest(text, source, RuntimeChoice(chosen))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
@@ -13,14 +13,13 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import Event
 from nri_scope.nri.merging import ADJUSTABLE
-from nri_scope.nri.plain import fields_of
+from nri_scope.nri.plain import clear_fields, fields_of
 from nri_scope.nri.request_subject import container_of, pod_of
-from nri_scope.nri.versions import runtime_title
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.runtime import Profile
 
 from .model import FieldChanges, Scenario, Step, Verb
-from .subjects import KILLED, EventContents, LiveContainer, LivePod, Stage, Subjects
+from .subjects import KILLED, EventContents, LiveContainer, LivePod, Subjects, SubjectStage
 
 TIMES = frozenset({"created_at", "started_at", "finished_at"})
 """Fields of a container that the time of the scenario determines."""
@@ -68,10 +67,9 @@ class RecordedSteps:
         # Otherwise, requests do not depend on the plugins.
         rules = runtime_rules_of(profile.runtime_name)
         self._reports_adjustments = rules.reports_adjustments
-        tells_states = runtime_title(profile.runtime_name) != "iSulad"
         for pod in self._subjects.pods:
             if pod.spec.exists:
-                pod.exist(tells_states=tells_states)
+                pod.exist(tells_states=profile.lifecycle_rules.tells_states)
 
     def add(self, event: Event, request: Message, pod: str, container: str) -> None:
         """Add an event about the pod and the container with these keys; "" for no container."""
@@ -137,16 +135,21 @@ class RecordedSteps:
         """Return whether the verb leads to this event alone."""
         if recorded.container is not None:
             if verb is Verb.REMOVE:
-                return recorded.container.stage is Stage.STOPPED
-            return recorded.container.stage in (Stage.CREATED, Stage.RUNNING)
+                return recorded.container.stage is SubjectStage.STOPPED
+            return recorded.container.stage in (SubjectStage.CREATED, SubjectStage.RUNNING)
         stages = {each.stage for each in recorded.pod.containers.values()}
         match verb:
             case Verb.RUN:
-                return recorded.pod.stage is Stage.ABSENT
+                return recorded.pod.stage is SubjectStage.ABSENT
             case Verb.STOP if not self._is_restarted:
-                return recorded.pod.stage is Stage.RUNNING and Stage.RUNNING not in stages
+                return (
+                    recorded.pod.stage is SubjectStage.RUNNING
+                    and SubjectStage.RUNNING not in stages
+                )
             case Verb.REMOVE if not self._is_restarted:
-                return recorded.pod.stage is Stage.STOPPED and stages <= {Stage.ABSENT}
+                return recorded.pod.stage is SubjectStage.STOPPED and stages <= {
+                    SubjectStage.ABSENT
+                }
         return False
 
     def _play(self, what: Verb | Event, events: Sequence[_Recorded]) -> bool:
@@ -211,17 +214,17 @@ def _may(verb: Verb, recorded: _Recorded) -> bool:
     stage = recorded.container.stage if recorded.container is not None else recorded.pod.stage
     match verb:
         case Verb.CREATE:
-            return stage is Stage.ABSENT and recorded.pod.stage is Stage.RUNNING
+            return stage is SubjectStage.ABSENT and recorded.pod.stage is SubjectStage.RUNNING
         case Verb.START:
-            return stage is Stage.CREATED
-    return stage is not Stage.ABSENT
+            return stage is SubjectStage.CREATED
+    return stage is not SubjectStage.ABSENT
 
 
 class _States(NamedTuple):
     """Copies of the states of a pod and a container."""
 
-    pod: tuple[Stage, int, api.PodSandbox]
-    container: tuple[Stage, bool, int, api.Container] | None
+    pod: tuple[SubjectStage, int, api.PodSandbox]
+    container: tuple[SubjectStage, bool, int, api.Container] | None
 
 
 def _states(pod: LivePod, container: LiveContainer | None) -> _States:
@@ -270,10 +273,5 @@ def _changes(recorded: M, made: M, ignored: frozenset[str]) -> FieldChanges | No
     if not names:
         return None
     message = deepcopy(recorded)
-    _clear(message, (name for name in fields_of(type(recorded)) if name not in names))
+    clear_fields(message, (name for name in fields_of(type(recorded)) if name not in names))
     return FieldChanges(message, names)
-
-
-def _clear(message: Message, names: Iterable[str]) -> None:
-    for name in names:
-        message.ClearField(name)

@@ -21,9 +21,6 @@ LATEST_NS = 2**63 - 1 - 2 * LONGEST_NS
 """Latest start of a scenario."""
 
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.([0-9]{1,9}))?Z")
-_RATE = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)/(s|m|h)")
-_RATE_UNITS = {"s": 1, "m": 60, "h": 3600}
-
 
 Shape = Callable[[Node, Place], Any]
 """Returns the value of a node, or raises UsageError."""
@@ -69,16 +66,6 @@ def duration(node: Node, place: Place) -> int:
     if nanoseconds is None or nanoseconds > LONGEST_NS:
         raise place.error(f"{shown(text)} is not a duration", "write for example 500ms or 2s")
     return nanoseconds
-
-
-def rate(node: Node, place: Place) -> int:
-    """Return the nanoseconds between two events, written as ``50/s``."""
-    text = text_of(node, place)
-    parsed = _RATE.fullmatch(text)
-    count = float(parsed[1]) if parsed else 0.0
-    if parsed is None or not count:
-        raise place.error(f"{shown(text)} is not a rate", "write for example 50/s or 10/m")
-    return min(LONGEST_NS, round(_RATE_UNITS[parsed[2]] * SECOND_NS / count))
 
 
 def time(node: Node, place: Place) -> int:

@@ -138,7 +138,7 @@ _OBJECT_BYTES = 1_000
 """Size that is counted for each pod and container in addition to its message."""
 
 
-class Stage(Enum):
+class SubjectStage(Enum):
     """How far a pod or a container has come."""
 
     ABSENT = auto()
@@ -157,7 +157,7 @@ class LiveContainer:
     """As created for the first time."""
     message: api.Container
     """Its present content."""
-    stage: Stage = Stage.ABSENT
+    stage: SubjectStage = SubjectStage.ABSENT
     was_started: bool = False
     creations: int = 0
 
@@ -168,8 +168,8 @@ class LiveContainer:
 
     def create(self) -> None:
         """Begin a new life: from the second one on with a new id, unless the first goes on."""
-        self.creations += self.stage is Stage.ABSENT
-        self.stage, self.was_started = Stage.CREATED, False
+        self.creations += self.stage is SubjectStage.ABSENT
+        self.stage, self.was_started = SubjectStage.CREATED, False
         self.message = deepcopy(self.template)
         if self.creations > 1:
             old = self.template.id
@@ -188,7 +188,7 @@ class LivePod:
     """As run for the first time."""
     message: api.PodSandbox
     """Its present content."""
-    stage: Stage = Stage.ABSENT
+    stage: SubjectStage = SubjectStage.ABSENT
     containers: dict[str, LiveContainer] = field(default_factory=dict[str, LiveContainer])
     runs: int = 0
 
@@ -207,14 +207,14 @@ class LivePod:
             state = container.message.state
             container.was_started = state != api.ContainerState.CONTAINER_CREATED
             if state == api.ContainerState.CONTAINER_STOPPED:
-                container.stage = Stage.STOPPED
+                container.stage = SubjectStage.STOPPED
             elif container.was_started:
-                container.stage = Stage.RUNNING
+                container.stage = SubjectStage.RUNNING
 
     def run(self) -> None:
         """Begin a new life: from the second one on, with a new id."""
         self.runs += 1
-        self.stage = Stage.RUNNING
+        self.stage = SubjectStage.RUNNING
         if self.runs == 1:
             return
         old = self.template.id
@@ -236,7 +236,7 @@ class Subjects:
         self._next_pid = FIRST_PID
         size = 0
         for spec in scenario.pods.values():
-            messages = [spec.message, *(one.message for one in spec.containers.values())]
+            messages = [spec.message, *(each.message for each in spec.containers.values())]
             own = sum(message.ByteSize() + _OBJECT_BYTES for message in messages)
             size += own * max(1, spec.copies)
             if size > MAX_BYTES:
@@ -335,12 +335,12 @@ class EventContents:
 
         Returns the event's own request message with all that is known about them.
         """
-        if event is Event.RunPodSandbox and pod.stage is Stage.ABSENT:
+        if event is Event.RunPodSandbox and pod.stage is SubjectStage.ABSENT:
             pod.run()
         elif event is Event.RunPodSandbox:
-            pod.stage = Stage.RUNNING
+            pod.stage = SubjectStage.RUNNING
         if event is Event.StopPodSandbox:
-            pod.stage = Stage.STOPPED
+            pod.stage = SubjectStage.STOPPED
         if container is not None:
             _begin(event, container, step, now_ns)
             if step.container is not None:
@@ -372,10 +372,10 @@ class EventContents:
             if (
                 self._profile.lifecycle_rules.forgets_pods
                 and event is Event.StopContainer
-                and pod.stage is Stage.ABSENT
+                and pod.stage is SubjectStage.ABSENT
             ):
                 shown_pod.CopyFrom(api.PodSandbox(id=shown_pod.id))
-            self._rules.set_pod(shown_pod, event, is_stopped=pod.stage is Stage.STOPPED)
+            self._rules.set_pod(shown_pod, event, is_stopped=pod.stage is SubjectStage.STOPPED)
             if step.pod is not None:
                 step.pod.apply(shown_pod)
         return request
@@ -391,9 +391,9 @@ class EventContents:
                 if step.overhead is not None:
                     pod.message.linux.pod_overhead.CopyFrom(step.overhead)
             case Event.RemoveContainer if container is not None:
-                container.stage = Stage.ABSENT
+                container.stage = SubjectStage.ABSENT
             case Event.RemovePodSandbox:
-                pod.stage = Stage.ABSENT
+                pod.stage = SubjectStage.ABSENT
             case _:
                 pass
 
@@ -405,11 +405,13 @@ def _begin(event: Event, container: LiveContainer, step: Step, now_ns: int) -> N
         case Event.PostCreateContainer:
             container.message.created_at = container.message.created_at or now_ns
         case Event.StartContainer:
-            container.stage, container.was_started = Stage.RUNNING, True
+            container.stage, container.was_started = SubjectStage.RUNNING, True
         case Event.PostStartContainer:
             container.message.started_at = now_ns
-        case Event.StopContainer | Event.RemoveContainer if container.stage is not Stage.STOPPED:
-            container.stage = Stage.STOPPED
+        case Event.StopContainer | Event.RemoveContainer if (
+            container.stage is not SubjectStage.STOPPED
+        ):
+            container.stage = SubjectStage.STOPPED
             container.message.finished_at = now_ns
             container.message.exit_code = _exit_code(step)
         case _:

@@ -7,12 +7,12 @@ from dataclasses import asdict, fields
 from typing import Any
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.entries import Began, Ended, Entry, Exchange, Outcome
+from nri_scope.entries import Began, Ended, Entry, OperationOutcome, RecordedCall
 from nri_scope.errors import RemoteProtocolError
 from nri_scope.events import Event, Gap, Note, Printed, Role, Session, SessionStart, Tapped
 from nri_scope.recording.creation_outcomes import outcome_of
 
-_START = tuple(one.name for one in fields(SessionStart))
+_START = (*(one.name for one in fields(SessionStart)), "synced_ns")
 """Fields of a session that its message has, too."""
 _SENT = {one.name for one in fields(v1.Event)} - {"changed", "owners", "outcome"}
 _SAME = tuple(one.name for one in fields(Event) if one.name in _SENT)
@@ -34,7 +34,7 @@ def response_of(recording: str, entry: Entry, began_ns: int = 0) -> v1.GetEvents
     match entry:
         case Began(session):
             return v1.GetEventsResponse(session=session_message(recording, session, began_ns))
-        case Exchange():
+        case RecordedCall():
             return v1.GetEventsResponse(event=_event_message(recording, entry))
         case Ended(session):
             end = v1.SessionEnd(
@@ -45,32 +45,21 @@ def response_of(recording: str, entry: Entry, began_ns: int = 0) -> v1.GetEvents
             )
             return v1.GetEventsResponse(session_end=end)
         case Gap():
-            gap = v1.Gap(
-                recording=recording,
-                session=entry.session,
-                from_ns=entry.from_ns,
-                to_ns=entry.to_ns,
-                reason=entry.reason,
-                lost=entry.lost,
-            )
+            gap = v1.Gap(recording=recording, **_shared(v1.Gap, entry))
             return v1.GetEventsResponse(gap=gap)
         case Note():
-            note = v1.Note(
-                recording=recording, session=entry.session, at_ns=entry.at_ns, text=entry.text
-            )
+            note = v1.Note(recording=recording, **_shared(v1.Note, entry))
             return v1.GetEventsResponse(note=note)
         case Printed():
-            output = v1.PluginOutput(
-                recording=recording,
-                session=entry.session,
-                at_ns=entry.at_ns,
-                stream=entry.stream,
-                text=entry.text,
-                id=entry.id,
-            )
+            output = v1.PluginOutput(recording=recording, **_shared(v1.PluginOutput, entry))
             return v1.GetEventsResponse(output=output)
         case _:
             raise TypeError(f"agents send no {type(entry).__name__}")
+
+
+def _shared(kind: type[Any], entry: Gap | Note | Printed) -> dict[str, Any]:
+    """Return the fields of an entry that its message has, too."""
+    return {one.name: getattr(entry, one.name) for one in fields(kind) if hasattr(entry, one.name)}
 
 
 def entry_of(response: v1.GetEventsResponse) -> Entry | None:
@@ -97,7 +86,7 @@ def entry_of(response: v1.GetEventsResponse) -> Entry | None:
     return None
 
 
-def _event_message(recording: str, exchange: Exchange) -> v1.Event:
+def _event_message(recording: str, exchange: RecordedCall) -> v1.Event:
     event, tapped, outcome = exchange.event, exchange.tapped, exchange.outcome
     same: dict[str, Any] = {name: getattr(event, name) for name in _SAME}
     return v1.Event(
@@ -115,17 +104,11 @@ def _event_message(recording: str, exchange: Exchange) -> v1.Event:
         ],
         outcome=None
         if outcome is None
-        else v1.CreationOutcome(
-            fate=outcome.fate.value,
-            event=outcome.event,
-            name=outcome.name,
-            session=outcome.session,
-            after_ns=outcome.after_ns,
-        ),
+        else v1.CreationOutcome(**{**outcome._asdict(), "fate": outcome.fate.value}),
     )
 
 
-def _exchange_of(message: v1.Event) -> Exchange:
+def _exchange_of(message: v1.Event) -> RecordedCall:
     same: dict[str, Any] = {name: getattr(message, name) for name in _SAME}
     event = Event(
         **{**same, **_NOT_SENT, "size": max(0, message.size)},
@@ -134,10 +117,10 @@ def _exchange_of(message: v1.Event) -> Exchange:
     )
     metadata = tuple((one.key, one.value) for one in message.metadata)
     tapped = Tapped(message.id, message.held_ns, metadata)
-    outcome: Outcome | None = None
+    outcome: OperationOutcome | None = None
     if (sent := message.outcome) is not None:
         numbers = sent.session, max(0, sent.after_ns)
         outcome = outcome_of(sent.fate, sent.event, sent.name, *numbers)
-    return Exchange(
+    return RecordedCall(
         event, message.request, message.reply, message.service, tapped=tapped, outcome=outcome
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write files to a private folder, then move all of them to their final paths, or none."""
+"""Write a file to a private folder, then move it to its final path."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -17,8 +15,6 @@ from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recording.file_errors import error_words, writing_hint
 from nri_scope.recording.opening import is_settled
 from nri_scope.recording.trusted_location import FolderAccess, folder_access
-
-_BUNDLE_SUFFIX = ".nriscope.zip"
 
 
 class Outputs:
@@ -75,56 +71,22 @@ class Outputs:
         self._count += 1
         return self.folder / f"{self._count}{suffix}"
 
-    def place(self, drafts: Sequence[Path]) -> list[Path]:
-        """Move one draft to the output path, or several to ``NAME-1`` and so on; return the paths.
-
-        If a move fails, all targets are restored.
-        """
-        targets = [self.output] if len(drafts) == 1 else _numbered(self.output, len(drafts))
-        for target in targets:
-            self.check(target)
-        backups: list[tuple[Path, Path | None]] = []
-        try:
-            for draft, target in zip(drafts, targets, strict=True):
-                if target is not targets[-1]:
-                    backups.append((target, self._set_aside(target)))
-                self._place(draft, target)
-        except BaseException:
-            _restore(backups)
-            raise
-        for _, backup in backups:
-            if backup is not None:
-                backup.unlink(missing_ok=True)
-        return targets
-
-    def _set_aside(self, target: Path) -> Path | None:
-        """Keep the file at ``target`` under a second name until all drafts are placed.
-
-        The file also keeps its first name, unless the file system has no hard links. Returns the
-        second name, in the same folder, or None if there is no file.
-        """
-        if not os.path.lexists(target):
-            return None
-        backup = _hidden_name(target, ".old")
-        try:
-            os.link(target, backup, follow_symlinks=False)
-        except OSError:
-            target.rename(backup)
-        return backup
-
-    def _place(self, draft: Path, target: Path) -> None:
+    def place(self, draft: Path) -> None:
+        """Move a draft to the output path."""
+        self.check(self.output)
         if self._moves:
-            self._move(draft, target)
+            self._move(draft)
             return
-        part = _hidden_name(target, ".part")
+        part = self.output.with_name(f".nri-scope-{secrets.token_hex(8)}.part")
         try:
             with draft.open("rb") as file, open(part, "xb", opener=_private) as copy:
                 shutil.copyfileobj(file, copy, 1 << 20)
-            self._move(part, target)
+            self._move(part)
         finally:
             part.unlink(missing_ok=True)
 
-    def _move(self, draft: Path, target: Path) -> None:
+    def _move(self, draft: Path) -> None:
+        target = self.output
         if self._force:
             draft.replace(target)
             return
@@ -163,34 +125,9 @@ class Outputs:
         return UsageError(f"{self.output}: cannot be written: {problem}", writing_hint(problem))
 
 
-def _restore(backups: Sequence[tuple[Path, Path | None]]) -> None:
-    """Restore the files that were set aside, and remove new files that replaced none."""
-    for target, backup in reversed(backups):
-        with suppress(OSError):
-            if backup is None:
-                target.unlink()
-            else:
-                backup.replace(target)
-                # Renaming one hard link of a file to another has no effect.
-                backup.unlink(missing_ok=True)
-
-
-def _hidden_name(target: Path, suffix: str) -> Path:
-    return target.with_name(f".nri-scope-{secrets.token_hex(8)}{suffix}")
-
-
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _exists(target: Path) -> UsageError:
     return UsageError(f"{target} exists", "name another file, or replace it with --force")
-
-
-def _numbered(output: Path, count: int) -> list[Path]:
-    suffix = _BUNDLE_SUFFIX if output.name.endswith(_BUNDLE_SUFFIX) else output.suffix
-    name = output.name.removesuffix(suffix)
-    digits = len(str(count))
-    return [
-        output.with_name(f"{name}-{number:0{digits}}{suffix}") for number in range(1, count + 1)
-    ]

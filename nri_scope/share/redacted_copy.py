@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -13,13 +13,14 @@ from typing import BinaryIO
 from nri_scope.events import Mark
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
+from nri_scope.recording.work_budget import OnShare
 
 from .bundle.leak_scan import Scan
 from .extract import Extracted, Selection, extract
 from .extract.selected_events import choose
 from .formats import Analysed, Format
 from .output_files import Outputs
-from .redaction import Redactor, Tally
+from .redaction import Redactor, ReplacementCounts
 
 _ALL = Selection()
 
@@ -33,7 +34,7 @@ def copy_recording(
     force: bool = False,
     marks: Sequence[Mark] | None = None,
     note: str = "",
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnShare | None = None,
 ) -> Extracted:
     """Write ``source`` to the new recording ``output``.
 
@@ -56,7 +57,7 @@ def copy_recording(
             scan = Scan(redactor.replaced_words, output)
             scan.recording(draft)
             scan.name(output.name)
-        outputs.place([draft])
+        outputs.place(draft)
     return replace(rebuilt, path=output)
 
 
@@ -64,7 +65,7 @@ def redact_for_comparison(
     sources: Sequence[Recording],
     folder: Path,
     redactor: Redactor,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnShare | None = None,
 ) -> list[Extracted]:
     """Redact several recordings with common tokens; write them to new files in ``folder``.
 
@@ -81,8 +82,8 @@ def preview(
     source: Recording,
     redactor: Redactor,
     selection: Selection = _ALL,
-    on_progress: Callable[[float], None] | None = None,
-) -> Tally:
+    on_progress: OnShare | None = None,
+) -> ReplacementCounts:
     """Return the counts of values that `copy_recording` would replace in the selected events.
 
     Raises UsageError and RecordingError.
@@ -98,12 +99,11 @@ def convert(
     source: Recording,
     form: Format,
     draft: Path,
+    target: Path,
     selection: Selection = _ALL,
     redactor: Redactor | None = None,
     analysed: Analysed | None = None,
-    *,
-    target: Path,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnShare | None = None,
 ) -> int:
     """Write the selected events to the new file ``draft`` in another format; return their number.
 
@@ -129,14 +129,10 @@ def convert(
 
 def selected_numbers(source: Recording, selection: Selection) -> array[int] | None:
     """Return the numbers of the selected events; None: all. Raises UsageError if there are none."""
-    return None if selection.is_all else choose(source, selection, _ignore_progress).events
+    return None if selection.is_all else choose(source, selection).events
 
 
 def _create_private(path: Path) -> BinaryIO:
     """Create a file that only its owner can read."""
     # Opened by path: formats create temporary files in the folder of ``stream.name``.
     return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
-
-
-def _ignore_progress(_: float) -> None:
-    """Ignore progress."""

@@ -16,11 +16,12 @@ from nri_scope.entries import (
     EarlierState,
     Ended,
     Entry,
-    Exchange,
+    RecordedCall,
 )
 from nri_scope.events import (
     CONTAINER_STATUS,
     CRI_SERVICE,
+    FILTERED,
     KILLED,
     LEFT_OUT,
     REDACTED,
@@ -72,10 +73,12 @@ def note_names(redactor: Redactor, recording: Recording) -> None:
             [(NameKind.NAMESPACE, "", pod.namespace), (NameKind.POD, pod.id, pod.name)]
         )
         redactor.note_ids((pod.id, pod.uid))
+        redactor.note_pod(pod.id, pod.namespace, pod.name)
     for container in recording.containers():
         pod_id = "" if container.pod is None else container.pod.id
         redactor.note_names([(NameKind.CONTAINER, pod_id, container.name)])
         redactor.note_ids([container.id])
+        redactor.note_container(container.id, pod_id, container.name)
     for session in recording.sessions():
         redactor.session_names(session)
 
@@ -100,10 +103,13 @@ def redacted(redactor: Redactor, entry: Entry) -> Entry:
             return Ended(redacted_session(redactor, session))
         case EarlierState():
             return replace(entry, request=redactor.request("Synchronize", entry.request))
-        case Exchange():
+        case RecordedCall():
             return redacted_exchange(redactor, entry)
         case Gap():
             return replace(entry, reason=_text(redactor, entry.reason, "gap.reason"))
+        case Note(text=text) if text.startswith(FILTERED):
+            # A filter may contain names.
+            return replace(entry, text=FILTERED)
         case Note():
             return replace(entry, text=_text(redactor, entry.text, "note.text"))
         case Mark():
@@ -122,7 +128,7 @@ def redacted_session(redactor: Redactor, session: Session) -> Session:
     return replace(session, end_reason=reason, **names)
 
 
-def redacted_exchange(redactor: Redactor, entry: Exchange) -> Exchange:
+def redacted_exchange(redactor: Redactor, entry: RecordedCall) -> RecordedCall:
     """Return an event, redacted."""
     event = entry.event
     # The request must come first: it sets the container to which the other texts belong.

@@ -43,7 +43,7 @@ def check_continued(path: Path, *, redacts: bool) -> None:
         raise UsageError(f"{path} contains events recorded without --redact", "name another file")
 
 
-def opened(
+def open_recorder(
     path: Path, rules: Rules | None, open_with: Callable[[SourceRedaction | None], Recorder]
 ) -> Recorder:
     """Open a recorder that redacts by these rules, if any, and says so in the recording.

@@ -3,8 +3,8 @@
 
 In: specs and paths. Out: changes, values, and text for people. `changes` compares two specs,
 `apply` applies the result and `differences` is its form for readers. `value_at` looks up values by
-the paths of changes; `label` and `path_of` convert a path to text for people and back; `read_spec`
-parses a spec file. Functions are pure, except `read_spec`; this room never depends on NRI.
+the paths of changes; `label` and `path_of` convert a path to text for people and back. All
+functions are pure; this room never depends on NRI.
 """
 
 from .apply_changes import apply as apply
@@ -17,13 +17,13 @@ from .differences import changes as changes
 from .differences import differences as differences
 from .differences import inverse as inverse
 from .differences import same as same
+from .differences import whole_change as whole_change
 from .json_spec import ABSENT as ABSENT
 from .json_spec import Absent as Absent
 from .json_spec import Json as Json
 from .json_spec import Spec as Spec
 from .json_spec import is_within as is_within
 from .json_spec import pointer as pointer
-from .json_spec import read_spec as read_spec
 from .json_spec import split as split
 from .json_spec import touches as touches
 from .path_labels import label as label

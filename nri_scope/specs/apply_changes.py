@@ -54,13 +54,13 @@ def apply(before: Spec, changes: Iterable[Change]) -> Spec:
     skipped; setting a value creates the missing objects and arrays of its path, and replaces values
     of other types there.
     """
-    root = _Node(dict(before), "")
+    root = _EditableNode(dict(before), "")
     edits = list(changes)
-    emptied: list[_Node] = []
+    emptied: list[_EditableNode] = []
     for change in edits:
         if change.kind == "removed":
             _remove(root, change.path, emptied)
-    placed: dict[int, tuple[_Node, list[tuple[int, str]]]] = {}
+    placed: dict[int, tuple[_EditableNode, list[tuple[int, str]]]] = {}
     for change in edits:
         if change.kind in ("added", "changed"):
             _set(root, change.path, change.after)
@@ -76,45 +76,45 @@ def apply(before: Spec, changes: Iterable[Change]) -> Spec:
 
 
 @dataclass(slots=True, eq=False)
-class _Node:
+class _EditableNode:
     """A copy of an object or array for editing."""
 
     members: dict[str, Json]
     """Members by key; those of an array by label."""
     place: str | None
     """Path of the object or array; None if it is longer than all paths in `KEYED`."""
-    parent: _Node | None = None
+    parent: _EditableNode | None = None
     key: str = ""
     is_array: bool = False
     keyed: Keyed | None = None
     """Rules for an array whose labels are keys; None if labels are positions."""
-    nodes: dict[str, _Node] = field(default_factory=dict)
+    nodes: dict[str, _EditableNode] = field(default_factory=dict)
     """Members that are being edited, too; their values in `members` are outdated."""
 
-    def node(self, key: str) -> _Node | None:
+    def node(self, key: str) -> _EditableNode | None:
         """Return the member under `key`; None if it is missing or has no members itself."""
         if key in self.nodes:
             return self.nodes[key]
         value = self.members.get(key)
         place = step(self.place, key)
         if isinstance(value, dict):
-            new = _Node(dict(value), place, self, key)
+            new = _EditableNode(dict(value), place, self, key)
         elif isinstance(value, list):
             keyed = None if place is None else KEYED.get(place)
             entries = members(value, keyed) if keyed else None
             if entries is None:
                 entries, keyed = numbered(value), None
-            new = _Node(entries, place, self, key, is_array=True, keyed=keyed)
+            new = _EditableNode(entries, place, self, key, is_array=True, keyed=keyed)
         else:
             return None
         self.nodes[key] = new
         return new
 
-    def make(self, key: str) -> _Node:
+    def make(self, key: str) -> _EditableNode:
         """Replace the member under `key` by an empty object or keyed array, and return it."""
         place = step(self.place, key)
         keyed = None if place is None else KEYED.get(place)
-        new = _Node({}, place, self, key, is_array=keyed is not None, keyed=keyed)
+        new = _EditableNode({}, place, self, key, is_array=keyed is not None, keyed=keyed)
         self.nodes[key] = new
         self.members[key] = None
         return new
@@ -134,10 +134,10 @@ class _Node:
         return items(self.members, self.keyed) if self.keyed else [*self.members.values()]
 
 
-def _parent(root: _Node, path: str) -> tuple[_Node | None, str]:
+def _parent(root: _EditableNode, path: str) -> tuple[_EditableNode | None, str]:
     """Return the object or array that contains `path` (None if missing), and the last label."""
     *names, label = split(path) or ("",)
-    node: _Node | None = root if path.startswith("/") else None
+    node: _EditableNode | None = root if path.startswith("/") else None
     for name in names:
         if node is None:
             break
@@ -145,14 +145,14 @@ def _parent(root: _Node, path: str) -> tuple[_Node | None, str]:
     return node, label
 
 
-def _remove(root: _Node, path: str, emptied: list[_Node]) -> None:
+def _remove(root: _EditableNode, path: str, emptied: list[_EditableNode]) -> None:
     parent, label = _parent(root, path)
     if parent is not None and label in parent.members:
         parent.put(label, ABSENT)
         emptied.append(parent)
 
 
-def _set(root: _Node, path: str, value: Json) -> None:
+def _set(root: _EditableNode, path: str, value: Json) -> None:
     if not path.startswith("/"):
         return
     *names, label = split(path)
@@ -162,7 +162,7 @@ def _set(root: _Node, path: str, value: Json) -> None:
     node.put(label, value)
 
 
-def _drop_emptied(emptied: list[_Node]) -> None:
+def _drop_emptied(emptied: list[_EditableNode]) -> None:
     """Remove objects in `OPEN` and keyed arrays whose last member was removed."""
     for node in emptied:
         while (
@@ -190,7 +190,7 @@ def _in_place(members: dict[str, Json], placed: list[tuple[int, str]]) -> dict[s
     return {label: members[label] for label in order + staying[start:]}
 
 
-def _close(root: _Node) -> None:
+def _close(root: _EditableNode) -> None:
     """Write the edited members back into their parents in `members`."""
     order = [root]
     for node in order:

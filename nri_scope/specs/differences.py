@@ -63,7 +63,7 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
         if parts is not None:
             work.extend(reversed(parts))
         elif not same(old, new):
-            changed.append(_whole(path, old, new))
+            changed.append(whole_change(path, old, new))
     return tuple(changed)
 
 
@@ -118,7 +118,8 @@ def _both_nan(left: _Value, right: _Value) -> bool:
     return isinstance(left, float) and isinstance(right, float) and isnan(left) and isnan(right)
 
 
-def _whole(path: str, old: _Value, new: _Value, position: int | None = None) -> Change:
+def whole_change(path: str, old: _Value, new: _Value, position: int | None = None) -> Change:
+    """Return the change of the whole value at a path; ABSENT for none before or after it."""
     if isinstance(old, Absent):
         return Change(path, None, None if isinstance(new, Absent) else new, "added", position)
     if isinstance(new, Absent):
@@ -163,11 +164,11 @@ def _members(path: str, old: _Value, new: _Value) -> _Work | None:
             if value is not other and not _are_plainly_equal(value, other):
                 work.append((pointer(path, label), value, other))
         else:
-            work.append(_whole(pointer(path, label), value, ABSENT))
+            work.append(whole_change(pointer(path, label), value, ABSENT))
     for position, (label, value) in enumerate(after.items()):
         if label not in before:
             new_position = position if keyed.ordered else None
-            work.append(_whole(pointer(path, label), ABSENT, value, new_position))
+            work.append(whole_change(pointer(path, label), ABSENT, value, new_position))
     return work
 
 
@@ -179,9 +180,9 @@ def _keyed(value: _Value, keyed: Keyed) -> dict[str, Json] | None:
 
 def _emptied(path: str, old: _Value, new: _Value) -> _Work:
     if new in ({}, []) and (old is ABSENT or old) and path:
-        return [_whole(path, ABSENT, new)]
+        return [whole_change(path, ABSENT, new)]
     if old in ({}, []) and new is ABSENT:
-        return [_whole(path, old, ABSENT)]
+        return [whole_change(path, old, ABSENT)]
     return []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from nri_scope.recording import lookup
 from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
+from nri_scope.recording.work_budget import OnShare, ignore_share
 
 _CHANGES = frozenset({"changed", "owner"})
 ATTRIBUTED = _CHANGES | {"problem", "outcome"}
@@ -25,7 +26,6 @@ ATTRIBUTED = _CHANGES | {"problem", "outcome"}
 _UPDATE = NriEvent.UpdateContainer.name
 _SOME_MAX = 10_000
 """Maximum number of events for which not the whole recording is read."""
-OnShare = Callable[[float], None]
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def surveyed(
     from .survey import survey
 
     with temporary_folder(beside) as folder:
-        show = on_share or (lambda share: None)
+        show = on_share or ignore_share
         found = survey(recording.path, folder / "survey.db", lambda share, until: show(share))
         if found.cut:
             warnings.warn(RecordingCut(f"{recording.path}: {found.cut}"), stacklevel=3)

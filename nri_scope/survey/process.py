@@ -19,7 +19,7 @@ from nri_scope.errors import NriScopeError
 from nri_scope.process.channel import LoopChannel, ThreadChannel
 from nri_scope.process.child import spawn
 from nri_scope.process.signals import interrupted_by_signals
-from nri_scope.recording.marks.recorder_lock import RecorderLockProbe
+from nri_scope.recording.heartbeat import read_heartbeat
 from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.report.finding import Finding, FindingKind, Level
 
@@ -173,30 +173,28 @@ class _Surveys:
         self._run: SurveyRun | None = None
         self._newest: Survey | None = None
         self._file: Path | None = None
-        # Never closed before the process ends: that would drop SQLite's locks.
-        self._probe = RecorderLockProbe(path.resolve())
 
     def go_on(self, *, may_restart: bool, most_s: float | None) -> None:
         """Read the new events, and send the result. Raises NriScopeError."""
         former = self._file
         try:
-            found = None if self._run is None else self._run.go_on(self._report, most_s=most_s)
-            if found is None and not may_restart and self._newest is not None:
-                found = self._newest._replace(has_more=False)
-            while found is None:
-                found = self._begin().go_on(self._report)
+            result = None if self._run is None else self._run.go_on(self._report, most_s=most_s)
+            if result is None and not may_restart and self._newest is not None:
+                result = self._newest._replace(has_more=False)
+            while result is None:
+                result = self._begin().go_on(self._report)
         except NriScopeError:
             self._end()
             raise
-        self._newest = found
+        self._newest = result
         _send(
             self._channel,
             _RESULT,
             file=str(self._file),
-            until=found.until,
-            cut=found.cut,
-            has_more=found.has_more,
-            findings=[asdict(one) for one in found.findings],
+            until=result.until,
+            cut=result.cut,
+            has_more=result.has_more,
+            findings=[asdict(one) for one in result.findings],
         )
         if former not in (None, self._file):
             for ending in ("", "-wal", "-shm"):
@@ -219,10 +217,7 @@ class _Surveys:
         self._run = self._newest = None
 
     def _is_recorded(self) -> bool:
-        try:
-            return self._probe.is_recorder_active()
-        except OSError:
-            return False
+        return read_heartbeat(self._path) is not None
 
     def _report(self, share: float, until: int) -> None:
         _send(self._channel, _PROGRESS, file=str(self._file), share=share, until=until)

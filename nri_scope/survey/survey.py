@@ -22,17 +22,19 @@ from nri_scope.differ.attribution.attributed_changes import (
     RoundDiff,
 )
 from nri_scope.differ.attribution.owner import OwnerKind
+from nri_scope.differ.attribution.presence import INTRODUCTION
 from nri_scope.differ.operations import span_words
 from nri_scope.differ.recording_differ import excerpt_of_events
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
-from nri_scope.entries import CreationFate, Outcome
+from nri_scope.entries import OperationFate, OperationOutcome
 from nri_scope.events import NO_ID, Event, Gap, Problem, Session
 from nri_scope.nri.events import CREATE
 from nri_scope.recording import lookup
 from nri_scope.recording.attribution_file import AttributionFile, Request
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.event_pages import SessionTables
+from nri_scope.recording.log_rows import identity_of
 from nri_scope.recording.reader import Recording
 from nri_scope.report.finder import Finder, keeps_removed
 from nri_scope.report.finding import Finding
@@ -41,8 +43,6 @@ _WAIT_S = 10.0
 """Maximum time to wait for the outcome of a creation. Runtimes take some tens of milliseconds."""
 _WATCHED_MAX = 10_000
 """Maximum number of creations whose outcome may change."""
-_INTRODUCTION = frozenset({"RegisterPlugin", "Configure"})
-"""Methods before the failure policy of a session is known."""
 
 
 class Assumptions:
@@ -52,7 +52,7 @@ class Assumptions:
         """``gaps``: the gaps of the recording that are used."""
         self._recording = recording
         self._tables = SessionTables()
-        self._identity = _identity_of(recording)
+        self._identity = identity_of(recording.path)
         self._gaps = [*gaps]
         self.sessions: tuple[Session, ...] = ()
         """All sessions."""
@@ -67,9 +67,9 @@ class Assumptions:
         self._recorded_ns = 0
         """Wall clock of the newest recorded event."""
         self._creations = Creations(recording)
-        self._known: dict[int, Outcome] = {}
+        self._known: dict[int, OperationOutcome] = {}
         """Outcomes that were read since `renew`, by event."""
-        self._watched: dict[int, tuple[Event, Outcome]] = {}
+        self._watched: dict[int, tuple[Event, OperationOutcome]] = {}
         """Creations whose outcome may change, by their first event."""
         self._of_subject: dict[str, set[int]] = {}
         """The same events, by the container and the pod whose events may change the outcome."""
@@ -85,7 +85,7 @@ class Assumptions:
 
         ``first`` and ``newest``: the first and the last event of the recording.
         """
-        # It stores results of searches.
+        # Creations keeps results of searches, which new events may change.
         self._creations = Creations(self._recording)
         self._known.clear()
         last = self._recording.event(newest)
@@ -103,7 +103,7 @@ class Assumptions:
             # A ring has removed more events than it has kept.
             first <= (self._first + max(read, self._first)) // 2
             and newest >= read
-            and _identity_of(self._recording) == self._identity
+            and identity_of(self._recording.path) == self._identity
             and [*self._tables.gaps] == self._gaps
             and all(self._is_compatible(known.get(one.id), one) for one in sessions)
         )
@@ -137,7 +137,8 @@ class Assumptions:
         self._newest = event
         self._newest_ns = max(self._newest_ns, event.at_ns)
         self._clocks[event.session] = event.at_ns - event.mono_ns
-        if event.method not in _INTRODUCTION:
+        # Only these precede the failure policy of a session.
+        if event.method not in INTRODUCTION:
             self._joined.add(event.session)
         for subject in (event.container_id, event.pod_id):
             self._touched |= self._of_subject.get(subject, set())
@@ -154,16 +155,16 @@ class Assumptions:
         waited_s = max(monotonic() - self._waiting[1], (self._recorded_ns - event.at_ns) / 1e9)
         return waited_s < _WAIT_S
 
-    def outcome(self, event: Event) -> Outcome:
+    def outcome(self, event: Event) -> OperationOutcome:
         """Return the outcome of the creation to which ``event`` belongs, see `Creations`."""
         found = self._known.get(event.id)
         if found is None:
             found = self._known[event.id] = self._creations.outcome(event)
-        if found.fate is not CreationFate.CREATED or not _is_final(event, found):
+        if found.fate is not OperationFate.CREATED or not _is_final(event, found):
             self._watch(event, found)
         return found
 
-    def _watch(self, event: Event, outcome: Outcome) -> None:
+    def _watch(self, event: Event, outcome: OperationOutcome) -> None:
         if event.id in self._watched:
             # The result of the creation depends on its first outcome.
             return
@@ -194,26 +195,18 @@ class Assumptions:
         return True
 
 
-def _is_final(event: Event, outcome: Outcome) -> bool:
+def _is_final(event: Event, outcome: OperationOutcome) -> bool:
     return not event.container_id.startswith(NO_ID) and outcome.fate in (
-        CreationFate.CREATED,
-        CreationFate.FAILED,
+        OperationFate.CREATED,
+        OperationFate.FAILED,
     )
 
 
-def _subjects(event: Event, outcome: Outcome) -> tuple[str, ...]:
+def _subjects(event: Event, outcome: OperationOutcome) -> tuple[str, ...]:
     # Other containers of the pod only show that a creation has failed.
     return (
         (event.container_id,) if _is_final(event, outcome) else (event.container_id, event.pod_id)
     )
-
-
-def _identity_of(recording: Recording) -> tuple[int, int] | None:
-    try:
-        status = recording.path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 _COMMIT_S = 0.5
@@ -396,7 +389,7 @@ class _Writer:
         if self.is_full:
             return
         self.until = max(self.until, diff.event - 1)
-        found = {step.event for step in diff.steps if step.owner.who in _OWNERS}
+        changing = {step.event for step in diff.steps if step.owner.who in _OWNERS}
         delays = {
             diff.events[diff.seen_by.index(span.before)]: clipped(span_words(span), _PATH_MAX)
             for span in diff.spans
@@ -405,7 +398,7 @@ class _Writer:
         problems = dict.fromkeys(delays, Problem.SLOW)
         if diff.failure:
             problems[diff.event] = Problem.FAILED
-        for event in {*found, *problems}:
+        for event in {*changing, *problems}:
             self._write(event, diff, problems.get(event, ""), delays.get(event, ""))
         for event in {step.event for step in diff.settled}:
             if event in self._open:
@@ -413,19 +406,19 @@ class _Writer:
 
     def _write(self, event: int, diff: RoundDiff, problem: str, delay: str) -> None:
         """Write an event; keep its requests whose outcome later events may show."""
-        found: dict[Request, None] = {}
+        requests: dict[Request, None] = {}
         for step in diff.steps:
-            if step.event != event or step.owner.who not in _OWNERS or len(found) >= _PATHS_MAX:
+            if step.event != event or step.owner.who not in _OWNERS or len(requests) >= _PATHS_MAX:
                 continue
             path = clipped(step.change.path or "/", _PATH_MAX)
             container, title = step.container or "-", wording.NO_CONTAINER
             if step.container:
                 container = "" if container == diff.container else container
                 title = clipped(self._name_of(container), _PATH_MAX) if container else ""
-            found[Request(str(step.owner), path, step.outcome.kind, container, title)] = None
-        if not self.file.add(event, found, problem, delay):
+            requests[Request(str(step.owner), path, step.outcome.kind, container, title)] = None
+        if not self.file.add(event, requests, problem, delay):
             self.is_full = True
-        if not _FINAL.issuperset(one.kind for one in found):
+        if not _FINAL.issuperset(one.kind for one in requests):
             self._open[event] = diff, problem, delay
             if len(self._open) > _OPEN_MAX:
                 del self._open[next(iter(self._open))]

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, reason_of
 from nri_scope.events import PLUGIN_CLOSED, RUNTIME_CLOSED, SessionStart
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.runtime_setup import FailurePolicy
 from nri_scope.plugin import Identity
-from nri_scope.recorder.inbox import PrintSink
+from nri_scope.recorder.inbox import Sink
 from nri_scope.transport.relay import Relay, RelayEnd
 
 from .session import TapSession
@@ -59,10 +59,10 @@ class PieceQueue:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._pieces: deque[tuple[Connection, _Piece]] = deque()
+        self._pieces: deque[tuple[TappedConnection, _Piece]] = deque()
         self._is_scheduled = False
 
-    def put(self, connection: Connection, piece: _Piece) -> None:
+    def put(self, connection: TappedConnection, piece: _Piece) -> None:
         """Add a piece, and decode it in `WAIT_S`."""
         self._pieces.append((connection, piece))
         if not self._is_scheduled:
@@ -82,12 +82,12 @@ class PieceQueue:
             self._loop.call_soon(self._take_turn)
 
 
-class Connection:
+class TappedConnection:
     """A tapped connection. It is created before its sockets, as a plugin may print early."""
 
     def __init__(
         self,
-        sink: PrintSink,
+        sink: Sink,
         named: Identity | None,
         on_began: Callable[[SessionStart, FailurePolicy], None],
         say: Callable[[str], None] = lambda text: None,
@@ -124,8 +124,7 @@ class Connection:
         except OSError as error:
             runtime.close()
             plugin.close()
-            words = (error.strerror or str(error)).lower()
-            raise UsageError(f"the connection cannot be relayed: {words}") from error
+            raise UsageError(f"the connection cannot be relayed: {reason_of(error)}") from error
         try:
             end = await relay.wait_closed()
         except asyncio.CancelledError:

@@ -22,13 +22,14 @@ from time import monotonic
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
-from nri_scope.runtime.command import Command
+from nri_scope.recording.display import first_names
+from nri_scope.runtime.command import PluginProgram
 from nri_scope.runtime.external_plugin import ExternalPlugin, registers_itself
 from nri_scope.runtime.output import Stream
 from nri_scope.runtime.plugin_process import Process, launch
 from nri_scope.transport.sockets import ListeningSocket
 
-from .connection import Connection, TapEnd
+from .connection import TapEnd, TappedConnection
 from .plugin_socket import Peers, serve
 from .run import Tap, connect
 
@@ -48,7 +49,7 @@ LEFT_SHOWN = 3
 class Launch:
     """The plugin to launch."""
 
-    command: Command
+    command: PluginProgram
     identity: Identity
     """The index and name passed to the plugin in its environment."""
     named: bool = False
@@ -150,7 +151,7 @@ async def tap_launched(
 
 
 async def _forward_signal(
-    process: Process, connection: Connection, tap: Tap, grace_s: float
+    process: Process, connection: TappedConnection, tap: Tap, grace_s: float
 ) -> None:
     """Forward the tap's stop signal to the plugin, which has a session of its own."""
     await tap.stop.wait()
@@ -200,9 +201,9 @@ def report_leftovers(process: Process, tap: Tap) -> None:
     """Report processes that the plugin left behind, and lines that were not recorded."""
     left = process.left_behind
     if left:
-        shown = ", ".join(f"{process.pid} ({process.command})" for process in left[:LEFT_SHOWN])
-        more = f" and {len(left) - LEFT_SHOWN} more" if len(left) > LEFT_SHOWN else ""
-        tap.say(f"killed processes that the plugin left behind: {shown}{more}")
+        names = [f"{process.pid} ({process.command})" for process in left]
+        shown = first_names(names, LEFT_SHOWN)
+        tap.say(f"killed processes that the plugin left behind: {shown}")
     if process.output.left_out:
         tap.say(f"{process.output.left_out} lines were not recorded: the plugin printed too fast")
 
@@ -289,11 +290,11 @@ class _ExternalPeer(Peers):
         # Created before the plugin connects, as it may print early.
         self._connection = tap.connection(None)
 
-    def connection(self) -> Connection:
+    def connection(self) -> TappedConnection:
         self.has_connected = True
         return self._connection
 
-    async def finish(self, connection: Connection, reason: str) -> str:
+    async def finish(self, connection: TappedConnection, reason: str) -> str:
         if self.process is not None:
             await self.process.wait_exit(EXIT_S)
             reason = self.process.explain(reason)

@@ -9,10 +9,10 @@ import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from nri_scope.errors import ConnectError, UsageError
+from nri_scope.errors import ConnectError, UsageError, reason_of
 from nri_scope.transport.sockets import ListeningSocket
 
-from .connection import Connection
+from .connection import TappedConnection
 from .run import Tap, connect
 
 PEERS_MAX = 200
@@ -49,11 +49,11 @@ class Peers:
     def __init__(self, tap: Tap) -> None:
         self._tap = tap
 
-    def connection(self) -> Connection:
+    def connection(self) -> TappedConnection:
         """Return the connection to use for a plugin that has connected."""
         return self._tap.connection(None)
 
-    async def finish(self, connection: Connection, reason: str) -> str:
+    async def finish(self, connection: TappedConnection, reason: str) -> str:
         """End the session of a connection; return the reason, for display."""
         connection.finish(reason)
         return reason
@@ -65,7 +65,6 @@ async def serve(
     """Tap every plugin that connects to ``listener``, until the tap is stopped."""
     plugins: set[asyncio.Task[None]] = set()
     stopping = asyncio.ensure_future(tap.stop.wait())
-    missing = _MissingRuntime(tap)
     accepting = asyncio.ensure_future(listener.accept())
     try:
         while not tap.stop.reason:
@@ -81,7 +80,7 @@ async def serve(
                 plugin.close()
                 tap.say(f"closed a plugin's connection: the limit is {PEERS_MAX} plugins")
                 continue
-            task = asyncio.create_task(_tap_plugin(plugin, path, tap, peers, missing, wait=wait))
+            task = asyncio.create_task(_tap_plugin(plugin, path, tap, peers, wait=wait))
             plugins.add(task)
             task.add_done_callback(plugins.discard)
     finally:
@@ -97,7 +96,7 @@ def _accepted(accepting: asyncio.Future[socket.socket], tap: Tap) -> socket.sock
         return accepting.result()
     except OSError as error:
         # Usually too many open descriptors, some of which will be closed later.
-        tap.say(f"a plugin's connection failed: {(error.strerror or str(error)).lower()}")
+        tap.say(f"a plugin's connection failed: {reason_of(error)}")
         return None
 
 
@@ -106,7 +105,6 @@ async def _tap_plugin(
     path: Path,
     tap: Tap,
     peers: Peers,
-    missing: _MissingRuntime,
     *,
     wait: bool,
 ) -> None:
@@ -114,13 +112,15 @@ async def _tap_plugin(
     try:
         runtime = await connect(path, tap, wait=wait, needless=lambda: _is_gone(plugin))
     except (ConnectError, OSError) as error:
-        missing.report(error)
+        if not tap.misses_runtime:
+            tap.say(f"closed a plugin's connection, as there is no runtime: {error}")
+        tap.misses_runtime = True
         plugin.close()
         return
     if runtime is None:
         plugin.close()
         return
-    missing.reset()
+    tap.misses_runtime = False
     connection = peers.connection()
     closing = asyncio.ensure_future(_close_on_stop(connection, tap))
     try:
@@ -147,24 +147,6 @@ def _is_gone(plugin: socket.socket) -> bool:
     return bool(poll.poll(0))
 
 
-async def _close_on_stop(connection: Connection, tap: Tap) -> None:
+async def _close_on_stop(connection: TappedConnection, tap: Tap) -> None:
     await tap.stop.wait()
     connection.close(tap.stop.reason)
-
-
-class _MissingRuntime:
-    """Reporter of a missing runtime: once, instead of at each retry of each plugin."""
-
-    def __init__(self, tap: Tap) -> None:
-        self._tap = tap
-        self._is_reported = False
-
-    def report(self, error: Exception) -> None:
-        """Report that a plugin's connection was closed because of ``error``."""
-        if not self._is_reported:
-            self._tap.say(f"closed a plugin's connection, as there is no runtime: {error}")
-        self._is_reported = True
-
-    def reset(self) -> None:
-        """Report the next failure again, as the runtime was available."""
-        self._is_reported = False

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import ConnectError, RecordingError, UsageError
@@ -34,7 +34,7 @@ from nri_scope.writer.channel import READY_S
 from nri_scope.writer.messages import CRI_HINT, CriSource, RecordingOptions
 from nri_scope.writer.supervisor import Batching, WriterProcess
 
-from .connection import Connection, PieceQueue
+from .connection import PieceQueue, TappedConnection
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
@@ -80,15 +80,17 @@ class Tap:
         self.sessions = 0
         self.socket: Path | None = None
         """The runtime's socket, once it is known."""
+        self.misses_runtime = False
+        """Whether a missing runtime was reported, which each retry of each plugin notices."""
         self._validator: Identity | None = None
         """The last validator whose end the runtime does not notice, see `deregister`."""
         self._connected: Counter[str] = Counter()
         self._pieces = PieceQueue()
-        self._started = monotonic()
+        self._started, self.began_ns = monotonic(), time_ns()
 
-    def connection(self, named: Identity | None) -> Connection:
+    def connection(self, named: Identity | None) -> TappedConnection:
         """Return a new connection. ``named`` is the runtime's name for the plugin, if known."""
-        return Connection(self.writer, named, self.began, self.say, self._pieces)
+        return TappedConnection(self.writer, named, self.began, self.say, self._pieces)
 
     def began(self, start: SessionStart, policy: FailurePolicy) -> None:
         """Count and report a plugin that was configured through the tap."""
@@ -126,7 +128,7 @@ class Tap:
     def summary(self, counters: RecorderCounters) -> str:
         """Return the final message, with the counts of what was recorded."""
         seconds = monotonic() - self._started
-        return counters.outcome(Path(self.settings.output), sessions=self.sessions, seconds=seconds)
+        return counters.outcome(Path(self.settings.output), self.sessions, seconds)
 
 
 def run_tap(
@@ -177,7 +179,10 @@ async def _run_tap(
             if tap.sessions:
                 if settings.cri is None:
                     say(CRI_HINT)
-                say(tap.summary(counters))
+                # Loaded only now, when no reply can be delayed.
+                from nri_scope.recording.coverage import with_unobserved
+
+                say(with_unobserved(tap.summary(counters), options.path, tap.began_ns))
             elif not options.existed and options.path.exists():
                 say(f"recorded a plugin that was not configured: {settings.output}")
             elif is_done and not options.existed:
@@ -262,16 +267,13 @@ class Settings:
         """Raise `NriScopeError` for what a writer would reject, without creating a file."""
         # Imported here: a tap itself needs neither SQLite nor the filter language.
         from nri_scope.filter import parse
-        from nri_scope.recorder.ring import MIN_SIZE
+        from nri_scope.recorder.ring import Ring
         from nri_scope.recording.reader import Recording
         from nri_scope.share.source_redaction import check_continued
 
         parse(self.where)
         rules = self._rules()
-        if self.max_size is not None and self.max_size < MIN_SIZE:
-            raise UsageError(
-                f"a recording of at most {self.max_size} bytes is too small", "use for example 1M"
-            )
+        Ring(self.max_size, self.max_age)
         path = Path(self.output)
         if path.exists() or path.is_symlink():
             Recording.open(path).close()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import NamedTuple
 
-from nri_scope.events import LATE, CapturedCall, Role, SessionStart
+from nri_scope.events import LATE, REFUSED, CapturedCall, Role, SessionStart
 from nri_scope.nri.events import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.nri.runtime_setup import (
     NO_POLICY,
@@ -20,14 +20,14 @@ from nri_scope.nri.runtime_setup import (
     parse_subscription,
 )
 from nri_scope.plugin import Identity
-from nri_scope.recorder.inbox import PrintSink, wall_offset
+from nri_scope.recorder.inbox import Sink, wall_offset
 from nri_scope.wire import (
     Code,
     DecodingEnded,
     MessageSkipped,
     PassiveDecoder,
-    RequestObserved,
-    ResponseObserved,
+    RequestReceived,
+    ResponseReceived,
 )
 
 UNANSWERED_MAX = 1024
@@ -51,7 +51,7 @@ before the request arrived here."""
 class _PendingRequest(NamedTuple):
     """A request without a reply so far."""
 
-    request: RequestObserved
+    request: RequestReceived
     arrived_ns: int
     passed_ns: int
 
@@ -69,7 +69,7 @@ class TapSession:
 
     def __init__(
         self,
-        sink: PrintSink,
+        sink: Sink,
         *,
         named: Identity | None = None,
         on_began: Callable[[SessionStart, FailurePolicy], None] = lambda start, policy: None,
@@ -96,7 +96,8 @@ class TapSession:
         self._session: int | None = None
         self._pending: dict[_Key, _PendingRequest] = {}
         self._pending_bytes = 0
-        self._given_up: deque[_Key] = deque(maxlen=UNANSWERED_MAX)
+        self._given_up: deque[tuple[_Key, str]] = deque(maxlen=UNANSWERED_MAX)
+        """Requests that are no longer pending, each with words for its late reply."""
         self._early: list[CapturedCall] = []
         self._early_bytes = 0
         self._early_lines: list[tuple[int, str, str]] = []
@@ -119,10 +120,16 @@ class TapSession:
             return
         for message in (self._forth if forth else self._back).feed(data):
             match message:
-                case ResponseObserved():
+                case ResponseReceived():
                     self._reply(forth, message, arrived_ns, passed_ns)
-                case RequestObserved():
+                case RequestReceived():
                     self._request(forth, message, arrived_ns, passed_ns)
+                case MessageSkipped(conn_id, stream_id, reason, True):
+                    self._given_up.append(((forth, conn_id, stream_id), "a request over the limit"))
+                    words = f"{_sender(forth)} sent {reason}; it was relayed, but not recorded"
+                    at_ns = self._wall_offset + arrived_ns
+                    self._sink.note_gap(self._session, at_ns, at_ns, words, 1)
+                    self._on_stopped(words)
                 case MessageSkipped():
                     self.note(f"{_sender(forth)} sent what was not understood: {message.reason}")
                 case DecodingEnded(offset, error):
@@ -159,7 +166,7 @@ class TapSession:
             timeout_ns = pending.request.timeout_ns
             late = 0 < timeout_ns * TOLERANCE <= now - pending.arrived_ns
             code = Code.DEADLINE_EXCEEDED if late else Code.UNAVAILABLE
-            response = ResponseObserved(key[1], key[2], code, f"not answered: {reason}", b"")
+            response = ResponseReceived(key[2], code, f"not answered: {reason}", b"")
             self._exchange(key[0], pending, response, now, now)
         if self._stopped_ns:
             since = self._wall_offset + self._stopped_ns
@@ -173,7 +180,7 @@ class TapSession:
         """End the session after the last printed line, with the reason for its end."""
         if self._session is not None:
             if self.refused and not self.registered:
-                reason = f"the runtime refused the registration: {self.refused}; {reason}"
+                reason = f"{REFUSED}{self.refused}; {reason}"
             self._sink.end_session(self._session, reason, self._ended_ns or self._now())
             self._session = None
 
@@ -185,7 +192,7 @@ class TapSession:
     # -- exchanges --------------------------------------------------------------------------
 
     def _request(
-        self, forth: bool, request: RequestObserved, arrived_ns: int, passed_ns: int
+        self, forth: bool, request: RequestReceived, arrived_ns: int, passed_ns: int
     ) -> None:
         if forth:
             self._give_up(arrived_ns)
@@ -194,13 +201,13 @@ class TapSession:
         previous = self._pending.pop(key, None)
         if previous is not None:
             self._pending_bytes -= len(previous.request.payload)
-            self._unanswered(forth, previous, "its stream id was used again", arrived_ns)
+            self._unanswered(key, previous, "its stream id was used again", arrived_ns)
         size = len(request.payload)
         if (
             len(self._pending) >= UNANSWERED_MAX
             or self._pending_bytes + size > UNANSWERED_BYTES_MAX
         ):
-            self._unanswered(forth, pending, "too many requests wait for an answer", passed_ns)
+            self._unanswered(key, pending, "too many requests wait for an answer", passed_ns)
             return
         self._pending[key] = pending
         self._pending_bytes += size
@@ -208,14 +215,14 @@ class TapSession:
             self._introduce(request.payload)
 
     def _reply(
-        self, forth: bool, response: ResponseObserved, arrived_ns: int, passed_ns: int
+        self, forth: bool, response: ResponseReceived, arrived_ns: int, passed_ns: int
     ) -> None:
         key = (not forth, response.conn_id, response.stream_id)
         pending = self._pending.pop(key, None)
         if pending is None:
-            late = key in self._given_up
-            what = "a request after its deadline" if late else "a request that was never seen"
-            self.note(f"{_sender(forth)} answered {what}")
+            what = dict(self._given_up).get(key, "a request that was never seen")
+            error = f" with an error: {response.message}" if response.code else ""
+            self.note(f"{_sender(forth)} answered {what}{error}")
             return
         self._pending_bytes -= len(pending.request.payload)
         request = pending.request
@@ -233,24 +240,21 @@ class TapSession:
             if key[0] and 0 < request.timeout_ns * TOLERANCE <= now_ns - arrived_ns:
                 pending = self._pending.pop(key)
                 self._pending_bytes -= len(request.payload)
-                self._given_up.append(key)
-                response = ResponseObserved(
-                    key[1], key[2], Code.DEADLINE_EXCEEDED, "not answered", b""
-                )
+                self._given_up.append((key, "a request after its deadline"))
+                response = ResponseReceived(key[2], Code.DEADLINE_EXCEEDED, "not answered", b"")
                 at_ns = min(now_ns, arrived_ns + request.timeout_ns)
                 self._exchange(True, pending, response, at_ns, at_ns)
 
-    def _unanswered(self, forth: bool, pending: _PendingRequest, words: str, now_ns: int) -> None:
-        response = ResponseObserved(
-            pending.request.conn_id, pending.request.stream_id, Code.UNAVAILABLE, words, b""
-        )
-        self._exchange(forth, pending, response, now_ns, now_ns)
+    def _unanswered(self, key: _Key, pending: _PendingRequest, words: str, now_ns: int) -> None:
+        self._given_up.append((key, f"a request that was given up, as {words}"))
+        response = ResponseReceived(key[2], Code.UNAVAILABLE, words, b"")
+        self._exchange(key[0], pending, response, now_ns, now_ns)
 
     def _exchange(
         self,
         by_runtime: bool,
         pending: _PendingRequest,
-        response: ResponseObserved,
+        response: ResponseReceived,
         arrived_ns: int,
         passed_ns: int,
     ) -> None:
@@ -288,7 +292,7 @@ class TapSession:
         else:
             self.note(f"{item.method} arrived before Configure")
 
-    def _registration_answered(self, response: ResponseObserved) -> None:
+    def _registration_answered(self, response: ResponseReceived) -> None:
         self.registered = self.registered or not response.code
         if not self.registered:
             self.refused = response.message or f"status {response.code}"
@@ -302,7 +306,7 @@ class TapSession:
             self.identity = Identity(index=registered[0], name=registered[1])
 
     def _begin(
-        self, request: RequestObserved, response: ResponseObserved, item: CapturedCall
+        self, request: RequestReceived, response: ResponseReceived, item: CapturedCall
     ) -> None:
         introduction = parse_configure(request.payload) or Introduction("", "", None, False, 0, 0)
         mask = 0 if response.code else parse_subscription(response.payload, introduction.version)
@@ -311,20 +315,9 @@ class TapSession:
         if self._session is not None:
             # No known runtime does this. The second configuration begins a new session.
             self._sink.end_session(self._session, "configured again", now_ns)
-        version = introduction.version
-        identity = self.identity
-        start = SessionStart(
-            role=Role.TAP,
-            plugin_name="" if identity is None else identity.name,
-            plugin_index="" if identity is None else identity.index,
-            runtime_name=introduction.runtime_name,
-            runtime_version=introduction.runtime_version,
-            nri_version="" if version is None else str(version),
-            nri_version_inferred=introduction.inferred,
-            mask=mask,
-            registration_timeout_ms=introduction.registration_timeout_ms,
-            request_timeout_ms=introduction.request_timeout_ms,
-            started_ns=now_ns,
+        identity = self.identity or Identity(index="", name="")
+        start = SessionStart.configured(
+            Role.TAP, identity.index, identity.name, introduction, mask, now_ns
         )
         self._sink.capture(self._record(start), item)
         policy = NO_POLICY if response.code else parse_failure_policy(response.payload)

@@ -16,7 +16,6 @@ An installed file is replaced in steps such that an interruption leaves a comple
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shlex
 import shutil
@@ -26,10 +25,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from time import monotonic, sleep
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, reason_of
 from nri_scope.nri.identity import ORIGINALS_FOLDER, parse_plugin_file
+from nri_scope.process.signals import root_hint
+from nri_scope.recording.trusted_location import try_lock
 
 _LABEL = "security.selinux"
 
@@ -60,7 +60,7 @@ exec {program} "$@"
 """
 
 
-class State(Enum):
+class WrapperState(Enum):
     """The state of a plugin's files, as found on disk."""
 
     PLAIN = "as it was installed"
@@ -125,16 +125,16 @@ class Places:
         target = self.original.readlink()
         return self.original if target.is_absolute() else self.place.parent / target
 
-    def state(self) -> State:
+    def state(self) -> WrapperState:
         """Return the current state of the files."""
         current, original = _status(self.place), _status(self.original)
         if current is None:
-            return State.PLAIN if original is None else State.GONE
+            return WrapperState.PLAIN if original is None else WrapperState.GONE
         if original is not None and os.path.samestat(current, original):
-            return State.BEGUN
+            return WrapperState.BEGUN
         if _starts_with(self.place, MARK):
-            return State.LOST if original is None else State.WRAPPED
-        return State.PLAIN if original is None else State.TAKEN
+            return WrapperState.LOST if original is None else WrapperState.WRAPPED
+        return WrapperState.PLAIN if original is None else WrapperState.TAKEN
 
 
 def no_step(step: str) -> None:
@@ -178,22 +178,22 @@ def wrap(
 
 def _check_wrappable(places: Places) -> None:
     state = places.state()
-    if state is State.GONE:
+    if state is WrapperState.GONE:
         raise UsageError(
             f"{places.place} is missing, although it was wrapped",
             "restore the original with --unwrap",
         )
     _check_original(places)
-    if state is State.WRAPPED:
+    if state is WrapperState.WRAPPED:
         raise UsageError(
             f"{places.place} is already wrapped", "remove the wrapper first, with --unwrap"
         )
-    if state is State.TAKEN:
+    if state is WrapperState.TAKEN:
         raise UsageError(
             f"{places.place} was replaced since it was wrapped",
             f"remove {places.folder}, which contains the former plugin, and try again",
         )
-    if state is State.LOST:
+    if state is WrapperState.LOST:
         raise _lost(places)
 
 
@@ -203,7 +203,7 @@ def _prepare(
     """Create all files, including the wrapper as a draft."""
     step("folder")
     places.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if places.state() is not State.BEGUN:
+    if places.state() is not WrapperState.BEGUN:
         step("second name")
         os.link(places.place, places.original, follow_symlinks=False)
     step("instructions")
@@ -216,7 +216,7 @@ def _prepare(
     sync_folders(places.folder, places.folder.parent, places.place.parent)
 
 
-def unwrap(plugin: Path, step: Callable[[str], None] = no_step) -> State:
+def unwrap(plugin: Path, step: Callable[[str], None] = no_step) -> WrapperState:
     """Restore the original of ``plugin``, the same file as before; return the state found.
 
     `UsageError` means that nothing was changed.
@@ -225,21 +225,21 @@ def unwrap(plugin: Path, step: Callable[[str], None] = no_step) -> State:
     with usage_errors(places.place), locked(places.place.parent, _missing(places)):
         state = places.state()
         match state:
-            case State.PLAIN if not places.folder.is_dir():
+            case WrapperState.PLAIN if not places.folder.is_dir():
                 _check_there(places)
                 with contextlib.suppress(OSError):
                     # A leftover if the last step was interrupted.
                     places.folder.parent.rmdir()
                 raise UsageError(f"{places.place} is not wrapped", "nothing was changed")
-            case State.TAKEN:
+            case WrapperState.TAKEN:
                 raise UsageError(
                     f"{places.place} is no longer wrapped: it was replaced",
                     f"the former plugin is {places.original}; remove {places.folder} if it is not"
                     " needed",
                 )
-            case State.LOST:
+            case WrapperState.LOST:
                 raise _lost(places)
-            case State.WRAPPED | State.GONE:
+            case WrapperState.WRAPPED | WrapperState.GONE:
                 step("in place")
                 os.rename(places.original, places.place)  # noqa: PTH104
                 sync_folders(places.place.parent, places.folder)
@@ -407,21 +407,15 @@ def locked(folder: Path, missing: UsageError) -> Iterator[None]:
     except (FileNotFoundError, NotADirectoryError):
         raise missing from None
     try:
-        deadline = monotonic() + LOCK_WAIT_S
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if monotonic() > deadline:
-                    raise UsageError(
-                        f"{folder} is locked by another process, maybe by another nri-scope",
-                        "try again later",
-                    ) from None
-                sleep(0.02)
-            except OSError:
-                # Some file systems, such as NFS, cannot lock folders.
-                break
+        is_locked = True
+        # Some file systems, such as NFS, cannot lock folders.
+        with contextlib.suppress(OSError):
+            is_locked = try_lock(descriptor, LOCK_WAIT_S)
+        if not is_locked:
+            raise UsageError(
+                f"{folder} is locked by another process, maybe by another nri-scope",
+                "try again later",
+            )
         yield
     finally:
         os.close(descriptor)
@@ -433,6 +427,5 @@ def usage_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        words = (error.strerror or str(error)).lower()
-        hint = "run it as root" if isinstance(error, PermissionError) else ""
-        raise UsageError(f"{error.filename or path}: {words}", hint) from error
+        hint = root_hint("run it as root") if isinstance(error, PermissionError) else ""
+        raise UsageError(f"{error.filename or path}: {reason_of(error)}", hint) from error

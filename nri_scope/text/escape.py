@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Escape text from a recording for a terminal, so that harmful characters stay visible.
+"""Escape text from a recording for terminals and Markdown, so that harmful characters stay visible.
 
 Names, messages and ids in a recording are untrusted. Printed unescaped, they could move the cursor,
 colour or erase the screen, set a window's title, or (with bidirectional controls and zero-width
@@ -113,3 +113,26 @@ def _width(char: str) -> int:
     if unicodedata.combining(char):
         return 0
     return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+_HARMLESS = re.compile(r"(?![0-9]+[.)])[A-Za-z0-9(][A-Za-z0-9 ,;()'\u2013\u2192\u00b5.:+-]*\Z")
+"""Prose without Markdown syntax, links, mentions and references."""
+_LINK = re.compile(r"www\.|https?:", re.IGNORECASE)
+
+
+def code(text: str) -> str:
+    """Return `text` as a code span that is valid in a line and in a table cell; "" for no text."""
+    text = safe(text)
+    if not text:
+        return ""
+    if text.strip() == text and not {"`", "|"} & set(text):
+        return f"`{text}`"
+    # Parsers split a table at every bar first, and differ in the treatment of "\\|". So every
+    # character that may have a meaning in Markdown becomes a character reference.
+    return f"<code>{''.join(c if c.isalnum() else f'&#{ord(c)};' for c in text)}</code>"
+
+
+def prose(text: str) -> str:
+    """Return a sentence with untrusted quotes: unchanged if harmless, otherwise as code."""
+    text = safe(text)
+    return text if _HARMLESS.match(text) and not _LINK.search(text) else code(text)

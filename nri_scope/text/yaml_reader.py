@@ -42,8 +42,6 @@ _PLAIN_TAGS = _TEXT_TAGS | {"tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"}
 
 ParseTag = Callable[[str, str], Tagged]
 """Return the value of a tag with its argument; raise UsageError for an unknown tag."""
-YamlTree: TypeAlias = "bool | int | str | Tagged | list[YamlTree] | dict[str, YamlTree]"
-"""A document without line numbers."""
 
 
 class MalformedYaml(UsageError):

@@ -3,7 +3,7 @@
 
 In: paths, inherited descriptors or pairs of sockets; URLs. Out: a `Link`, which makes calls and
 passes requests to a callback; a server; a relay that forwards bytes without decoding them;
-documents got by HTTP. This room never depends on NRI.
+documents got by HTTP. This room never decodes a message of NRI.
 """
 
 from .link import Link as Link

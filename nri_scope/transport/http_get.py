@@ -28,20 +28,10 @@ def http_get(url: str, timeout: float = TIMEOUT_S) -> bytes:
     document cannot be had.
     """
     until = monotonic() + timeout
-    if "@" in url:
-        # The URL is not repeated: it may contain a password.
-        raise UsageError(
-            "a URL of metrics must not contain @: no user name or password can be sent",
-            "write it as http://127.0.0.1:1338/v1/metrics",
-        )
-    parts = _parts(url)
-    if parts is None or parts.hostname is None:
-        raise UsageError(
-            f"{url!r} is not a URL of metrics", "write it as http://127.0.0.1:1338/v1/metrics"
-        )
+    parts, host = check_url(url)
     connection = _SCHEMES[parts.scheme](
         # Without a port, the last part of an IPv6 address is taken for one.
-        parts.hostname,
+        host,
         parts.port or (443 if parts.scheme == "https" else 80),
         timeout=timeout,
     )
@@ -83,17 +73,21 @@ def http_get(url: str, timeout: float = TIMEOUT_S) -> bytes:
         connection.close()
 
 
-def _parts(url: str) -> SplitResult | None:
-    """Return the parts of a valid URL; None for any other text."""
-    try:
-        parts = urlsplit(url)
-        # A name that cannot be looked up raises UnicodeError, a ValueError.
-        host = (parts.hostname or "").encode("idna")
-        valid = parts.scheme in _SCHEMES and bool(host) and parts.port != 0
-    except ValueError:
-        return None
+def check_url(url: str) -> tuple[SplitResult, str]:
+    """Return the parts of a URL and its host name. Raises `UsageError` if it is not valid."""
+    hint = "write it as http://127.0.0.1:1338/v1/metrics"
+    if "@" in url:
+        # The URL is not repeated: it may contain a password.
+        problem = "a URL of metrics must not contain @: no user name or password can be sent"
+        raise UsageError(problem, hint)
     clean = url.isascii() and url.isprintable() and " " not in url
-    return parts if valid and clean else None
+    # A name that cannot be looked up raises UnicodeError, a ValueError.
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if clean and parts.scheme in _SCHEMES and host.encode("idna") and parts.port != 0:
+            return parts, host
+    raise UsageError(f"{url!r} is not a URL of metrics", hint)
 
 
 def _abort(sock: socket.socket) -> None:

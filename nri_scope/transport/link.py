@@ -27,6 +27,9 @@ Far more than a peer that waits for responses can cause: with a small limit, two
 reading would wait for each other forever.
 """
 
+PROTOCOL_ERROR = "protocol error of the peer"
+"""Beginning of the reason for the end of a connection whose peer violated the protocol."""
+
 Notice = FrameIgnored | MessageIgnored | MessageRejected
 """A protocol violation by the peer that does not end the connection."""
 
@@ -219,7 +222,7 @@ class Link(asyncio.Protocol):
                     else:
                         future.set_result(payload)
                 case ConnectionFailed(error):
-                    self.abort(f"protocol error of the peer: {error}")
+                    self.abort(f"{PROTOCOL_ERROR}: {error}")
                 case PeerClosed(mid_message):
                     if mid_message and not self._reason:
                         self._reason = "closed by the peer in the middle of a message"

@@ -15,8 +15,8 @@ T = TypeVar("T")
 E = TypeVar("E", bound=BaseException)
 
 SWITCH_INTERVAL_S = 0.00005
-"""Seconds after which the writer thread yields the interpreter to a due reply. Python's default of
-5 ms would be the longest pause by far.
+"""Seconds after which another thread, such as the reader of a spool of NRI 0.1, yields the
+interpreter to a due reply. Python's default of 5 ms would be the longest pause by far.
 """
 
 

@@ -18,8 +18,11 @@ import contextlib
 import select
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic_ns
 from typing import NamedTuple
+
+from nri_scope.errors import reason_of
 
 PIECE_MAX = 256 << 10
 """Maximum bytes per read: slightly more than a unix socket's default buffer."""
@@ -166,7 +169,7 @@ class Relay:
         self._finish()
 
     def _set_end(self, by_first: bool, error: OSError | None) -> None:
-        reason = "" if error is None else (error.strerror or str(error)).lower()
+        reason = "" if error is None else reason_of(error)
         self._end = self._end or RelayEnd(by_first, reason)
 
     def _finish(self) -> None:
@@ -185,33 +188,26 @@ class Relay:
         self._closed.set_result(self._end or RelayEnd(None, ""))
 
 
+@dataclass(slots=True, eq=False)
 class _Direction:
     """One direction of a relay: reads from the source and writes to the target."""
 
-    def __init__(
-        self,
-        relay: Relay,
-        forth: bool,
-        source: socket.socket,
-        target: socket.socket,
-        buffer: memoryview,
-    ) -> None:
-        self.forth = forth
-        self.source = source
-        self.target = target
-        self.is_reading = True
-        """Whether the source is polled for data."""
-        self.queued: tuple[bytes, int] | None = None
-        """Piece that the target has not accepted yet, with its time of arrival."""
-        self.is_over = False
-        """Whether no more bytes will be passed on in this direction."""
-        self._relay = relay
-        self.buffer = buffer
-        """Buffer for reading, shared by both directions."""
-        self._written = 0
-        """Bytes of the queued piece that the target has accepted."""
-        self._has_source_ended = False
-        self._error: OSError | None = None
+    relay: Relay
+    forth: bool
+    source: socket.socket
+    target: socket.socket
+    buffer: memoryview
+    """Buffer for reading, shared by both directions."""
+    is_reading: bool = True
+    """Whether the source is polled for data."""
+    queued: tuple[bytes, int] | None = None
+    """Piece that the target has not accepted yet, with its time of arrival."""
+    is_over: bool = False
+    """Whether no more bytes will be passed on in this direction."""
+    _written: int = 0
+    """Bytes of the queued piece that the target has accepted."""
+    _has_source_ended: bool = False
+    _error: OSError | None = None
 
     def stop(self) -> None:
         """Stop reading and writing."""
@@ -236,7 +232,7 @@ class _Direction:
             sent = self._send(buffer[:size])
             if sent == size:
                 passed_ns = monotonic_ns()
-                self._relay.notify(self.forth, bytes(buffer[:size]), arrived_ns, passed_ns)
+                self.relay.notify(self.forth, bytes(buffer[:size]), arrived_ns, passed_ns)
             elif sent >= 0:
                 self._enqueue(bytes(buffer[:size]), arrived_ns, sent)
 
@@ -252,10 +248,10 @@ class _Direction:
             return
         passed_ns = monotonic_ns()
         self.queued = None
-        self._relay.notify(self.forth, data, arrived_ns, passed_ns)
+        self.relay.notify(self.forth, data, arrived_ns, passed_ns)
         if self.is_over:
             return
-        self._relay.update_polling(self.target)
+        self.relay.update_polling(self.target)
         if self._has_source_ended:
             self._end()
         else:
@@ -269,15 +265,15 @@ class _Direction:
             return 0
         except OSError as error:
             self.stop()
-            self._relay.update_polling(self.source)
-            self._relay.update_polling(self.target)
-            self._relay.target_gone(self, error)
+            self.relay.update_polling(self.source)
+            self.relay.update_polling(self.target)
+            self.relay.target_gone(self, error)
             return -1
 
     def _enqueue(self, data: bytes, arrived_ns: int, written: int) -> None:
         self.queued = data, arrived_ns
         self._written = written
-        self._relay.update_polling(self.target)
+        self.relay.update_polling(self.target)
         if not self._has_source_ended:
             self._set_reading(False)
 
@@ -290,8 +286,8 @@ class _Direction:
 
     def _end(self) -> None:
         self.is_over = True
-        self._relay.source_ended(self, self._error)
+        self.relay.source_ended(self, self._error)
 
     def _set_reading(self, is_reading: bool) -> None:
         self.is_reading = is_reading
-        self._relay.update_polling(self.source)
+        self.relay.update_polling(self.source)

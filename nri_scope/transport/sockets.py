@@ -11,7 +11,8 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from nri_scope.errors import ConnectError
+from nri_scope.errors import ConnectError, reason_of
+from nri_scope.process.signals import root_hint
 
 from .link import Link
 
@@ -55,7 +56,7 @@ async def connect_socket(path: str | Path) -> socket.socket:
     except OSError as error:
         sock.close()
         is_absent = isinstance(error, FileNotFoundError | ConnectionRefusedError)
-        hint = "run it as root" if isinstance(error, PermissionError) else ""
+        hint = root_hint("run it as root") if isinstance(error, PermissionError) else ""
         raise ConnectError(text, _problem(error), hint, can_retry=is_absent) from error
     except BaseException:
         sock.close()
@@ -189,4 +190,4 @@ def _problem(error: OSError) -> str:
         case NotADirectoryError():
             return "a part of the path is not a folder"
         case _:
-            return (error.strerror or str(error)).lower()
+            return reason_of(error)

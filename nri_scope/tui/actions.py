@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of actions, the source of bindings, help, footer, palette, documentation, rebinding."""
+"""The table of actions, the source of bindings, help, footer, palette and documentation."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 
 from textual.binding import Binding, BindingType
-
-from nri_scope.errors import UsageError
 
 
 class Scope(Enum):
@@ -70,71 +67,6 @@ def shown(key: str) -> str:
     return name
 
 
-class Keymap:
-    """The actions with their current keys.
-
-    Raises UsageError if a key has two actions in one scope.
-    """
-
-    def __init__(self, actions: Iterable[Action]) -> None:
-        self._actions = {action.name: action for action in actions}
-        self._check()
-
-    def __iter__(self) -> Iterator[Action]:
-        return iter(self._actions.values())
-
-    def __getitem__(self, name: str) -> Action:
-        return self._actions[name]
-
-    def of(self, *scopes: Scope) -> list[Action]:
-        """Return the actions of any of ``scopes``, in table order."""
-        return [action for action in self if not set(scopes).isdisjoint(action.scopes)]
-
-    def shown(self, name: str) -> str:
-        """Return the display form of an action's keys; "" if it has none."""
-        return " ".join(map(shown, self._actions[name].keys))
-
-    def first(self, name: str) -> str:
-        """Return the display form of an action's first key; "" if it has none."""
-        keys = self._actions[name].keys
-        return shown(keys[0]) if keys else ""
-
-    def rebound(self, keys: Mapping[str, tuple[str, ...]]) -> Keymap:
-        """Return a keymap with other keys for some actions; an empty tuple removes all keys.
-
-        Raises UsageError for an unknown action, and if keys clash.
-        """
-        for name in keys:
-            if name not in self._actions:
-                near = difflib.get_close_matches(name[:64], self._actions, n=1)
-                raise UsageError(
-                    f"there is no action {name!r}",
-                    f"did you mean {near[0]}?" if near else "`nri-scope tui --keys` lists them",
-                )
-        return Keymap(replace(action, keys=keys.get(action.name, action.keys)) for action in self)
-
-    def _check(self) -> None:
-        used: dict[tuple[Scope, str], str] = {}
-        for action in self:
-            for scope in action.scopes:
-                for key in action.keys:
-                    other = used.setdefault((scope, key), action.name)
-                    if other != action.name:
-                        raise _key_conflict(key, other, action.name)
-        # A key of another scope would hide the same key of the app, except in the filter bar:
-        # keys of the app do not work there.
-        for (scope, key), name in used.items():
-            app_action = used.get((Scope.APP, key), name)
-            if scope is not Scope.FILTER and app_action != name:
-                raise _key_conflict(key, app_action, name)
-
-
-def _key_conflict(key: str, first: str, second: str) -> UsageError:
-    return UsageError(
-        f"the key {shown(key)} is both {first} and {second}", "give one of them another key"
-    )
-
-
 _APP = (Scope.APP,)
 _EVENTS = (Scope.EVENTS,)
 _ROWS = (
@@ -147,8 +79,6 @@ _ROWS = (
 )
 _READING = (Scope.DETAIL, Scope.COMPARE)
 _LINES = (*_ROWS, *_READING)
-_WITH_CONTAINERS = (Scope.EVENTS, Scope.CONTAINERS, Scope.TIMELINE)
-_TABLES = (Scope.CONTAINERS, Scope.PLUGINS, Scope.SESSIONS, Scope.FINDINGS)
 _FILTER = (Scope.FILTER,)
 
 ACTIONS: tuple[Action, ...] = (
@@ -194,11 +124,7 @@ ACTIONS: tuple[Action, ...] = (
     # -- events
     Action("toggle_operations", ("v",), "a row per operation, or per event (toggle)", _EVENTS),
     Action("follow", ("F",), "follow new events, like tail -f", _EVENTS),
-    Action("pause", ("space",), "pause or resume the view; recording continues", _EVENTS),
-    Action("next_of_container", ("o",), "next event of the same container", _WITH_CONTAINERS),
-    Action(
-        "previous_of_container", ("O",), "previous event of the same container", _WITH_CONTAINERS
-    ),
+    Action("pause", ("space",), "stop following, or follow again; recording continues", _EVENTS),
     Action("field_left", ("left", "h"), "select the field to the left", _EVENTS, False),
     Action("field_right", ("right", "l"), "select the field to the right", _EVENTS, False),
     Action("filter_by", ("=",), "filter by the value of the selected field", _EVENTS),
@@ -227,10 +153,6 @@ ACTIONS: tuple[Action, ...] = (
     # -- containers
     Action("expand", ("right", "l"), "unfold", (Scope.CONTAINERS,), False),
     Action("collapse", ("left", "h"), "fold, or go to the parent", (Scope.CONTAINERS,), False),
-    # -- tables
-    Action("sort_next", (">",), "sort by the next column", _TABLES),
-    Action("sort_previous", ("<",), "sort by the previous column", _TABLES),
-    Action("sort_reverse", ("~",), "reverse the order", _TABLES),
     # -- timeline
     Action("zoom_in", ("+",), "zoom in", (Scope.TIMELINE,)),
     Action("zoom_out", ("-",), "zoom out", (Scope.TIMELINE,)),
@@ -238,12 +160,12 @@ ACTIONS: tuple[Action, ...] = (
     Action("filter_window", ("=",), "filter by the shown time range", (Scope.TIMELINE,)),
     Action("pan_left", ("left", "h"), "move the cursor earlier", (Scope.TIMELINE,), False),
     Action("pan_right", ("right", "l"), "move the cursor later", (Scope.TIMELINE,), False),
+    Action("next_of_container", ("o",), "next event of this line", (Scope.TIMELINE,)),
+    Action("previous_of_container", ("O",), "previous event of this line", (Scope.TIMELINE,)),
     Action("page_left", ("<", "shift+left"), "scroll half a screen earlier", (Scope.TIMELINE,)),
     Action("page_right", (">", "shift+right"), "scroll half a screen later", (Scope.TIMELINE,)),
     # -- copying, saving
     Action("copy", ("y",), "copy the selected or the marked events as YAML", _APP),
-    Action("copy_command", ("Y",), "copy the command line that prints the shown events", _APP),
-    Action("save_text", ("w",), "save the selected or the marked events as YAML", _APP),
     Action("save_recording", ("S",), "save the shown or the marked events as a recording", _APP),
     Action("export_bundle", ("E",), "export the shown or the marked events as a bundle", _APP),
     Action("theme", ("T",), "next theme", _APP),
@@ -284,32 +206,36 @@ def groups(actions: Iterable[Action]) -> dict[str, list[Action]]:
     return grouped
 
 
-DEFAULT = Keymap(ACTIONS)
-"""The default keys."""
+ACTION_OF = {action.name: action for action in ACTIONS}
+"""All actions by name."""
+
+
+def actions_of(*scopes: Scope) -> list[Action]:
+    """Return the actions of any of ``scopes``, in table order."""
+    return [action for action in ACTIONS if not set(scopes).isdisjoint(action.scopes)]
+
+
+def keys_of(name: str) -> str:
+    """Return the display form of an action's keys."""
+    return " ".join(map(shown, ACTION_OF[name].keys))
+
+
+def key_of(name: str) -> str:
+    """Return the display form of an action's first key."""
+    return shown(ACTION_OF[name].keys[0])
 
 
 def bindings(*scopes: Scope, of_lines: bool | None = None) -> list[BindingType]:
     """Return the bindings of a widget for all actions of ``scopes``, with their names as ids.
 
-    The widget or an ancestor must have ``action_<name>`` for each. These are the default keys:
-    rebinding uses the app's keymap (`as_keymap`). ``of_lines``: True for only the actions on lines
-    that all views share, False for only the others.
+    The widget or an ancestor must have ``action_<name>`` for each. ``of_lines``: True for only the
+    actions on lines that all views share, False for only the others.
     """
     return [
         Binding(",".join(action.keys), action.name, action.help, show=False, id=action.name)
-        for action in DEFAULT.of(*scopes)
-        if action.keys and of_lines in (None, set(_ROWS) <= set(action.scopes))
+        for action in actions_of(*scopes)
+        if of_lines in (None, set(_ROWS) <= set(action.scopes))
     ]
-
-
-def as_keymap(keymap: Keymap) -> dict[str, str]:
-    """Return the keys of rebound actions, for Textual's App.set_keymap."""
-    return {
-        # Textual treats an empty string as the default keys.
-        action.name: ",".join(action.keys) or "unbound"
-        for action in keymap
-        if action.keys != DEFAULT[action.name].keys
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +268,6 @@ class Situation:
     """Whether the selected event is the only marked one."""
 
 
-_SORT = (("sort_next", "sort"), ("sort_reverse", "reverse"))
 _OF_PLACE: dict[Scope, tuple[tuple[str, str], ...]] = {
     Scope.CONTAINERS: (("open", "only this"), ("expand", "unfold"), ("collapse", "fold")),
     Scope.TIMELINE: (
@@ -351,9 +276,9 @@ _OF_PLACE: dict[Scope, tuple[tuple[str, str], ...]] = {
         ("zoom_out", "out"),
         ("zoom_all", "all"),
     ),
-    Scope.PLUGINS: (("open", "slowest event"), *_SORT),
-    Scope.SESSIONS: (("open", "first event"), *_SORT),
-    Scope.FINDINGS: (("open", "go to event"), *_SORT),
+    Scope.PLUGINS: (("open", "slowest event"),),
+    Scope.SESSIONS: (("open", "first event"),),
+    Scope.FINDINGS: (("open", "go to event"),),
 }
 _VIEWS = (
     ("next_problem", "next problem"),

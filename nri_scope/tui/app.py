@@ -20,12 +20,14 @@ from textual.widgets import Input
 
 from nri_scope.errors import NriScopeError
 from nri_scope.filter import Filter, TimeSpan
+from nri_scope.filter.moments import Moment
+from nri_scope.recording.display import clock
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.survey.foreground import ATTRIBUTED
 from nri_scope.text.escape import safe
 
-from .actions import DEFAULT, Keymap, Scope, as_keymap, bindings
-from .commands.copy import Copier, Source
+from .actions import Scope, bindings
+from .commands.copy import Copier
 from .commands.filter import FILTER_GROUP, Narrower
 from .commands.find import Finder
 from .commands.job import Jobs
@@ -39,7 +41,7 @@ from .key_order import KeyOrderApp, PaletteActions
 from .list.event_list import EventList
 from .polling import Poller, RecorderStatus
 from .store.context import Context
-from .store.rows import Row
+from .store.rows import ListRow
 from .store.store import Store
 from .surveyor import Surveyor
 from .terminal import EndSignals, TerminalDriver
@@ -49,7 +51,7 @@ from .theme import next_theme, themes_of
 from .views import DETAIL_FROM, SCOPES, Views
 from .widgets import messages, screens
 from .widgets.board import Board
-from .widgets.filter_bar import Choice, Field, FilterBar, Purpose
+from .widgets.filter_bar import Choice, FilterBar, FormField, Purpose
 from .widgets.screens import MainScreen, ReadingScreen, help_lines
 
 _FIRST_ROWS_S = 1.0
@@ -74,44 +76,36 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         *,
         live: bool = False,
         where: Filter | None = None,
-        keymap: Keymap = DEFAULT,
         theme: str = "",
         colors: str = "truecolor",
         recorder: RecorderStatus | None = None,
-        badge: str = "",
         store: Store | None = None,
-        warning: str = "",
         surveyed: bool = True,
-        source: Source | None = None,
+        source: str = "",
     ) -> None:
         """Create the app. ``live``: this program records the file; ``recorder`` is its recorder.
 
         ``colors``: the terminal's colours, see `theme.color_system`; with too few for ``theme``,
-        ``ansi`` is used. ``badge``: a word that the title always shows. ``store``: the recording
-        if already open; the app closes it in any case. ``warning``: a message shown at the start.
-        ``surveyed``: whether to survey the recording in the background. ``source``: what a
-        temporary recording was made from, which is named in its place.
+        ``ansi`` is used. ``store``: the recording if already open; the app closes it in any case.
+        ``surveyed``: whether to survey the recording in the background. ``source``: name of what a
+        temporary recording was made from, which the title shows; "" if it is not temporary.
         """
         super().__init__()
         self._themes = themes_of(colors)
         for each in self._themes.values():
             self.register_theme(each)
         self.theme = theme if theme in self._themes else "ansi" if theme else DEFAULT_THEME
-        self.keymap = keymap
-        self.set_keymap(as_keymap(keymap))
         self.path = path
-        self.source = source
         self.failure: NriScopeError | None = None
         self.made: list[Path] = []
         """Files created by commands, to be listed on exit."""
         self._live = live
         self._surveyed = surveyed
         self._store = store
-        self._warning = warning
         self._recorder = recorder
-        self._marks = Marks(path, is_temporary=source is not None)
+        self._marks = Marks(path, is_temporary=bool(source))
         self.context = Context(where, marked=self._marks.filter)
-        self.frame = Frame(keymap, self.context, badge, source.name if source else "")
+        self.frame = Frame(self.context, source)
         self._has_commands = False
         """Whether the commands have been created."""
         self._opened_in_detail = False
@@ -138,7 +132,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """Compose the frame; the views are mounted once the recording is open."""
-        self.bar = FilterBar(self.keymap, self._typed, self._bar_closed)
+        self.bar = FilterBar(self._typed, self._bar_closed)
         yield self.frame.title_bar
         yield self.frame.tabs
         yield Container(id="body")
@@ -171,7 +165,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.views = Views(
             self.store,
             self.context,
-            self.keymap,
             follows=self.follows,
             is_marked=self._marks.has,
             hide_detail=self.size.width < columns and self.size.height < lines,
@@ -190,8 +183,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.poller.begin()
         if self._surveyed:
             self.surveyor.begin(self._has_started)
-        if self._warning:
-            self.frame.say(self._warning, problem=True)
         begin(self, self._complete_start, "start")
 
     async def _complete_start(self) -> None:
@@ -208,13 +199,13 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.poller = Poller(self, frame, views, store, self.bar, self._recorder)
         self.poller.regrouped = lambda: self.narrower.show()
         self.surveyor = Surveyor(self, store, frame.show_facts, self._changes_found)
-        parts = self, frame, views, store, self.keymap, self.context, self._marks, self.path
+        parts = self, frame, views, store, self.context, self._marks, self.path
         self.narrower, self.finder = Narrower(*parts, self.bar), Finder(*parts)
         marker = self.marker = Marker(*parts, self._marks_changed, self._ask)
         jobs = self.jobs = Jobs(*parts, self.made)
         jumper = self.jumper = Jumper(*parts)
         chooser = Chooser(*parts, marker, self._ask)
-        copier = Copier(*parts, marker, chooser, self.source)
+        copier = Copier(*parts, marker, chooser)
         saver = Saver(*parts, marker, jobs, chooser, self._fill)
         narrower, finder, detail = self.narrower, self.finder, views.detail
         actions: dict[str, Callable[[], object]] = {
@@ -242,8 +233,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             "clear_marks": marker.clear,
             "compare": marker.compare,
             "copy": copier.copy,
-            "copy_command": copier.copy_command,
-            "save_text": saver.save_text,
             "save_recording": saver.save_recording,
             "export_bundle": saver.export_bundle,
         }
@@ -321,7 +310,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._show_detail(event.row)
         self.views.open_detail()
 
-    def _show_detail(self, row: Row | None) -> None:
+    def _show_detail(self, row: ListRow | None) -> None:
         comment = self._marks.comment_of(row.event) if row is not None else ""
         self.views.detail.show(row, comment)
 
@@ -345,10 +334,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     def _add_to_filter(self, event: messages.AddToFilter) -> None:
         self.narrower.add(event.term, out=event.out)
 
-    @on(messages.GoToSameContainer)
-    def _same_container(self, event: messages.GoToSameContainer) -> None:
-        self.narrower.go_to_same(forwards=event.forwards)
-
     @on(messages.ToggleOperations)
     def _toggle_operations(self) -> None:
         self.narrower.toggle_operations()
@@ -357,6 +342,10 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     def _open_event(self, event: messages.OpenEvent) -> None:
         if not self.views.show_event(event.event_id):
             self.frame.say("the filter hides this event", problem=True)
+
+    @on(messages.OpenTime)
+    def _open_time(self, event: messages.OpenTime) -> None:
+        self.jumper.open_from(Moment(event.at_ns, event.at_ns), clock(event.at_ns))
 
     def _marks_changed(self) -> None:
         views, row = self.views, self.views.events.selected_row
@@ -378,7 +367,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.bar.ask(words, choices)
 
     def _fill(
-        self, words: str, fields: Sequence[Field], filled: Callable[[Sequence[str]], object]
+        self, words: str, fields: Sequence[FormField], filled: Callable[[Sequence[str]], object]
     ) -> None:
         self._opened_in_detail = self.views.in_detail
         self.bar.fill(words, fields, filled)
@@ -447,7 +436,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     async def action_help(self) -> None:
         """Show the help."""
         here = Scope.DETAIL if self.views.in_detail else self.views.scope
-        lines = help_lines(self.keymap, (here, Scope.APP, Scope.FILTER), self.available())
+        lines = help_lines((here, Scope.APP, Scope.FILTER), self.available())
         if isinstance(board := self.views.current, Board):
             lines += board.legend()
         await self.push_screen(ReadingScreen("keys", lines, wrap=True))

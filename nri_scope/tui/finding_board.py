@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
@@ -61,11 +61,6 @@ class FindingBoard(TableBoard[Finding]):
         """Return the identity of a finding."""
         return entry.kind, entry.title, entry.events[:1]
 
-    def sort_values(self, entry: Finding) -> Sequence[Any]:
-        """Return the value of each field."""
-        first = entry.events[0] if entry.events else None
-        return [*Level].index(entry.level), entry.title, entry.event_count, first, entry.at_ns
-
     async def work(self) -> None:
         """Show the findings of the last pass."""
         self.show_entries(self.store.analysis.findings, self._empty())
@@ -79,8 +74,9 @@ class FindingBoard(TableBoard[Finding]):
         if not analysis.passes:
             return f"analysing the recording: {analysis.share:.0%}"
         if analysis.behind or self.store.facts.growing:
-            return f"no findings so far{analysis.missing and f'; {analysis.missing}'}"
-        return "no findings in the whole recording"
+            words = f"no findings so far{analysis.missing and f'; {analysis.missing}'}"
+            return self.store.facts.coverage.limited(words)
+        return self.store.facts.coverage.limited("no findings in the whole recording")
 
     @property
     def selected_event_id(self) -> int | None:
@@ -95,20 +91,20 @@ class FindingBoard(TableBoard[Finding]):
         problem = self.store.analysis.problem
         if problem and self.entries:
             lines.append(line(f"not all events were analysed: {problem}", Style.WARN))
-        one = self.entry
-        if one is None:
+        finding = self.entry
+        if finding is None:
             return lines
-        about = ", ".join(one.containers[:_NAMES_SHOWN])
-        if len(one.containers) > _NAMES_SHOWN:
-            about += f" and {len(one.containers) - _NAMES_SHOWN:,} more"
-        title, width = safe(one.title[:_TEXT_MAX]), max(20, self.foot.size.width)
+        about = ", ".join(finding.containers[:_NAMES_SHOWN])
+        if len(finding.containers) > _NAMES_SHOWN:
+            about += f" and {len(finding.containers) - _NAMES_SHOWN:,} more"
+        title, width = safe(finding.title[:_TEXT_MAX]), max(20, self.foot.size.width)
         if columns(title) > self.grid.widths[_TITLE]:
             lines += folded(line(title, Style.STRONG), width, 2)
         texts = [
-            one.detail,
-            f"first at {moment(one.at_ns)}" if one.at_ns is not None else "",
+            finding.detail,
+            f"first at {moment(finding.at_ns)}" if finding.at_ns is not None else "",
             f"about {about}" if about else "",
-            f"→ {one.advice}",
+            f"→ {finding.next_step}",
         ]
         for text in texts:
             if text:

@@ -13,11 +13,12 @@ from nri_scope.recording.event_times import span_words
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.text.escape import safe
 
-from .actions import Keymap, Scope, Situation
+from .actions import Scope, Situation, key_of
 from .detail.tab_lines import Tab
 from .store.context import Context
+from .store.discovery import Facts
 from .store.markers import EntryMarker
-from .store.store import Facts, Store
+from .store.store import Store
 from .store.view import View
 from .views import EVENTS, SCOPES, Views
 from .widgets.bars import KeyLine, StatusLine, TabLine, TitleBar
@@ -42,9 +43,7 @@ class WorkState:
     """Why no events arrive at present; "" if they do."""
 
 
-def empty_list_lines(
-    facts: Facts, view: View, narrowed: str, work: WorkState, keymap: Keymap
-) -> tuple[str, ...]:
+def empty_list_lines(facts: Facts, view: View, narrowed: str, work: WorkState) -> tuple[str, ...]:
     """Return the text shown in an empty list: a message, then its reasons; () if there are rows."""
     if view.length:
         return ()
@@ -52,15 +51,15 @@ def empty_list_lines(
         return (
             f"Filtering the recording … {work.filtered:.0%}",
             f"filter: {narrowed}" if narrowed else "",
-            f"{keymap.first('stop')} stops it",
+            f"{key_of('stop')} stops it",
         )
     if narrowed and facts.events:
         return (
             "0 matches",
             f"{_none_of(facts.events)} {narrowed}",
-            f"T{span_words(facts.span)[1:]}",
-            f"{keymap.first('filter')} changes the filter, {keymap.first('back')} goes back, "
-            f"{keymap.first('clear_filter')} shows everything",
+            facts.coverage.limited(f"T{span_words(facts.span)[1:]}"),
+            f"{key_of('filter')} changes the filter, {key_of('back')} goes back, "
+            f"{key_of('clear_filter')} shows everything",
         )
     if not view.complete:
         return ("Reading …",)
@@ -75,18 +74,14 @@ def _no_event(facts: Facts, work: WorkState) -> tuple[str, ...]:
     if facts.damage:
         return ("No event of this recording can be read", facts.damage)
     if work.recorder_ended:
-        return ("No events were recorded", safe(work.recorder))
-    if facts.kind == "live":
-        return (
-            "No events yet",
-            safe(work.recorder) or "Waiting for the runtime: its NRI events appear here.",
-        )
-    if facts.growing:
-        return (
-            "No events yet",
-            "Waiting for the recorder to write events to this file.",
-        )
-    return ("This recording has no events", "No event occurred while it was recorded.")
+        return (facts.coverage.limited("No events were recorded"), safe(work.recorder))
+    if facts.kind == "live" or facts.growing:
+        waiting = "Waiting for the recorder to write events to this file."
+        if facts.kind == "live":
+            waiting = safe(work.recorder) or "Waiting for the runtime: its NRI events appear here."
+        return ("No events yet", waiting, facts.coverage.words)
+    occurred = "No event occurred while it was recorded."
+    return ("This recording has no events", facts.coverage.words or occurred)
 
 
 def status_words(
@@ -98,12 +93,13 @@ def status_words(
     marked: int = 0,
     grouped: float = 1.0,
     ungrouped: str = "",
+    unobserved: str = "",
 ) -> str:
     """Format the status: ``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``.
 
     ``position``: the cursor's row; None if another view is shown. ``marked``: number of marked
     events. ``grouped``: share of the events that were grouped into operations, 0 to 1;
-    ``ungrouped``: why some were not.
+    ``ungrouped``: why some were not. ``unobserved``: what was not observed.
     """
     parts = [listing] if listing else []
     if view.length and position is not None:
@@ -117,7 +113,8 @@ def status_words(
     if work.filtered is not None:
         parts.append(f"filtering: {work.filtered:.0%}, {_matches(view)} so far")
     elif narrowed:
-        parts.append(f"{_matches(view)}: {narrowed}")
+        observed = " in what was observed" if unobserved and not view.events else ""
+        parts.append(f"{_matches(view)}{observed}: {narrowed}")
     if work.recorder_ended:
         parts.append(f"recording ended: {safe(work.recorder)}")
     elif work.interruption:
@@ -133,7 +130,7 @@ def status_words(
 def _matches(view: View) -> str:
     matches = f"{view.events:,} match{'' if view.events == 1 else 'es'}"
     # Gaps are rows, too, and count in the cursor's position.
-    markers = (one.entry for one in view.between if isinstance(one, EntryMarker))
+    markers = (marker.entry for marker in view.between if isinstance(marker, EntryMarker))
     gaps = [entry.is_left_out for entry in markers if isinstance(entry, Gap)]
     left_out, lost = sum(gaps), len(gaps) - sum(gaps)
     parts = [
@@ -154,21 +151,17 @@ def error_text(error: Exception) -> str:
 class Frame:
     """The frame: shows the state of the recording, of the view and of background work."""
 
-    def __init__(self, keymap: Keymap, context: Context, badge: str, source: str) -> None:
-        """Create the frame. ``badge``: a word that the title always shows.
-
-        ``source``: what the recording was made from, "" if it is not temporary.
-        """
-        self.title_bar = TitleBar(badge, source)
-        self.tabs = TabLine(tabs_of(keymap), lead="> ", style="bold")
+    def __init__(self, context: Context, source: str) -> None:
+        """Create the frame. ``source``: what a temporary recording was made from; "" for none."""
+        self.title_bar = TitleBar(source)
+        self.tabs = TabLine(tabs_of(), lead="> ", style="bold")
         self.status = StatusLine()
-        self.keys = KeyLine(keymap)
+        self.keys = KeyLine()
         self.work = WorkState()
         self.trouble = ""
         """Why the recording cannot be read."""
         self._empty_lines: tuple[str, ...] = ()
         self._in_input = False
-        self._keymap = keymap
         self._context = context
         self._shown: tuple[Store, Views, Marks] | None = None
 
@@ -206,7 +199,7 @@ class Frame:
             return
         store, views, marks = self._shown
         events, narrowed, in_list = views.events, self._context.description(), views.mode == EVENTS
-        lines = empty_list_lines(store.facts, events.view, narrowed, self.work, self._keymap)
+        lines = empty_list_lines(store.facts, events.view, narrowed, self.work)
         if lines and lines != self._empty_lines:
             # Not for each poll: the terminal would receive it again.
             self._empty_lines = lines
@@ -222,6 +215,7 @@ class Frame:
             len(marks),
             store.grouped,
             store.grouping_failure,
+            store.facts.coverage.words,
         )
         self.show_keys(in_input=self._in_input)
         if self.trouble:
@@ -239,24 +233,22 @@ class Frame:
         has_event = event is not None if in_list else views.current.selected_event_id is not None
         work, place = self.work, Scope.DETAIL if views.in_detail else views.scope
         only = marks.only()
-        self.keys.show(
-            Situation(
-                Scope.FILTER if in_input else place,
-                min(len(marks), 3),
-                is_event=has_event,
-                is_only_mark=only is not None and only in views.selected_events,
-                is_operation=row is not None and bool(row.events),
-                is_changed=event is not None and bool(event.changed),
-                is_blame=not detail.is_hidden and detail.tab is Tab.BLAME,
-                is_full=detail.is_full,
-                is_maximised=detail.is_alone,
-                is_narrowed=bool(self._context.description()),
-                grows=views.events.grows(),
-                is_busy=bool(work.searching or work.busy) or work.filtered is not None,
-            )
+        self.keys.now = Situation(
+            Scope.FILTER if in_input else place,
+            min(len(marks), 3),
+            is_event=has_event,
+            is_only_mark=only is not None and only in views.selected_events,
+            is_operation=row is not None and bool(row.events),
+            is_changed=event is not None and bool(event.changed),
+            is_blame=not detail.is_hidden and detail.tab is Tab.BLAME,
+            is_full=detail.is_full,
+            is_maximised=detail.is_alone,
+            is_narrowed=bool(self._context.description()),
+            grows=views.events.grows(),
+            is_busy=bool(work.searching or work.busy) or work.filtered is not None,
         )
 
 
-def tabs_of(keymap: Keymap) -> dict[str, str]:
+def tabs_of() -> dict[str, str]:
     """Return the label of each view: its key and name."""
-    return {name: f"{keymap.first(f'mode_{name}')} {name.capitalize()}".strip() for name in SCOPES}
+    return {name: f"{key_of(f'mode_{name}')} {name.capitalize()}".strip() for name in SCOPES}

@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
 
-from .actions import Action, Keymap, Scope
+from .actions import ACTION_OF, ACTIONS, Action, Scope, keys_of
 from .commands.filter import NARROW_GROUP, Narrower
 from .commands.find import GROUP as SEARCH_GROUP
 from .commands.jump import GROUP as JUMP_GROUP
@@ -50,9 +50,7 @@ _WORDS = {
     "blame": "owner who",
     "toggle_detail": "show details",
     "copy": "clipboard yank",
-    "copy_command": "cli shell",
-    "save_text": "write yaml",
-    "save_recording": "extract",
+    "save_recording": "extract write",
     "export_bundle": "export share zip redact redaction",
     "theme": "colors",
     "suspend": "background",
@@ -68,7 +66,7 @@ _MOVING = ("up", "down", "page_up", "page_down", "home", "end", "first_line", "l
 """Actions that do not need the content of lines."""
 _OPENING = (
     "filter", "search", "comment", "help", "command_palette", "compare",
-    "copy", "go_to", "save_text", "save_recording", "export_bundle", "clear_marks",
+    "copy", "go_to", "save_recording", "export_bundle", "clear_marks",
 )  # fmt: skip
 """Actions that open a screen or an input, so that the following keys may be text."""
 _OF_SHOWN = ("save_recording", "export_bundle")
@@ -80,7 +78,6 @@ _GROUPS = (JUMP_GROUP, NARROW_GROUP, SEARCH_GROUP)
 class KeyOrderApp(TerminalApp, inherit_bindings=False):
     """App that handles keys in order, even if many arrive together after a stalled connection."""
 
-    keymap: Keymap
     frame: Frame
     views: Views
     bar: FilterBar
@@ -98,7 +95,7 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
         parts: tuple[Widget | TerminalApp, ...] = (self, *self.screen_stack[0].query(Widget))
         return frozenset(
             action.name
-            for action in self.keymap
+            for action in ACTIONS
             if any(hasattr(part, f"action_{action.name}") for part in parts)
         )
 
@@ -112,7 +109,7 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
         if self.is_ending and isinstance(event, (events.Key, *_MOUSE_EVENTS)):
             return
         if isinstance(event, events.Key) and not event.is_forwarded:
-            if not _is_for(self.keymap, _IMMEDIATE, event):
+            if not _is_for(_IMMEDIATE, event):
                 await self.views.complete()
             await self._handle_held()
             if not await self._hold_back(event):
@@ -136,10 +133,10 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
         if not self.screen_stack:
             # The app is ending.
             return True
-        if any(one.group in _GROUPS and not one.is_finished for one in self.workers):
+        if any(worker.group in _GROUPS and not worker.is_finished for worker in self.workers):
             return True
         if self.narrower.is_beginning and (
-            isinstance(self.focused, EventList) or _is_for(self.keymap, _OF_SHOWN, key)
+            isinstance(self.focused, EventList) or _is_for(_OF_SHOWN, key)
         ):
             return True
         if isinstance(self.focused, EventList):
@@ -147,19 +144,17 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
         board = self.views.current if isinstance(self.focused, BoardLines) else None
         if not isinstance(board, Board):
             return False
-        if self.narrower.is_beginning and _is_for(self.keymap, _OF_SHOWN, key):
+        if self.narrower.is_beginning and _is_for(_OF_SHOWN, key):
             return True
         # Movement needs no content. If it waited, a held-down key would move on after its release.
-        return not board.has_content or (
-            board.lacks_line and not _is_for(self.keymap, _MOVING, key)
-        )
+        return not board.has_content or (board.lacks_line and not _is_for(_MOVING, key))
 
     async def _hold_back(self, key: events.Key) -> bool:
         """Queue the key if it or an earlier one must wait; return whether it was queued."""
         if not self._held and not self._must_wait(key):
             return False
-        opens = any(_is_for(self.keymap, _OPENING, one) for one in self._held)
-        if _is_for(self.keymap, _IMMEDIATE, key) and not (opens and key.is_printable):
+        opens = any(_is_for(_OPENING, held) for held in self._held)
+        if _is_for(_IMMEDIATE, key) and not (opens and key.is_printable):
             self._held.clear()
             return False
         if len(self._held) < _MAX_HELD_KEYS:
@@ -183,8 +178,8 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
         return await do_bound(self, key.key)
 
 
-def _is_for(keymap: Keymap, names: tuple[str, ...], key: events.Key) -> bool:
-    return any({key.key, key.character} & set(keymap[name].keys) for name in names)
+def _is_for(names: tuple[str, ...], key: events.Key) -> bool:
+    return any({key.key, key.character} & set(ACTION_OF[name].keys) for name in names)
 
 
 class PaletteActions(Provider):
@@ -219,16 +214,12 @@ class PaletteActions(Provider):
         """Yield actions with labels: of the app and the current view, then of other places."""
         app = self._app
         here, available = (Scope.APP, app.views.scope), app.available()
-        actions = [
-            action for action in app.keymap if action.in_palette and action.name in available
-        ]
+        actions = [action for action in ACTIONS if action.in_palette and action.name in available]
         near = [action for action in actions if not set(here).isdisjoint(action.scopes)]
         far = [action for action in actions if action not in near and _places(action)]
         for action in (*near, *far):
-            keys = app.keymap.shown(action.name)
             where = "" if action in near else f"{_places(action)[0].value}: "
-            label = f"{where}{action.help}"
-            yield action, f"{label}   ({keys})" if keys else label
+            yield action, f"{where}{action.help}   ({keys_of(action.name)})"
 
     async def _run(self, action: Action) -> None:
         """Run an action, showing its view first if needed."""

@@ -37,7 +37,7 @@ class RecorderStatus(Protocol):
     """Status of this program's recorder."""
 
     @property
-    def latest(self) -> str:
+    def status_text(self) -> str:
         """The newest message of the recorder."""
         ...
 
@@ -84,7 +84,7 @@ class Poller:
         worked = process_time()
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            # This includes drawing after the previous poll.
+            # The processor time includes drawing after the previous poll.
             before, worked = worked, process_time()
             interval = (worked - before) / SHARE
             await asyncio.sleep(min(interval, MAX_POLL_SECONDS) - POLL_SECONDS)
@@ -97,15 +97,15 @@ class Poller:
 
     async def _update(self) -> None:
         if self.recorder is not None:
-            latest, ended = self.recorder.latest, self.recorder.ended
+            text, ended = self.recorder.status_text, self.recorder.ended
             interruption, work = self.recorder.interruption, self.frame.work
             if interruption != work.interruption:
                 self.frame.say(safe(interruption or "connected again"), problem=bool(interruption))
-            state = (latest, ended, interruption)
+            state = (text, ended, interruption)
             if ended and not work.recorder_ended:
                 self.store.end_recording()
             if state != (work.recorder, work.recorder_ended, work.interruption):
-                self.frame.work_on(recorder=latest, recorder_ended=ended, interruption=interruption)
+                self.frame.work_on(recorder=text, recorder_ended=ended, interruption=interruption)
         try:
             growth = await self.store.refresh()
             if growth:

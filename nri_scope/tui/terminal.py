@@ -176,26 +176,26 @@ class SentScreen:
             changed: Sequence[int] = range(len(texts))
         else:
             changed = [
-                at
-                for at, (text, old, style, old_style) in enumerate(
+                column
+                for column, (text, old, style, old_style) in enumerate(
                     zip(texts, before, styles, styles_before, strict=True)
                 )
                 if text != old or (style is not old_style and not _same(text, style, old_style))
             ]
         position = None
-        for at in _bridged(changed, texts, styles):
-            text, style = texts[at], styles[at]
+        for column in _bridged(changed, texts, styles):
+            text, style = texts[column], styles[column]
             if not text:
                 continue
-            if at != position:
-                out.append(f"\x1b[{y + 1};{x + at + 1}H")
+            if column != position:
+                out.append(f"\x1b[{y + 1};{x + column + 1}H")
             if style is not state:
                 sequence, state = _switch(state, style, text == " ")
                 out.append(sequence)
             out.append(text)
             # After a unit, the cursor may be anywhere.
-            is_unit = len(text) > 1 or not all(texts[at + 1 : at + 2])
-            position = None if is_unit else at + 1
+            is_unit = len(text) > 1 or not all(texts[column + 1 : column + 2])
+            position = None if is_unit else column + 1
         return state
 
 

@@ -13,7 +13,7 @@ from textual.widgets import ContentSwitcher, Static
 
 from nri_scope.events import Event
 
-from .actions import Keymap, Scope
+from .actions import Scope
 from .detail.detail_pane import DetailPane
 from .detail.tab_lines import Tab
 from .list.event_list import EventList
@@ -59,7 +59,6 @@ class Views(Container):
         self,
         store: Store,
         context: Context,
-        keymap: Keymap,
         *,
         follows: Callable[[], bool],
         is_marked: Callable[[Event | None], bool],
@@ -67,7 +66,7 @@ class Views(Container):
     ) -> None:
         """Create the views. ``follows`` returns whether the recording may still grow."""
         super().__init__()
-        self._board_arguments = store, context, keymap
+        self._board_arguments = store, context
         self._is_marked = is_marked
         header = EventHeader()
         self.events = EventList(
@@ -83,7 +82,7 @@ class Views(Container):
         self.boards: Mapping[str, Board] = {}
         """The other views, by name; empty before `complete`."""
         self._completing = asyncio.Lock()
-        self.detail = DetailPane(store, hidden=hide_detail, keymap=keymap)
+        self.detail = DetailPane(store, hidden=hide_detail)
         self.detail.left = self.focus_view
         self._switcher = ContentSwitcher(
             Vertical(header, self.events, self.nothing, id=EVENTS),

@@ -18,7 +18,5 @@ from .connection import WireEvent as WireEvent
 from .passive_connection import DecodingEnded as DecodingEnded
 from .passive_connection import MessageSkipped as MessageSkipped
 from .passive_connection import PassiveDecoder as PassiveDecoder
-from .passive_connection import RequestObserved as RequestObserved
-from .passive_connection import ResponseObserved as ResponseObserved
 from .ttrpc import Code as Code
 from .ttrpc import Limits as Limits

@@ -17,12 +17,20 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.ttrpc.ttrpc_pb2 import KeyValue, Request, Response
 from nri_scope.errors import LocalProtocolError, RemoteProtocolError
 
-from .mux import MuxReader, frame_message
-from .ttrpc import Code, Limits, Message, MessageReader, MessageType
+from .ttrpc import (
+    Code,
+    Limits,
+    Message,
+    MessageReader,
+    MessageType,
+    MuxReader,
+    frame_message,
+    size_words,
+)
 
 
 class RequestReceived(NamedTuple):
-    """A request from the peer. Reply with `Connection.send_response` or `send_error`."""
+    """A request from a peer. Reply with `Connection.send_response` or `send_error`."""
 
     stream_id: int
     service: str
@@ -31,15 +39,19 @@ class RequestReceived(NamedTuple):
     timeout_ns: int
     """The peer's timeout for the reply, in nanoseconds; 0 if not sent."""
     metadata: tuple[tuple[str, str], ...]
+    conn_id: int = 0
+    """The mux id; 0 for that of the `Connection`."""
 
 
 class ResponseReceived(NamedTuple):
-    """The peer's response to one of our requests. ``payload`` is empty if ``code`` is not 0."""
+    """A peer's response to a request. ``payload`` is empty if ``code`` is not 0."""
 
     stream_id: int
     code: int
     message: str
     payload: bytes
+    conn_id: int = 0
+    """The mux id; 0 for that of the `Connection`."""
 
 
 class FrameIgnored(NamedTuple):
@@ -141,7 +153,8 @@ class Connection:
             elif length >= 0:
                 self._events.append(FrameIgnored(conn_id, length))
         if error is not None:
-            self._fail(error)
+            words = self._server.oversized
+            self._fail(RemoteProtocolError(words) if words else error)
 
     def _fail(self, error: RemoteProtocolError) -> None:
         self._ended = True
@@ -161,13 +174,9 @@ class Connection:
         return events
 
     def _on_server_message(self, message: Message) -> None:
-        stream_id, kind, flags, length, data = message
-        if length > self._limits.message_data:
-            self._reject(
-                stream_id,
-                Code.RESOURCE_EXHAUSTED,
-                f"message length {length} exceeds the limit of {self._limits.message_data}",
-            )
+        stream_id, kind, flags, length, data, head = message
+        if length > (limit := self._limits.message_data):
+            self._reject(stream_id, Code.RESOURCE_EXHAUSTED, size_words(head, length, limit))
         elif stream_id % 2 != 1:
             self._reject(stream_id, Code.INVALID_ARGUMENT, "stream id must be odd")
         elif kind == MessageType.DATA:
@@ -215,7 +224,7 @@ class Connection:
         self._events.append(MessageRejected(self._serves, stream_id, code, text))
 
     def _on_client_message(self, message: Message) -> RemoteProtocolError | None:
-        stream_id, kind, flags, length, data = message
+        stream_id, kind, flags, length, data, _ = message
         if kind != MessageType.RESPONSE or stream_id not in self._pending_calls:
             self._events.append(MessageIgnored(self._calls, stream_id, kind, flags, length))
             return None

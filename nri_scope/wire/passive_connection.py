@@ -15,33 +15,13 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.ttrpc.ttrpc_pb2 import Request, Response
 from nri_scope.errors import RemoteProtocolError
 
-from .mux import MuxReader
-from .ttrpc import Code, Limits, Message, MessageReader, MessageType
+from .connection import RequestReceived, ResponseReceived
+from .ttrpc import Code, Limits, Message, MessageReader, MessageType, MuxReader, size_words
 
+FRAME_MAX = 64 << 20
+"""Maximum payload of a frame: NRI before 0.7 sends a Synchronize of any size, which only its
+receiver refuses."""
 _TYPES = (MessageType.REQUEST, MessageType.RESPONSE)
-
-
-class RequestObserved(NamedTuple):
-    """A request from one peer to the other."""
-
-    conn_id: int
-    stream_id: int
-    service: str
-    method: str
-    payload: bytes
-    timeout_ns: int
-    """The sender's timeout for the reply, in nanoseconds; 0 if not sent."""
-    metadata: tuple[tuple[str, str], ...]
-
-
-class ResponseObserved(NamedTuple):
-    """A response from one peer to the other. ``payload`` is empty if ``code`` is not 0."""
-
-    conn_id: int
-    stream_id: int
-    code: int
-    message: str
-    payload: bytes
 
 
 class MessageSkipped(NamedTuple):
@@ -50,6 +30,8 @@ class MessageSkipped(NamedTuple):
     conn_id: int
     stream_id: int
     reason: str
+    is_oversized: bool = False
+    """Whether only its size is wrong."""
 
 
 class DecodingEnded(NamedTuple):
@@ -60,7 +42,7 @@ class DecodingEnded(NamedTuple):
     error: RemoteProtocolError
 
 
-PassiveEvent = RequestObserved | ResponseObserved | MessageSkipped | DecodingEnded
+PassiveEvent = RequestReceived | ResponseReceived | MessageSkipped | DecodingEnded
 
 
 class PassiveDecoder:
@@ -74,7 +56,7 @@ class PassiveDecoder:
     __slots__ = ("_ended", "_limits", "_mux", "_offset", "_readers")
 
     def __init__(self, conn_ids: tuple[int, ...], limits: Limits | None = None) -> None:
-        self._limits = limits or Limits()
+        self._limits = limits or Limits(frame_payload=FRAME_MAX)
         self._mux = MuxReader(self._limits)
         self._readers = {conn_id: MessageReader(_TYPES, self._limits) for conn_id in conn_ids}
         self._offset = 0
@@ -103,13 +85,13 @@ class PassiveDecoder:
         return events
 
     def _decode(self, conn_id: int, message: Message) -> PassiveEvent:
-        stream_id, kind, _, length, data = message
+        stream_id, kind, _, length, data, head = message
         if data is None:
             if kind in _TYPES:
-                reason = f"message of {length} bytes; the limit is {self._limits.message_data}"
+                reason = size_words(head, length, self._limits.message_data)
             else:
                 reason = f"message of type {kind} with {length} bytes"
-            return MessageSkipped(conn_id, stream_id, reason)
+            return MessageSkipped(conn_id, stream_id, reason, kind in _TYPES)
         try:
             if kind == MessageType.RESPONSE:
                 return _response(conn_id, stream_id, data)
@@ -118,24 +100,22 @@ class PassiveDecoder:
             name = MessageType(kind).name.lower()
             return MessageSkipped(conn_id, stream_id, f"{name} cannot be decoded: {error}")
         metadata = request.metadata
-        return RequestObserved(
-            conn_id,
+        return RequestReceived(
             stream_id,
             request.service,
             request.method,
             request.payload,
             request.timeout_nano,
             tuple((pair.key, pair.value) for pair in metadata) if metadata else (),
+            conn_id,
         )
 
 
-def _response(conn_id: int, stream_id: int, data: bytes) -> ResponseObserved:
+def _response(conn_id: int, stream_id: int, data: bytes) -> ResponseReceived:
     if not data:
         # Nearly every response is empty.
-        return ResponseObserved(conn_id, stream_id, Code.OK, "", b"")
+        return ResponseReceived(stream_id, Code.OK, "", b"", conn_id)
     response = Response.FromString(data)
     status = response.status
-    code = status.code
-    return ResponseObserved(
-        conn_id, stream_id, code, status.message, b"" if code else response.payload
-    )
+    payload = b"" if status.code else response.payload
+    return ResponseReceived(stream_id, status.code, status.message, payload, conn_id)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ttRPC messages: the framing of one connection id's byte stream, status codes, and limits.
+"""ttRPC over a mux: frames, the messages in them, status codes, and limits.
+
+A mux carries several byte streams over one socket. A frame is not a message: it contains the next
+bytes of one connection id's stream, and a message can be spread over frames in any way.
 
 Each limit on a size that a peer controls has its reason. All sizes are in bytes.
 
@@ -17,6 +20,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from nri_scope.errors import RemoteProtocolError
+
 MESSAGE_HEADER_LENGTH = 10
 """Size of ttRPC's header: u32 data length, u32 stream id, u8 type, u8 flags, big endian."""
 
@@ -32,7 +37,8 @@ class Limits:
     """Limits of one connection. Real peers stay within the defaults."""
 
     frame_payload: int = MESSAGE_HEADER_LENGTH + MESSAGE_DATA_MAX
-    """Maximum payload of a frame. Go never sends more; a peer that declares more does not use mux.
+    """Maximum payload of a frame. Only a message over the limit needs more; a peer that declares
+    far more does not use mux.
     """
 
     message_data: int = MESSAGE_DATA_MAX
@@ -72,7 +78,88 @@ class Code(IntEnum):
     UNAUTHENTICATED = 16
 
 
+_FRAME_HEADER = struct.Struct(">II")
+_FRAME_AND_MESSAGE_HEADER = struct.Struct(">IIIIBB")
 _HEADER = struct.Struct(">IIBB")
+
+
+class MuxReader:
+    """Splitter of a socket's bytes into pieces of one connection id each.
+
+    Only an incomplete frame header is buffered. Payload bytes are returned as they arrive, so a
+    frame's declared length is never allocated.
+    """
+
+    __slots__ = ("_conn_id", "_header", "_limit", "_remaining")
+
+    def __init__(self, limits: Limits) -> None:
+        self._limit = limits.frame_payload
+        self._header = b""
+        self._conn_id = 0
+        self._remaining = 0
+
+    @property
+    def in_frame(self) -> bool:
+        """Whether the last frame, or its header, is incomplete."""
+        return self._remaining > 0 or bool(self._header)
+
+    def feed(self, data: bytes) -> tuple[list[tuple[int, int, bytes]], RemoteProtocolError | None]:
+        """Return pieces ``(connection id, declared length or -1, bytes)``, and the error that ended
+        the stream, if any.
+
+        The first piece of each frame, whose bytes may be empty, has the frame's declared length;
+        later pieces have -1.
+        """
+        pieces: list[tuple[int, int, bytes]] = []
+        position, end = 0, len(data)
+        if self._header:
+            data = self._header + data
+            end = len(data)
+            self._header = b""
+        elif self._remaining:
+            position = min(self._remaining, end)
+            pieces.append((self._conn_id, -1, data if position == end else data[:position]))
+            self._remaining -= position
+        while position < end:
+            start = position + FRAME_HEADER_LENGTH
+            if start > end:
+                self._header = data[position:]
+                break
+            conn_id, length = _FRAME_HEADER.unpack_from(data, position)
+            if length > self._limit:
+                return pieces, RemoteProtocolError(
+                    f"mux frame of {length} bytes on connection {conn_id}; "
+                    f"the limit is {self._limit}"
+                )
+            position = min(start + length, end)
+            pieces.append((conn_id, length, data[start:position]))
+            self._conn_id = conn_id
+            self._remaining = length - (position - start)
+        return pieces, None
+
+
+def frame_message(
+    conn_id: int, stream_id: int, kind: int, flags: int, data: bytes, safe_frame: int
+) -> list[bytes]:
+    """Return the frames of one ttRPC message in a form that every peer accepts.
+
+    A short message is one frame; a longer one is a header frame and a data frame. A Go peer fails
+    on a frame that contains a header and exceeds its 4,096-byte read buffer, and its 256-frame
+    queue overflows if the data arrives in many small frames.
+    """
+    length = len(data)
+    total = MESSAGE_HEADER_LENGTH + length
+    if total <= safe_frame:
+        return [
+            _FRAME_AND_MESSAGE_HEADER.pack(conn_id, total, length, stream_id, kind, flags) + data
+        ]
+    return [
+        _FRAME_AND_MESSAGE_HEADER.pack(
+            conn_id, MESSAGE_HEADER_LENGTH, length, stream_id, kind, flags
+        )
+        + _FRAME_HEADER.pack(conn_id, length),
+        data,
+    ]
 
 
 class MessageType(IntEnum):
@@ -91,6 +178,20 @@ class Message(NamedTuple):
     flags: int
     length: int
     data: bytes | None
+    head: bytes = b""
+    """The first bytes of a skipped message."""
+
+
+_HEAD_MAX = 128
+_REQUEST_HEAD = re.compile(rb"\n.[\w.]+\x12.(\w{1,64})\x1a", re.DOTALL)
+"""The fields of a request before its payload: service and method, with their tags and lengths."""
+
+
+def size_words(head: bytes, length: int, limit: int) -> str:
+    """Return words for a message over the limit, with its method if it is a request."""
+    request = _REQUEST_HEAD.match(head)
+    name = request[1].decode() if request else "message"
+    return f"{name} of {length} bytes; the limit is {limit}"
 
 
 class MessageReader:
@@ -115,6 +216,13 @@ class MessageReader:
     def in_message(self) -> bool:
         """Whether a message, or its header, is incomplete."""
         return self._missing > 0 or bool(self._buffer)
+
+    @property
+    def oversized(self) -> str:
+        """Words for an incomplete message over the limit, otherwise ""."""
+        if not self._missing or self._length <= self._limit:
+            return ""
+        return size_words(bytes(self._buffer), self._length, self._limit)
 
     def feed(self, piece: bytes) -> list[Message]:
         """Return the messages that ``piece`` completes."""
@@ -147,8 +255,10 @@ class MessageReader:
         complete = stop - position == self._missing
         self._missing -= stop - position
         if self._skip:
+            self._buffer += piece[position : min(stop, position + _HEAD_MAX - len(self._buffer))]
             if complete:
-                messages.append(self._message(None))
+                messages.append(self._message(None)._replace(head=bytes(self._buffer)))
+                self._buffer.clear()
         elif complete and not self._buffer:
             messages.append(self._message(piece[position:stop]))
         else:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write a recording in a separate process, for a process that talks to a runtime.
 
-In: sessions, captured exchanges and printed lines (`recorder.inbox.PrintSink`), in the event loop
+In: sessions, captured exchanges and printed lines (`recorder.inbox.Sink`), in the event loop
 of the responder, which is the process that replies or relays. Out: the same entries, some
 milliseconds later, in a writer process, which redacts, stores and prints them, and which is
 replaced if it dies. If requested, the writer process also queries the CRI about the containers of

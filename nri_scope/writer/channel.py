@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Communicate with one writer of a recording: its orders and its reports."""
+"""Start the writer process of a recording, and communicate with it: its orders and its reports."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import pickle
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from subprocess import DEVNULL
 from typing import Any
 
 from nri_scope.errors import NriScopeError
 from nri_scope.process.channel import LoopChannel
+from nri_scope.process.child import keep_exit_statuses, spawn
 from nri_scope.recorder.inbox import RecorderCounters
 
-from .messages import Opening, Order, Progress, Report, decode_report, error_of
-from .start import Helper
+from .messages import Opening, Order, Progress, Report, error_of
 
 READY_S = 20.0
 """Maximum time in seconds for the writer to open the file."""
@@ -27,17 +30,32 @@ class WriterGone(NriScopeError):
 
 
 class RunningWriter:
-    """A writer, which is a process or a thread, with its channel."""
+    """A writer process with its channel."""
 
     def __init__(
         self,
-        helper: Helper,
+        module: str,
+        arguments: Sequence[str],
         opening: Opening,
         say: Callable[[str], None],
         on_numbered: Callable[[int, int], None],
         on_progress: Callable[[Progress], None],
+        *,
+        prints: bool,
     ) -> None:
-        self.helper = helper
+        """Start a process that runs the function "main" of ``module``. Raises UsageError.
+
+        ``prints``: whether it prints to this process's standard output.
+        """
+        keep_exit_statuses()
+        self.process = spawn(
+            module,
+            *arguments,
+            failure="the writer process cannot be started",
+            # The child also notices the end of the channel, but not while it is stopped.
+            on_parents_death=signal.SIGCONT,
+            output=(1 if prints and sys.stdout is not None else DEVNULL, DEVNULL),
+        )
         self.loop = asyncio.get_running_loop()
         self.over = asyncio.Event()
         """Set after the last report."""
@@ -49,7 +67,7 @@ class RunningWriter:
         self._on_numbered = on_numbered
         self._on_progress = on_progress
         self._opened: asyncio.Future[None] = self.loop.create_future()
-        self.channel = LoopChannel(helper.socket, self._receive, self._on_channel_end)
+        self.channel = LoopChannel(self.process.socket, self._receive, self._on_channel_end)
         self.channel.send(Order.OPEN, pickle.dumps(opening))
 
     async def ready(self, seconds: float = READY_S) -> None:
@@ -75,13 +93,15 @@ class RunningWriter:
         """Wait ``seconds`` for the writer to exit, then kill it; describe how it ended."""
         self.channel.close()
         # In another thread: the writer may take a while to exit, and this thread answers requests.
-        return await asyncio.to_thread(self.helper.end, seconds)
+        # Without SIGTERM: the writer ignores it, or is stopped and would not receive it.
+        ended = await asyncio.to_thread(self.process.stop, seconds, 0)
+        return f"the writer process ended, {ended.description}"
 
     def _receive(self, kind: int, payload: bytes) -> None:
         try:
-            self._handle(kind, decode_report(payload))
+            self._handle(kind, json.loads(payload))
         except Exception:  # noqa: BLE001 - kill a writer that may be compromised
-            self.helper.signal(signal.SIGKILL)
+            self.process.signal(signal.SIGKILL)
 
     def _handle(self, kind: int, value: Any) -> None:
         if kind == Report.SAID:
@@ -93,11 +113,11 @@ class RunningWriter:
             if not self._opened.done():
                 self._opened.set_exception(error_of(value))
         elif kind == Report.CLOSED:
-            self.counters = RecorderCounters(**value)
+            self.counters = RecorderCounters(*value)
             self.closed = True
         elif kind == Report.WRITTEN:
-            progress = Progress.of(value)
-            self.counters = progress.counters
+            self.counters = RecorderCounters(*value[0])
+            progress = Progress(self.counters, *value[1:])
             self.lost_before = progress.lost_before
             self._on_progress(progress)
         elif kind == Report.NUMBERED:

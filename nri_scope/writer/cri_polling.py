@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -35,21 +34,6 @@ UNREACHABLE_RETRY_SECONDS = 2.0
 _CODE_NOT_FOUND = 5
 
 
-class CriBegan(NamedTuple):
-    """The CRI is available."""
-
-    name: str
-    version: str
-    wall_ns: int
-
-
-class CriEnded(NamedTuple):
-    """The CRI is no longer available."""
-
-    reason: str
-    wall_ns: int
-
-
 class Answer(NamedTuple):
     """The CRI's answer about a container."""
 
@@ -70,6 +54,14 @@ class Client(Protocol):
     async def container_info(self, container_id: str, *, timeout: float = ...) -> str: ...
 
 
+class CriListener(Protocol):
+    """Receiver of answers, and of when the CRI is available; times in ns since the epoch."""
+
+    def began(self, name: str, version: str, at_ns: int) -> None: ...
+    def ended(self, reason: str, at_ns: int) -> None: ...
+    def answered(self, answer: Answer) -> None: ...
+
+
 @dataclass(slots=True)
 class _Query:
     again: bool = False
@@ -78,37 +70,27 @@ class _Query:
     attempt: int = 0
 
 
+@dataclass(eq=False)
 class CriPoller:
     """Queue of containers to query, each at most once. For one event loop."""
 
-    def __init__(
-        self,
-        client: Client,
-        tell: Callable[[CriBegan | Answer | CriEnded], None],
-        *,
-        settle: float = SETTLE_SECONDS,
-        pauses: tuple[float, ...] = RETRY_SECONDS,
-        away_pause: float = UNREACHABLE_RETRY_SECONDS,
-        interval: float = 1 / CALLS_PER_SECOND,
-        away: bool = False,
-    ) -> None:
-        """``away``: whether the CRI is not known to be available yet."""
-        self.answered = 0
-        self.unanswered = 0
-        """Number of queries given up: refused, out of time, or beyond the queue."""
-        self._client = client
-        self._tell = tell
-        self._settle = settle
-        self._pauses = pauses
-        self._away_pause = away_pause
-        self._interval = interval
-        self._next_call = 0.0
-        self._queries: dict[str, _Query] = {}
-        self._due: asyncio.Queue[str] = asyncio.Queue()
-        self._away = away
-        self._is_end_told = False
-        self._idle = asyncio.Event()
-        self._idle.set()
+    client: Client
+    listener: CriListener
+    settle: float = SETTLE_SECONDS
+    pauses: tuple[float, ...] = RETRY_SECONDS
+    away_pause: float = UNREACHABLE_RETRY_SECONDS
+    interval: float = 1 / CALLS_PER_SECOND
+    away: bool = False
+    """Whether the CRI is not known to be available."""
+    answered: int = 0
+    unanswered: int = 0
+    """Number of queries given up: refused, out of time, or beyond the queue."""
+    _next_call: float = 0.0
+    _queries: dict[str, _Query] = field(default_factory=dict)
+    _due: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
+    _is_end_told: bool = False
+    _idle: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while no container is queued."""
 
     def want(self, container: str) -> None:
         """Queue a container; repeat a query that is in progress."""
@@ -120,7 +102,7 @@ class CriPoller:
         else:
             self._queries[container] = _Query()
             self._idle.clear()
-            self._later(container, self._settle)
+            self._later(container, self.settle)
 
     def forget(self, container: str) -> None:
         """Mark a container as removed: an unknown container is then no failure."""
@@ -139,7 +121,7 @@ class CriPoller:
 
         The rest is counted as unanswered.
         """
-        if not self._away:
+        if self._queries and not self.away:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), seconds)
         self.unanswered += len(self._queries)
@@ -157,25 +139,25 @@ class CriPoller:
     async def _wait_for_turn(self) -> None:
         now = asyncio.get_running_loop().time()
         at = max(now, self._next_call)
-        self._next_call = at + self._interval
+        self._next_call = at + self.interval
         if at > now:
             await asyncio.sleep(at - now)
 
     async def _ask(self, container: str, query: _Query) -> None:
         wall_ns, mono_ns = time_ns(), monotonic_ns()
         try:
-            if self._away:
-                runtime = await self._client.version(timeout=CALL_SECONDS)
-                if self._away:
-                    self._away = self._is_end_told = False
-                    self._tell(CriBegan(runtime.name, runtime.version, time_ns()))
-            text = await self._client.container_info(container, timeout=CALL_SECONDS)
+            if self.away:
+                runtime = await self.client.version(timeout=CALL_SECONDS)
+                if self.away:
+                    self.away = self._is_end_told = False
+                    self.listener.began(runtime.name, runtime.version, time_ns())
+            text = await self.client.container_info(container, timeout=CALL_SECONDS)
         except (ConnectError, ConnectionClosed) as error:
-            self._away = True
+            self.away = True
             if not self._is_end_told:
                 self._is_end_told = True
-                self._tell(CriEnded(str(error), time_ns()))
-            self._later(container, self._away_pause)
+                self.listener.ended(str(error), time_ns())
+            self._later(container, self.away_pause)
         except NriScopeError as error:
             unknown = isinstance(error, RpcError) and error.code == _CODE_NOT_FOUND
             if unknown and query.gone:
@@ -183,9 +165,9 @@ class CriPoller:
                 self._done(container)
             elif not unknown:
                 self._done(container, unanswered=1)
-            elif query.attempt < len(self._pauses):
+            elif query.attempt < len(self.pauses):
                 query.attempt += 1
-                self._later(container, self._pauses[query.attempt - 1])
+                self._later(container, self.pauses[query.attempt - 1])
             else:
                 self._answer(query, Answer(container, wall_ns, mono_ns, _since(mono_ns), NOT_FOUND))
         else:
@@ -196,10 +178,10 @@ class CriPoller:
 
     def _answer(self, query: _Query, answer: Answer) -> None:
         self.answered += 1
-        self._tell(answer)
+        self.listener.answered(answer)
         if query.again:
             query.attempt = 0
-            self._later(answer.container, self._settle)
+            self._later(answer.container, self.settle)
         else:
             self._done(answer.container)
 

@@ -41,7 +41,7 @@ from nri_scope.recorder.inbox import Sink
 from nri_scope.recording.display import many
 from nri_scope.recording.event_messages import CREATION_SECONDS, status_request
 
-from .cri_polling import Answer, CriBegan, CriEnded, CriPoller
+from .cri_polling import Answer, CriPoller
 from .messages import CriSource
 
 WAITING_MAX = 2_000
@@ -57,7 +57,7 @@ _EMPTY_REPLY_MAX = 2
 """Maximum bytes of a reply without updates: nothing, or an empty message in it."""
 
 
-class Subject(NamedTuple):
+class QueriedSubject(NamedTuple):
     """What an event says about containers to query."""
 
     event: str
@@ -69,7 +69,7 @@ class Subject(NamedTuple):
     """Other containers that a plugin asked to update."""
 
     @classmethod
-    def of(cls, event: Event, call: CapturedCall) -> Subject:
+    def of(cls, event: Event, call: CapturedCall) -> QueriedSubject:
         """Return the subject of a recorded event."""
         deadline = call.timeout_ns / 1e9 or DEFAULT_REQUEST_TIMEOUT_MS / 1e3
         targets: frozenset[str] = frozenset()
@@ -102,7 +102,7 @@ class CriQueue:
         the container has no event until it is removed.
         """
 
-    def feed(self, seen: Subject, now: float) -> set[str]:
+    def feed(self, seen: QueriedSubject, now: float) -> set[str]:
         """Process an event; return the ids of the containers to query now.
 
         ``now``: the monotonic time, in seconds.
@@ -173,7 +173,7 @@ class CriSessions:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._recorder: tuple[Sink, threading.Lock] | None = None
-        self._start: CriBegan | None = None
+        self._start: SessionStart | None = None
         self._session: int | None = None
         self._away = False
         self.answers = 0
@@ -183,22 +183,22 @@ class CriSessions:
         """Set the recorder of the answers, and the lock under which it may be called."""
         self._recorder = sink, lock
 
-    def tell(self, message: CriBegan | Answer | CriEnded) -> None:
-        """Process a message of the poller."""
-        match message:
-            case CriBegan():
-                self._start = message
-                if self._away:
-                    self._away = False
-                    self._say(f"the CRI is available again: {message.name} {message.version}")
-            case CriEnded():
-                self._away = True
-                self._say(f"{message.reason}; {_AWAY}")
-                self._end(message.reason, message.wall_ns)
-            case Answer():
-                self._answered(message)
+    def began(self, name: str, version: str, at_ns: int) -> None:
+        """Begin a session with the next answer, as the CRI is available."""
+        start = SessionStart.unconfigured(Role.CRI, "", NAME, at_ns)
+        self._start = replace(start, runtime_name=name, runtime_version=version)
+        if self._away:
+            self._away = False
+            self._say(f"the CRI is available again: {name} {version}")
 
-    def _answered(self, answer: Answer) -> None:
+    def ended(self, reason: str, at_ns: int) -> None:
+        """End the session, as the CRI is not available."""
+        self._away = True
+        self._say(f"{reason}; {_AWAY}")
+        self._end(reason, at_ns)
+
+    def answered(self, answer: Answer) -> None:
+        """Record an answer."""
         if self._recorder is None or self._start is None:
             return
         try:
@@ -221,7 +221,7 @@ class CriSessions:
         with lock:
             if self._session is None:
                 # A session without an answer is not recorded.
-                self._session = sink.begin_session(_session(self._start))
+                self._session = sink.begin_session(self._start)
             self.answers += 1
             sink.capture(self._session, call)
 
@@ -235,11 +235,6 @@ class CriSessions:
             with lock:
                 sink.end_session(self._session, reason, at_ns)
         self._session = self._start = None
-
-
-def _session(start: CriBegan) -> SessionStart:
-    session = SessionStart.unconfigured(Role.CRI, "", NAME, start.wall_ns)
-    return replace(session, runtime_name=start.name, runtime_version=start.version)
 
 
 FINISH_SECONDS = 3.0
@@ -262,7 +257,7 @@ class CriThread:
         self.sessions = CriSessions(say)
         self._source = source
         self._say = say
-        self._events: deque[Subject] = deque()
+        self._events: deque[QueriedSubject] = deque()
         self._dropped = 0
         self._is_awake = False
         self._finished = False
@@ -280,7 +275,7 @@ class CriThread:
         if len(self._events) >= EVENTS_MAX:
             self._dropped += 1
             return
-        self._events.append(Subject.of(event, call))
+        self._events.append(QueriedSubject.of(event, call))
         self._ring()
 
     def finish(self) -> None:
@@ -313,10 +308,10 @@ class CriThread:
         os.nice(_NICER)
         async with CriClient(path) if waits else await CriClient.connect(path) as client:
             self._loop = asyncio.get_running_loop()
-            poller = CriPoller(client, self.sessions.tell, away=waits)
+            poller = CriPoller(client, self.sessions, away=waits)
             if not waits:
                 runtime = client.runtime
-                self.sessions.tell(CriBegan(runtime.name, runtime.version, time_ns()))
+                self.sessions.began(runtime.name, runtime.version, time_ns())
             started.set_result(None)
             asking = asyncio.create_task(poller.run())
             queue = CriQueue()

@@ -24,17 +24,25 @@ from time import time_ns
 from typing import TYPE_CHECKING, Any
 
 from nri_scope.errors import NriScopeError, RecordingError
-from nri_scope.events import ORPHANED, CapturedCall, Event, Gap, Note, Printed
+from nri_scope.events import FILTERED, ORPHANED, CapturedCall, Event, Gap, Note, Printed
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.signals import ignore_stop_signals
-from nri_scope.recorder.inbox import Begin, ControlEntry, End, Queued, RecorderCounters, ShownLine
-from nri_scope.recorder.transactions import BatchResult
-from nri_scope.recorder.worker import NICER
-from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.recorder.entry_writer import BatchResult
+from nri_scope.recorder.inbox import (
+    Begin,
+    ControlEntry,
+    End,
+    Queued,
+    RecorderCounters,
+    ShownLine,
+    unpack,
+)
+from nri_scope.recorder.writer import NICER, Recorder, WriterLimits
 from nri_scope.recording.event_messages import is_container_status
+from nri_scope.recording.heartbeat import heartbeat_of
 from nri_scope.recording.writable_file import BUSY
-from nri_scope.share.source_redaction import opened
+from nri_scope.share.source_redaction import open_recorder
 
 from .messages import (
     Opening,
@@ -42,10 +50,8 @@ from .messages import (
     Progress,
     RecordingOptions,
     Report,
-    counter_values,
     encode_report,
     failure_values,
-    unpack,
 )
 
 if TYPE_CHECKING:
@@ -92,26 +98,17 @@ def serve(
     ``on_event`` is called with each event in the file, ``on_line`` with each line to print, and
     ``finish`` after the last one.
     """
-    if threading.current_thread() is threading.main_thread():
-        ignore_stop_signals()
-    # Closed after the last report: for a thread, this is the only sign of its end.
-    with socket.socket(fileno=descriptor) as theirs:
-        return _serve(ThreadChannel(theirs), on_event, on_line, finish)
-
-
-def _serve(
-    channel: ThreadChannel, on_event: OnEvent | None, on_line: OnLine, finish: Callable[[], None]
-) -> int:
+    ignore_stop_signals()
+    channel = ThreadChannel(socket.socket(fileno=descriptor))
     message = channel.receive()
     if message is None:
         return 0
     opening: Opening = pickle.loads(message[1])
     try:
         work = _Work(channel, opening, on_event, on_line)
-        if threading.current_thread() is threading.main_thread():
-            # Same niceness as the thread that writes, which has already started.
-            os.nice(NICER)
-            sys.setswitchinterval(SWITCH_SECONDS)
+        # Same niceness as the thread that writes, which has already started.
+        os.nice(NICER)
+        sys.setswitchinterval(SWITCH_SECONDS)
         work.run(finish)
     except NriScopeError as error:
         channel.send(Report.FAILED, encode_report(failure_values(error)))
@@ -154,6 +151,8 @@ class _Work:
             self._handles[number] = handle
             self._numbers[handle] = number
             self._recorder.resume_session(replace(session, session=number))
+            if not session.session:
+                self._note_filter(number, session.start.started_ns)
         if resumed and self._options.redact is not None:
             self._recorder.note(None, time_ns(), FORGOTTEN)
         self._removes_file = is_new and not resumed
@@ -189,17 +188,18 @@ class _Work:
                 self._cri.finish()
         self._recorder.close(seconds)
         if self._removes_file:
-            # Leave no empty recording behind.
-            self._options.path.unlink(missing_ok=True)
+            # Leave no empty recording behind, nor the heartbeat of a killed recorder.
+            for path in (self._options.path, heartbeat_of(self._options.path)):
+                path.unlink(missing_ok=True)
         finish()
-        self._report(Report.CLOSED, counter_values(self._counters()))
+        self._report(Report.CLOSED, self._counters())
 
     def _open(self, options: RecordingOptions, on_event: OnEvent | None) -> Recorder:
         if options.makes_folder:
             # `open` reports why the folder is missing.
             with suppress(OSError):
                 options.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return opened(
+        return open_recorder(
             options.path,
             options.redact,
             lambda redaction: _open_when_free(
@@ -229,6 +229,7 @@ class _Work:
                 self._numbers[handle] = number
                 self._removes_file = False
                 recorder.begin_session(start)
+                self._note_filter(number, start.started_ns)
             case End(handle):
                 recorder.put_control(replace(entry, session=self._numbers[handle]))
                 self._ended.append(handle)
@@ -243,6 +244,14 @@ class _Work:
             case _:
                 pass
 
+    def _note_filter(self, session: int, at_ns: int) -> None:
+        """Note that events without a trace in the recording may have happened."""
+        where = self._options.where
+        if where is not None:
+            # A filter may contain names that rules of redaction hide.
+            text = f": {where}" if self._options.redact is None else ""
+            self._recorder.note(session, at_ns, f"{FILTERED}{text}")
+
     def _number(self, handle: int) -> int:
         """Return the number of the next session, and report it before the session is written."""
         number = self._recorder.next_session
@@ -255,10 +264,10 @@ class _Work:
         handles = self._handles
         # The responder does not know the sessions of the CRI.
         received = written.received.items()
-        processed = {handles[number]: count for number, count in received if number in handles}
+        processed = [(handles[number], count) for number, count in received if number in handles]
         ended = [handles.pop(number) for number in written.ended if number in handles]
-        progress = Progress(self._counters(), processed, ended, self._lost_before)
-        self._report(Report.WRITTEN, progress.values())
+        counters, before = self._counters(), self._lost_before
+        self._report(Report.WRITTEN, Progress(counters, processed, ended, before, written.failure))
         for line in written.shown:
             self._on_line(line)
 
@@ -287,7 +296,7 @@ class _Work:
         """Return the counters, without the answers of the CRI."""
         counters = self._recorder.counters
         answers = self._cri.sessions.answers if self._cri is not None else 0
-        return replace(counters, recorded=max(0, counters.recorded - answers))
+        return counters._replace(recorded=max(0, counters.recorded - answers))
 
     def _say(self, text: str) -> None:
         self._report(Report.SAID, text)

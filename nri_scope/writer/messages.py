@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages between the responder, which replies or relays, and the writer of the recording.
 
-Orders to the writer are pickled; events are marshalled, which is faster. The writer's reports are
+Orders to the writer are pickled; entries are packed, see `inbox`. The writer's reports are
 JSON: it decodes untrusted input, and even a compromised writer must not be able to execute code in
 the responder.
 """
@@ -9,16 +9,12 @@ the responder.
 from __future__ import annotations
 
 import json
-import marshal
-import pickle
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
-from nri_scope.events import CapturedCall
-from nri_scope.recorder.inbox import Queued, RecorderCounters, Resume
+from nri_scope.recorder.inbox import RecorderCounters, Resume
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +38,7 @@ class Order(IntEnum):
     OPEN = 0
     """The first order: an `Opening`. Answered by OPENED or FAILED."""
     ENTRIES = 1
-    """Queue entries, in order; see `pack`."""
+    """Queue entries, in order; see `inbox.pack`."""
     FINISH = 2
     """Write the queued entries and exit, within this many seconds. Answered by CLOSED."""
 
@@ -100,33 +96,19 @@ class RecordingOptions:
     the responder is killed; None if it is none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class Progress(NamedTuple):
     """Progress of the writer."""
 
     counters: RecorderCounters
-    processed: dict[int, int]
-    """Number of events processed (written, filtered out or lost), by handle of the open session."""
+    processed: list[tuple[int, int]]
+    """Handles of the open sessions, each with its number of events processed (written, filtered
+    out or lost)."""
     ended: list[int]
     """Handles of sessions whose end is in the file."""
     lost_before: int
     """Number of events found to be lost with an earlier writer that was killed."""
-
-    def values(self) -> list[object]:
-        """Return the values for JSON."""
-        processed = list(self.processed.items())
-        return [counter_values(self.counters), processed, self.ended, self.lost_before]
-
-    @classmethod
-    def of(cls, values: list[Any]) -> Progress:
-        """Return the progress from the values of a report."""
-        numbers, processed, ended, lost_before = values
-        return cls(RecorderCounters(**numbers), dict(processed), ended, lost_before)
-
-
-def counter_values(counters: RecorderCounters) -> dict[str, int]:
-    """Return the counters for JSON."""
-    return asdict(counters)
+    problem: str = ""
+    """Why nothing can be written now; "" after a success."""
 
 
 def failure_values(error: NriScopeError) -> list[object]:
@@ -144,33 +126,5 @@ def encode_report(value: object) -> bytes:
     return json.dumps(value).encode()
 
 
-def decode_report(payload: bytes) -> Any:
-    """Return the value of a report."""
-    return json.loads(payload)
-
-
 Opening = tuple[RecordingOptions, list[tuple[int, Resume]]]
 """Payload of `Order.OPEN`: the options, and sessions to resume with their handles."""
-
-
-def pack(entries: Sequence[Queued]) -> bytes:
-    """Return the payload of `Order.ENTRIES`."""
-    # `marshal` is fastest with plain tuples.
-    items = [
-        (entry[0], *entry[1]) if type(entry) is tuple else pickle.dumps(entry) for entry in entries
-    ]
-    try:
-        return marshal.dumps(items)
-    except ValueError:
-        # `marshal` rejects subclasses, such as a status that is a member of an enumeration.
-        return marshal.dumps([pickle.dumps(entry) for entry in entries])
-
-
-def unpack(payload: bytes) -> Iterator[Queued]:
-    """Yield the entries of a payload made by `pack`."""
-    for one in marshal.loads(payload):
-        if type(one) is tuple:
-            yield one[0], CapturedCall(*one[1:])
-        else:
-            entry: Queued = pickle.loads(one)
-            yield entry

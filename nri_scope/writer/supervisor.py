@@ -13,13 +13,14 @@ import contextlib
 import pickle
 import signal
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
+from operator import add
 from pathlib import Path
-from time import monotonic
+from time import monotonic, time_ns
 from typing import NamedTuple
 
-from nri_scope.errors import NriScopeError, RecordingError, UsageError
-from nri_scope.events import CapturedCall, Gap, Note, Printed, SessionStart
+from nri_scope.errors import NriScopeError, RecordingError
+from nri_scope.events import CapturedCall, Gap, SessionStart
 from nri_scope.recorder.inbox import (
     Begin,
     ControlEntry,
@@ -29,11 +30,13 @@ from nri_scope.recorder.inbox import (
     RecorderCounters,
     Resume,
     ShownLine,
+    Sink,
+    pack,
 )
+from nri_scope.recording.heartbeat import BEAT_S, Heartbeat, HeartbeatFile
 
 from .channel import EXIT_S, READY_S, RunningWriter, WriterGone
-from .messages import Order, Progress, RecordingOptions, pack
-from .start import Helper, start_process, start_thread
+from .messages import Order, Progress, RecordingOptions
 
 QUEUE_BYTES = 64 << 20
 """Maximum number of queued bytes; further events are lost, and counted."""
@@ -68,7 +71,7 @@ DEFAULT_BATCHING = Batching()
 
 
 @dataclass(slots=True)
-class _Session:
+class _OpenSession:
     """A session that the writer has not finished yet."""
 
     start: SessionStart
@@ -81,8 +84,13 @@ class _Session:
     last_ns: int = 0
     end: End | None = None
 
+    def resumed(self, reason: str) -> Resume:
+        """Return the entry by which another writer continues, as one ended for a ``reason``."""
+        confirmed = self.processed
+        return Resume(self.number, self.start, self.sent, confirmed, self.last_ns, reason)
 
-class WriterProcess:
+
+class WriterProcess(Sink):
     """`Sink` for an event loop, which never blocks: a separate process writes the entries.
 
     Entries are queued until `open` has opened the file, and while a process that has died is being
@@ -108,7 +116,7 @@ class WriterProcess:
         self._program = (module, arguments, prints)
         self._batching = batching
         self._inbox = Inbox(QUEUE_BYTES, NOT_OPEN)
-        self._sessions: dict[int, _Session] = {}
+        self._sessions: dict[int, _OpenSession] = {}
         self._last_handle = 0
         self._running: RunningWriter | None = None
         self._supervisor: asyncio.Task[None] | None = None
@@ -121,28 +129,53 @@ class WriterProcess:
         """Number of events lost with processes that died."""
         self._missing = 0
         self._end_description = ""
+        self._problem = ""
+        """Why nothing can be written now; "" if it can."""
+        self._sent = 0
+        """Number of events sent to writers, or reported to them as lost."""
+        self._oldest_ns = 0
+        """Time since which the oldest of them is not written; 0 if all are. It may be too early."""
+        self._checkpoint = 0, 0
+        """An earlier value of `_sent`, and its time."""
+        self._beating: asyncio.Task[None] | None = None
 
     # -- open and close ---------------------------------------------------------------------
 
     async def open(self, seconds: float = READY_S) -> None:
-        """Open the file in a new process, within ``seconds``. Raises NriScopeError if that fails.
-
-        If no process can be started, a thread writes.
-        """
-        try:
-            running = self._start(start_process)
-        except UsageError as error:
-            self._say(f"warning: {error}; using a thread instead, which delays the runtime")
-            running = self._start(start_thread)
+        """Open the file in a new process within ``seconds``. Raises NriScopeError if that fails."""
+        running = self._start()
         try:
             await running.ready(seconds)
         except WriterGone as trouble:
             if not self._options.existed:
                 _remove_empty(self._options.path)
-            # Do not use a thread: this process might be killed for the same reason.
             raise RecordingError(self._options.path, f"cannot record: {trouble}") from None
         self._use(running)
         self._supervisor = asyncio.create_task(self._supervise(running))
+        self._beating = asyncio.create_task(self._beat())
+
+    async def _beat(self) -> None:
+        """Write heartbeats, until `close`. In another thread: a disk may not answer."""
+        file = HeartbeatFile(self._options.path)
+        before_ns = 0
+        while not self._hurry.is_set():
+            heartbeat = self._heartbeat(before_ns)
+            before_ns = time_ns()
+            await asyncio.to_thread(file.write, heartbeat)
+            await self._pause(BEAT_S)
+        await asyncio.to_thread(file.close)
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, until `close` at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
+
+    def _heartbeat(self, before_ns: int) -> Heartbeat:
+        queued = len(self._inbox) + self._unconfirmed()
+        oldest_ns = self._oldest_ns if queued else 0
+        problem = self._problem if self._running is not None else self._end_description
+        return Heartbeat(queued, oldest_ns, self.counters.lost, before_ns, problem)
 
     async def close(self) -> RecorderCounters:
         """Write all queued entries and close the file; return the counters of the run."""
@@ -152,6 +185,8 @@ class WriterProcess:
         until = monotonic() + CLOSE_S
         supervisor, self._supervisor = self._supervisor, None
         self._hurry.set()
+        if self._beating is not None:
+            await asyncio.wait({self._beating}, timeout=EXIT_S)
         if self._running is None:
             # The process has died, or is being replaced: wait for one attempt without a pause.
             await asyncio.wait({supervisor}, timeout=READY_S + EXIT_S)
@@ -161,7 +196,7 @@ class WriterProcess:
         if self._running is None:
             # No writer could be started again.
             self._missing = self._unconfirmed()
-        elif not await self._finish(self._running, until):
+        elif await self._finish(self._running, until):
             self._say(f"warning: {self._end_description}; starting another one")
             another = await self._replace()
             if another is not None:
@@ -173,9 +208,11 @@ class WriterProcess:
     @property
     def counters(self) -> RecorderCounters:
         """The current counters."""
-        now = _sum(self._counters, self._running.counters if self._running else None)
+        now = self._counters
+        if self._running is not None:
+            now = _sum(now, self._running.counters)
         lost = now.lost + self._inbox.lost + self._missing
-        return replace(now, lost=lost, bytes_on_wire=self._inbox.bytes_on_wire)
+        return now._replace(lost=lost, bytes_on_wire=self._inbox.bytes_on_wire)
 
     @property
     def failure(self) -> str:
@@ -193,7 +230,7 @@ class WriterProcess:
     def begin_session(self, start: SessionStart) -> int:
         """See `Recorder.begin_session`. Return a handle, not the number in the file."""
         self._last_handle += 1
-        self._put(Begin(self._last_handle, start))
+        self.put_control(Begin(self._last_handle, start))
         return self._last_handle
 
     def capture(self, session: int, item: CapturedCall) -> None:
@@ -202,27 +239,9 @@ class WriterProcess:
         if not self._is_scheduled:
             self._schedule()
 
-    def end_session(self, session: int, reason: str, at_ns: int) -> None:
-        """See `Recorder.end_session`."""
-        self._put(End(session, reason, at_ns))
-
-    def note_gap(
-        self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
-    ) -> None:
-        """See `Recorder.note_gap`."""
-        self._put(Gap(0, session, from_ns, to_ns, reason, lost))
-
-    def note(self, session: int | None, at_ns: int, text: str) -> None:
-        """See `Recorder.note`."""
-        self._put(Note(0, session, at_ns, text))
-
-    def printed(self, session: int, at_ns: int, stream: str, text: str) -> None:
-        """See `Recorder.printed`."""
-        self._put(Printed(0, session, at_ns, stream, text))
-
     def show_line(self, at_ns: int, plugin: str, stream: str, text: str) -> None:
         """Print a plugin's line, if the writer prints, without recording it."""
-        self._put(ShownLine(at_ns, plugin, stream, text))
+        self.put_control(ShownLine(at_ns, plugin, stream, text))
 
     @property
     def waiting_bytes(self) -> int:
@@ -234,7 +253,8 @@ class WriterProcess:
         found = self._sessions.get(session)
         return found.processed if found is not None else 0
 
-    def _put(self, entry: ControlEntry) -> None:
+    def put_control(self, entry: ControlEntry) -> None:
+        """Queue an entry other than an event, and send it to the writer later."""
         self._inbox.put_control(entry)
         if not self._is_scheduled:
             self._schedule()
@@ -267,47 +287,45 @@ class WriterProcess:
 
     def _send(self, running: RunningWriter, entries: list[Queued]) -> None:
         sessions = self._sessions
+        sent_before = self._sent
         for entry in entries:
             if type(entry) is tuple:
                 session = sessions[entry[0]]
                 session.sent += 1
+                self._sent += 1
                 session.last_ns = entry[1].wall_ns
             elif type(entry) is Begin:
-                sessions[entry.session] = _Session(entry.start, last_ns=entry.start.started_ns)
+                sessions[entry.session] = _OpenSession(entry.start, last_ns=entry.start.started_ns)
             elif type(entry) is End:
                 sessions[entry.session].end = entry
             elif type(entry) is Gap and entry.dropped and entry.session in sessions:
                 session = sessions[entry.session]
                 session.sent += entry.dropped
+                self._sent += entry.dropped
                 session.last_ns = entry.to_ns
+        if self._sent > sent_before and not self._oldest_ns:
+            self._oldest_ns = time_ns() - int(self._batching.wait_s * 1e9)
+            self._checkpoint = self._sent, self._oldest_ns
         running.channel.send(Order.ENTRIES, pack(entries))
         self._inbox.done(entries)
 
     # -- the writer -------------------------------------------------------------------------
 
-    def _start(self, start: Callable[..., Helper]) -> RunningWriter:
+    def _start(self) -> RunningWriter:
         resumed = [
-            (
-                handle,
-                Resume(
-                    one.number,
-                    one.start,
-                    one.sent,
-                    one.processed,
-                    one.last_ns,
-                    self._end_description,
-                ),
-            )
-            for handle, one in self._sessions.items()
+            (handle, session.resumed(self._end_description))
+            for handle, session in self._sessions.items()
         ]
         module, arguments, prints = self._program
-        helper = start(module, arguments, prints=prints)
         opening = (self._options, resumed)
-        return RunningWriter(helper, opening, self._say, self._numbered, self._written)
+        return RunningWriter(
+            module, arguments, opening, self._say, self._numbered, self._written, prints=prints
+        )
 
     def _use(self, running: RunningWriter) -> None:
         """Send all further entries to this writer."""
         self._running = running
+        self._problem = ""
         self._inbox.reason = NOT_TAKEN
         for one in self._sessions.values():
             if one.end is not None:
@@ -319,11 +337,17 @@ class WriterProcess:
         self._sessions[handle].number = number
 
     def _written(self, progress: Progress) -> None:
-        for handle, processed in progress.processed.items():
+        for handle, processed in progress.processed:
             if handle in self._sessions:
                 self._sessions[handle].processed = processed
         for handle in progress.ended:
             self._sessions.pop(handle, None)
+        self._problem = progress.problem
+        written = self._sent - self._unconfirmed()
+        if written == self._sent:
+            self._oldest_ns = 0
+        elif written >= self._checkpoint[0]:
+            self._oldest_ns, self._checkpoint = self._checkpoint[1], (self._sent, time_ns())
 
     async def _supervise(self, running: RunningWriter) -> None:
         """Replace each writer that dies, until `close`."""
@@ -336,9 +360,7 @@ class WriterProcess:
                 pause = FIRST_PAUSE_S
             self._say(f"warning: {self._end_description}; starting another one")
             while True:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._hurry.wait()
+                await self._pause(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_S)
                 began = monotonic()
                 another = await self._replace()
@@ -358,7 +380,7 @@ class WriterProcess:
             # The CRI may be unavailable by now.
             self._options = replace(self._options, cri=replace(cri, waits=True))
         try:
-            running = self._start(start_process)
+            running = self._start()
             await running.ready()
         except NriScopeError as error:
             self._say(f"warning: nothing can be written: {error}")
@@ -367,11 +389,10 @@ class WriterProcess:
         return running
 
     async def _finish(self, running: RunningWriter, until: float) -> bool:
-        """Let the writer write all entries and exit.
-
-        Returns False if it died, so that another one may still write the entries.
+        """Let the writer write all entries and exit; return whether another one may go on, as it
+        died. One that hangs is killed.
         """
-        running.helper.signal(signal.SIGCONT)
+        running.process.signal(signal.SIGCONT)
         while self._inbox and monotonic() < until and not running.over.is_set():
             if running.channel.waiting_bytes > AHEAD_BYTES:
                 await asyncio.sleep(self._batching.wait_s)
@@ -386,10 +407,10 @@ class WriterProcess:
         words = await self._end(running, 0 if hangs else EXIT_S)
         if running.closed:
             self._missing = 0
-            return True
+            return False
         self._end_description = words
         self._missing = self._unconfirmed()
-        return hangs
+        return not hangs
 
     def _unconfirmed(self) -> int:
         """Return the number of events that were sent to writers but not reported as processed."""
@@ -397,6 +418,7 @@ class WriterProcess:
 
     async def _end(self, running: RunningWriter, seconds: float) -> str:
         self._running = None
+        self._oldest_ns = self._oldest_ns or time_ns()
         words = await running.end(seconds)
         self._counters = _sum(self._counters, running.counters)
         self._lost_before += running.lost_before
@@ -411,8 +433,5 @@ def _remove_empty(path: Path) -> None:
             path.with_name(f"{path.name}-journal").unlink()
 
 
-def _sum(first: RecorderCounters, second: RecorderCounters | None) -> RecorderCounters:
-    if second is None:
-        return first
-    both = zip(astuple(first), astuple(second), strict=True)
-    return RecorderCounters(*(one + other for one, other in both))
+def _sum(one: RecorderCounters, other: RecorderCounters) -> RecorderCounters:
+    return RecorderCounters(*map(add, one, other))

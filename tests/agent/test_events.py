@@ -14,12 +14,14 @@ import pytest_asyncio
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.events import Event
+from nri_scope.recording.node_files import NUMBERS
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.agent.agent_process import Agent, agent
 from tests.amount import sampled
+from tests.cli.creation import create
 from tests.cli.running import PATIENCE, running
-from tests.cli.test_smoke import create
+from tests.demo_recording import DEMO_EVENTS
 from tests.recording.traffic import an_item, record
 from tests.runtime_emulation.runtime import Runtime
 
@@ -73,7 +75,8 @@ async def test_events_are_those_of_the_recordings(folder: Path) -> None:
         with Recording.open(RECORDINGS / f"{name}.nriscope.db") as recording:
             found += [(name, *one) for one in recording.exchanges()]
     assert [(one.recording, one.id, one.request, one.reply) for one in sent] == [
-        (name, event.id, request, reply) for name, event, request, reply in found
+        (name, NAMES.index(name) * NUMBERS + event.id, request, reply)
+        for name, event, request, reply in found
     ]
     assert [(one.at_ns, one.event, one.pod, one.container, one.status_code) for one in sent] == [
         (event.at_ns, event.event, event.pod, event.container, event.status_code)
@@ -147,7 +150,7 @@ async def test_selections_are_those_of_log(
 
 async def test_last_counts_the_events_of_all_recordings(served: Agent) -> None:
     every = [key(one) for one in await served.events(v1.GetEventsRequest()) if key(one)]
-    for last in (1, 88, 89, 500):
+    for last in (1, DEMO_EVENTS, DEMO_EVENTS + 1, 500):
         some = await served.events(v1.GetEventsRequest(last=last))
         assert [key(one) for one in some if key(one)] == every[-last:]
 
@@ -226,7 +229,7 @@ async def test_status_names_the_runtime_and_shows_that_no_recorder_runs(served: 
     async with served.client() as stub:
         status = await stub.get_status(v1.GetStatusRequest())
     assert [one.recording for one in status.recordings] == list(NAMES)
-    assert [one.events for one in status.recordings] == [32, 88]
+    assert [one.events for one in status.recordings] == [32, DEMO_EVENTS]
     first = status.recordings[0]
     assert first.session is not None
     assert first.session.runtime_version == "2.1.9+unknown"

@@ -24,11 +24,13 @@ from nri_scope.agent.event_reader import REMOVED
 from nri_scope.agent.responses import OVERRUN
 from nri_scope.events import REDACTED, RING_REMOVED, UNREADABLE
 from nri_scope.nri.events import Event
+from nri_scope.recording.node_files import NUMBERS
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.agent.agent_process import Agent, agent
-from tests.agent.test_metrics import by, samples, text_of
+from tests.agent.scraped_metrics import by, samples, text_of
 from tests.cli.running import PATIENCE, Running, running
+from tests.demo_recording import DEMO_EVENTS
 from tests.runtime_emulation.runtime import Runtime
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
@@ -107,7 +109,9 @@ async def until_caught_up(
 
 
 def keys(responses: list[v1.GetEventsResponse]) -> list[Key]:
-    return [(one.event.recording, one.event.id) for one in responses if one.event is not None]
+    """Return the events by recording, with their numbers in it."""
+    events = [one.event for one in responses if one.event is not None]
+    return [(event.recording, event.id % NUMBERS) for event in events]
 
 
 def gaps(responses: list[v1.GetEventsResponse], reason: str) -> list[v1.Gap]:
@@ -250,7 +254,7 @@ async def test_recordings_that_come_and_go(node: Node) -> None:
                 is_caught_up = response.heartbeat is not None and response.heartbeat.caught_up
                 if is_caught_up and not keys(found):
                     copy("demo")
-                elif is_caught_up and len(keys(found)) == 88 and target.exists():
+                elif is_caught_up and len(keys(found)) == DEMO_EVENTS and target.exists():
                     copy("containerd-2.1")
                 elif is_caught_up and len(keys(found)) == 120:
                     if target.exists():
@@ -264,7 +268,7 @@ async def test_recordings_that_come_and_go(node: Node) -> None:
         assert len(began) == 2
         # After a resumption: first another recording with this name, then none.
         copy("demo")
-        found = await until_caught_up(one, v1.GetEventsRequest(follow=True), events=88)
+        found = await until_caught_up(one, v1.GetEventsRequest(follow=True), events=DEMO_EVENTS)
         cursor = next(each.cursor for each in reversed(found) if each.cursor)
         copy("containerd-2.1")
         found = await one.events(v1.GetEventsRequest(after=cursor))
@@ -391,7 +395,7 @@ async def test_a_folder_that_disappears(node: Node) -> None:
         with pytest.raises(GRPCError):
             await one.events(v1.GetEventsRequest())
         node.folder.with_name("away").rename(node.folder)
-        assert len(keys(await one.events(v1.GetEventsRequest()))) == 88
+        assert len(keys(await one.events(v1.GetEventsRequest()))) == DEMO_EVENTS
 
 
 @pytest.mark.exhaustive

@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from itertools import count
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.agent import event_reader, node_recordings
-from nri_scope.agent.call_limits import Copies
+from nri_scope.agent.call_limits import CopyLimit
 from nri_scope.agent.event_reader import LEFT_OUT, REMOVED, EventReader
 from nri_scope.agent.node_recordings import (
     Cursor,
@@ -29,14 +28,16 @@ from nri_scope.agent.node_recordings import (
 )
 from nri_scope.agent.responses import OVERRUN
 from nri_scope.agent.selected_parts import EventQuery
-from nri_scope.cluster.pull import LocalCopy
+from nri_scope.cluster.local_copy import LocalCopy
 from nri_scope.errors import UsageError
 from nri_scope.events import RING_REMOVED
 from nri_scope.filter import TimeSpan, parse
 from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.node_files import NUMBERS
 from nri_scope.recording.reader import Recording
 from tests.amount import amount
+from tests.recorder.ring_removal import overrun
 from tests.recording.traffic import a_start, an_item
 
 START = 1_700_000_000 * 10**9
@@ -89,43 +90,26 @@ class Node:
             self.never_seen |= self.unseen & overrun(self.path(name), most)
 
     def replace(self, name: str, events: int) -> None:
-        self.remove(name)
         new = self.folder / "new"
-        self.write(name, events, new)
+        with ExitStack() as stack:
+            if self.path(name).exists():
+                # While it is open, the new file has another inode.
+                stack.enter_context(self.path(name).open("rb"))
+            self.remove(name)
+            self.write(name, events, new)
         new.rename(self.path(name))
 
     def remove(self, name: str) -> None:
         self.never_seen |= {at_ns for at_ns in self.unseen if self.written[at_ns][0] == name}
         self.path(name).unlink(missing_ok=True)
 
-    def reader(self, query: EventQuery, copies: Copies | None = None) -> EventReader:
+    def reader(self, query: EventQuery, copies: CopyLimit | None = None) -> EventReader:
         return EventReader(self.recordings, query, None, copies)
 
     def all(self, query: EventQuery) -> tuple[list[v1.GetEventsResponse], str]:
         """Return all responses of a call, and the cursor after them."""
         with closing(self.reader(query)) as reader:
             return list(drained(reader)), reader.cursor()
-
-
-def overrun(path: Path, most: int) -> set[int]:
-    """Remove the oldest events; return their times."""
-    with closing(sqlite3.connect(path)) as connection, connection:
-        rows = connection.execute("SELECT id, at_ns FROM event ORDER BY id").fetchall()
-        gone = rows[: min(most, len(rows) - 1)]
-        if not gone:
-            return set()
-        times = [at_ns for _, at_ns in gone]
-        connection.execute("DELETE FROM event WHERE id <= ?", (gone[-1][0],))
-        changed = connection.execute(
-            "UPDATE gap SET to_ns = ?, lost = lost + ? WHERE reason = ?",
-            (times[-1], len(gone), RING_REMOVED),
-        )
-        if not changed.rowcount:
-            connection.execute(
-                "INSERT INTO gap (from_ns, to_ns, reason, lost) VALUES (?, ?, ?, ?)",
-                (times[0], times[-1], RING_REMOVED, len(gone)),
-            )
-    return set(times)
 
 
 def drained(reader: EventReader) -> Iterator[v1.GetEventsResponse]:
@@ -299,8 +283,8 @@ def while_waiting(
     """Return the responses of a call during which something changes before its first one: it waits
     for another call that makes a temporary part.
     """
-    copies = Copies(1, node.recordings)
-    assert copies.acquire(timeout=0)
+    copies = CopyLimit(1, node.recordings)
+    assert copies.calls.acquire(timeout=0)
     found: list[v1.GetEventsResponse] = []
     waiting = threading.Event()
     waits = EventReader._go_on
@@ -319,7 +303,7 @@ def while_waiting(
         thread.start()
         assert waiting.wait(60)
         change()
-        copies.release()
+        copies.calls.release()
         thread.join()
     return found
 
@@ -371,7 +355,7 @@ def test_a_cursor_is_not_taken_for_that_of_another_recording(node: Node) -> None
     node.overrun("a", 8)
     for context in (False, True):
         found, _ = node.all(EventQuery(after=parse_cursor(cursor), context=context))
-        assert numbers(found) == [9, 10, 11, 12]
+        assert numbers(found) == [NUMBERS + number for number in (9, 10, 11, 12)]
         assert len(gaps(found, REMOVED)) == 1
         assert [gap.lost for gap in gaps(found, OVERRUN, RING_REMOVED)] == [8]
 

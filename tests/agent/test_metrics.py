@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import urllib.error
-import urllib.request
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +17,6 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope._gen.nri import api_pb2 as api
@@ -27,6 +25,7 @@ from nri_scope.agent.metrics import NodeMetrics, gap_reason, kind_of
 from nri_scope.agent.node_recordings import NodeRecordings
 from nri_scope.agent.recorder_status import RecorderStatus
 from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED
+from nri_scope.nri.changes import REQUIRED_PLUGINS
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recorder.writer import WriterLimits
@@ -34,42 +33,17 @@ from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording
 from tests.agent.agent_process import Agent, agent
 from tests.agent.prometheus import promtool
+from tests.agent.scraped_metrics import Samples, by, http, samples, text_of
 from tests.amount import sampled
 from tests.cli.running import PATIENCE, running
 from tests.cli.test_diff_live import NEW, annotating, create
+from tests.demo_recording import DEMO_EVENTS
+from tests.differ.required_plugins import NewPod, a_node
 from tests.in_memory import MEMORY
 from tests.recording.traffic import NOW, an_item, record
 from tests.runtime_emulation.runtime import Runtime
 
 PROJECT = Path(__file__).parents[2]
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
-
-
-def http(one: Agent, path: str = "metrics") -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{one.http}/{path}", timeout=PATIENCE) as got:
-        content: bytes = got.read()
-        return content.decode()
-
-
-async def text_of(one: Agent) -> str:
-    return await asyncio.to_thread(http, one)
-
-
-def samples(text: str) -> Samples:
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
-
-
-def by(found: Samples, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-    """Return the values of a metric other than 0 by some of its labels."""
-    sums: Counter[tuple[str, ...]] = Counter()
-    for (one, pairs), value in found.items():
-        if one == name:
-            sums[tuple(dict(pairs)[label] for label in labels)] += int(value)
-    return {key: value for key, value in sums.items() if value}
 
 
 async def wait_until_read(one: Agent) -> None:
@@ -137,6 +111,7 @@ async def test_metrics_equal_the_counts_of_stats(tmp_path: Path, name: str) -> N
     assert took == pytest.approx(sum(event.took_ns for event in events) / 1e9)
 
 
+@pytest.mark.exhaustive
 async def test_a_running_recorder_and_its_plugins(tmp_path: Path) -> None:
     folder = tmp_path / "node"
     folder.mkdir()
@@ -221,6 +196,26 @@ def total(one: NodeMetrics, name: str) -> float:
         for sample in family.samples
         if sample.name == name
     )
+
+
+def test_containers_without_a_required_plugin_are_counted_when_they_exist(tmp_path: Path) -> None:
+    requires = {REQUIRED_PLUGINS: "[net, gpu]"}
+    one = node_metrics(tmp_path)
+    one.update()
+    name = "nri_scope_created_without_required_plugin_total"
+    assert total(one, name) == 0
+    node = [
+        NewPod("web", requires, ("20-net",)),
+        NewPod("refused", requires, ("20-net",), is_created=False),
+        NewPod("whole", requires, ("20-net", "10-gpu")),
+        NewPod("other", {}, ()),
+        NewPod("api", requires, ()),
+    ]
+    a_node(tmp_path / "node.nriscope.db", node)
+    one.update()
+    assert total(one, name) == 2
+    one.update()
+    assert total(one, name) == 2
 
 
 def test_events_before_damage_are_counted_once(tmp_path: Path) -> None:
@@ -327,7 +322,7 @@ async def test_no_label_names_pods_or_containers(tmp_path: Path) -> None:
         names |= {container.name for container in recording.containers()}
     async with agent(tmp_path) as one:
         shutil.copy(source, tmp_path)
-        await wait_for(one, 88)
+        await wait_for(one, DEMO_EVENTS)
         text = await text_of(one)
     values = set(re.findall(r'="((?:[^"\\]|\\.)*)"', text))
     assert names

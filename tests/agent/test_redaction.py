@@ -29,6 +29,7 @@ from nri_scope.agent.selected_parts import EventQuery
 from nri_scope.agent.service import AgentService
 from nri_scope.events import CapturedCall
 from nri_scope.filter import parse
+from nri_scope.recording.node_files import NUMBERS
 from nri_scope.recording.reader import Recording
 from nri_scope.share.bundle import export
 from nri_scope.share.extract import Selection
@@ -74,7 +75,7 @@ def responses(
 
 def sent(folder: Path, redact: NewRedactor, pod: str = "") -> list[Message]:
     events = [one.event for one in responses(folder, redact, pod) if one.event is not None]
-    return [(one.id, one.request, one.reply) for one in events]
+    return [(one.id % NUMBERS, one.request, one.reply) for one in events]
 
 
 def exported(path: Path, folder: Path, pod: str = "") -> list[Message]:

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import ssl
+import sys
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
@@ -15,20 +16,28 @@ from pathlib import Path
 
 import pytest
 from grpclib.client import Channel
+from grpclib.const import Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.agent import run
-from nri_scope.agent.call_limits import Listener
+from nri_scope.agent.listener import Listener
 from nri_scope.agent.metrics import AgentState, HttpConnection
 from nri_scope.agent.node_recordings import NodeRecordings
 from nri_scope.agent.recorder_status import RecorderStatus
-from nri_scope.agent.service import AgentService
+from nri_scope.agent.service import COMPARISONS_MAX, AgentService
+from nri_scope.cluster.agent_pods import NamedPod
+from nri_scope.cluster.gather import pods_filters
+from nri_scope.filter import parse
+from nri_scope.filter.parser import MAX_LENGTH
 from tests.agent.agent_process import Agent, agent
 from tests.agent.certificates import Certificates
 from tests.agent.raw_client import SERVICE, RawClient, message
 from tests.cli.running import PATIENCE, running
+from tests.demo_recording import DEMO_EVENTS
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "demo.nriscope.db"
 MANY = 1_000
@@ -64,9 +73,9 @@ async def assert_healthy(one: Agent) -> None:
         assert answer.startswith("ok" if path == "healthz" else "# HELP")
     async with one.client() as stub, asyncio.timeout(PATIENCE):
         status = await stub.get_status(v1.GetStatusRequest())
-    assert [each.events for each in status.recordings] == [88]
+    assert [each.events for each in status.recordings] == [DEMO_EVENTS]
     events = await one.events(v1.GetEventsRequest())
-    assert sum(each.event is not None for each in events) == 88
+    assert sum(each.event is not None for each in events) == DEMO_EVENTS
 
 
 def http(one: Agent, path: str) -> str:
@@ -278,6 +287,42 @@ async def test_pings_of_a_client_that_never_reads(served: Agent) -> None:
     await client.close()
 
 
+# -- filters --------------------------------------------------------------------------------
+
+_TERMS = ("q{}", "q{}*z", "pod:~q{}", "changed:~q{}", "-changed:/q{}", "(ns:a plugin:p{})")
+
+
+def a_filter(term: str, comparisons: int) -> str:
+    """Return a filter of such terms, as long as possible with at most so many comparisons."""
+    text = term.format(0)
+    for number in range(1, comparisons // parse(text).comparisons):
+        longer = f"{text} OR {term.format(number)}"
+        if len(longer) > MAX_LENGTH:
+            break
+        text = longer
+    return text
+
+
+@pytest.mark.parametrize("term", _TERMS)
+async def test_a_filter_that_compares_much_is_refused(served: Agent, term: str) -> None:
+    await served.events(v1.GetEventsRequest(where=a_filter(term, COMPARISONS_MAX)))
+    longest = a_filter(term, sys.maxsize)
+    if parse(longest).comparisons > COMPARISONS_MAX:
+        with pytest.raises(GRPCError, match="comparisons with each event") as refused:
+            await served.events(v1.GetEventsRequest(where=longest))
+        assert refused.value.status is Status.INVALID_ARGUMENT
+    else:
+        # Filters of names, of which clients make long ones.
+        assert term == _TERMS[-1]
+
+
+@given(st.lists(st.text("abc-", min_size=1, max_size=12), min_size=1, max_size=600))
+def test_filters_of_pods_are_never_refused(names: list[str]) -> None:
+    pods = [NamedPod("n", name, "node") for name in names]
+    for where, _ in pods_filters(pods):
+        assert parse(where).comparisons <= COMPARISONS_MAX
+
+
 # -- TLS ------------------------------------------------------------------------------------
 
 
@@ -302,8 +347,8 @@ async def assert_good_client(one: Agent, certificates: Certificates) -> None:
         stub = v1.AgentStub(channel)
         status = await stub.get_status(v1.GetStatusRequest())
         events = [each async for each in stub.get_events(v1.GetEventsRequest())]
-    assert [each.events for each in status.recordings] == [88]
-    assert sum(each.event is not None for each in events) == 88
+    assert [each.events for each in status.recordings] == [DEMO_EVENTS]
+    assert sum(each.event is not None for each in events) == DEMO_EVENTS
     channel.close()
 
 

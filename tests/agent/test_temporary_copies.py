@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from grpclib.const import Status
@@ -19,6 +21,7 @@ from nri_scope.agent.recorder_status import RecorderStatus
 from nri_scope.agent.selected_parts import EventQuery
 from nri_scope.agent.service import AgentService
 from nri_scope.recording.temporary_files import temporary_bytes, temporary_folder
+from tests.demo_recording import DEMO_EVENTS
 
 DEMO = Path(__file__).parents[2] / "recordings/demo.nriscope.db"
 
@@ -56,8 +59,31 @@ def test_a_call_fails_while_copies_of_others_are_too_large(recordings: NodeRecor
     assert {events.value.status, bundle.value.status} == {Status.RESOURCE_EXHAUSTED}
     # Nothing is left of the failed calls.
     assert temporary_bytes() == 0
-    assert read_events(recordings) == 88
+    assert read_events(recordings) == DEMO_EVENTS
     assert asyncio.run(read_bundle(recordings)) > 1000
+
+
+def test_bundles_are_read_outside_the_event_loop(
+    recordings: NodeRecordings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop_thread = threading.get_ident()
+    calls: list[tuple[str, int]] = []
+
+    def note_thread(name: str) -> None:
+        original = getattr(Path, name)
+
+        def noted(path: Path, *args: Any, **options: Any) -> Any:
+            if path.suffix == ".zip":
+                calls.append((name, threading.get_ident()))
+            return original(path, *args, **options)
+
+        monkeypatch.setattr(Path, name, noted)
+
+    note_thread("open")
+    note_thread("unlink")
+    assert asyncio.run(read_bundle(recordings)) > 1000
+    assert {"open", "unlink"} <= {name for name, _ in calls}
+    assert loop_thread not in {thread for _, thread in calls}
 
 
 def test_copies_may_have_twice_the_size_of_the_recordings(
@@ -67,4 +93,4 @@ def test_copies_may_have_twice_the_size_of_the_recordings(
         file.truncate(COPIES_ALWAYS + 1)
         with (tmp_path / "large.nriscope.db").open("wb") as large:
             large.truncate(COPIES_ALWAYS)
-        assert read_events(recordings) == 88
+        assert read_events(recordings) == DEMO_EVENTS

@@ -12,14 +12,19 @@ from typing import Any
 import pytest
 
 import nri_scope
+from nri_scope.api import redacted
 from nri_scope.cli.main import run
 from nri_scope.entries import Began, Ended
 from nri_scope.errors import FilterError, RecordingError, UsageError
-from nri_scope.events import Role, SessionStart
+from nri_scope.events import Event, Role, SessionStart
+from nri_scope.recording.records import to_json
+from nri_scope.share.redaction import Rules
 
 SAMPLES = Path(__file__).parents[2] / "recordings"
 CONFLICT = SAMPLES / "containerd-2.1-conflict.nriscope.zip"
 NORMAL = SAMPLES / "containerd-2.1-normal-life.nriscope.zip"
+PLAIN = SAMPLES / "containerd-2.1.nriscope.db"
+"""Not redacted."""
 CRIO = SAMPLES / "cri-o-1.37.nriscope.zip"
 
 
@@ -71,12 +76,74 @@ def test_lines_owners_and_findings_are_those_of_the_commands(
                     assert str(known.owner) == line["owner"]
 
 
+def test_each_heading_of_a_spec_has_a_line() -> None:
+    with nri_scope.open(PLAIN) as recording:
+        blame = recording.container("shop/web/app").blame()
+    members = [path for path in blame if path.startswith("/mounts/") and path.count("/") == 2]
+    assert members
+    for path in members:
+        assert blame[path].heading and blame[path].member
+    parents = {path.rpartition("/")[0] for path in blame} - {""}
+    assert parents <= set(blame)
+
+
 def test_events_have_outcomes_and_messages() -> None:
     with nri_scope.open(NORMAL) as recording:
         changing = [event for event in recording.events() if event.changed]
         assert changing and all(len(one.outcomes) == len(one.changed) for one in changing)
         (first, *_) = recording.to_dicts("event:CreateContainer")
     assert {"event", "request", "reply"} <= first.keys()
+
+
+def test_statistics_and_documents_are_those_of_the_commands(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with nri_scope.open(CRIO) as recording:
+        told = json.loads(printed(capsys, "stats", CRIO, "--format", "json"))
+        assert told == {"schema_version": 1} | json.loads(to_json(recording.statistics().record()))
+        container = recording.containers()[0]
+        for what in ("1", container.id, container.pod.id if container.pod else ""):
+            subject = recording.find(what)
+            if isinstance(subject, Event):
+                subject = recording.with_outcomes(subject)
+            told = json.loads(printed(capsys, "show", CRIO, what, "--format", "json"))
+            assert told == {"schema_version": 1} | json.loads(to_json(recording.document(subject)))
+
+
+@pytest.mark.parametrize("name", ["x.nriscope.zip", "x.nriscope.db", "x.jsonl"])
+def test_exported_files_are_those_of_the_command(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    form = "jsonl" if name.endswith("jsonl") else ""
+    where, pod = "event:CreateContainer", "shop/web"
+    with nri_scope.open(NORMAL) as recording:
+        pods = [f"{one.namespace}/{one.name}" for one in recording.pods()]
+        assert pod in pods
+        chosen = recording.selection(where, pod=pod)
+        written = recording.export(tmp_path / name, chosen, form=form)
+        with pytest.raises(UsageError):
+            recording.export(tmp_path / name, form=form)
+        with pytest.raises(UsageError):
+            recording.export(tmp_path / f"none{name}", recording.selection(pod="shop/none"))
+    assert written.size == (tmp_path / name).stat().st_size
+    assert written.events > 0 and not written.damage
+    assert (written.bundle is not None) == name.endswith("zip")
+    (tmp_path / "by").mkdir()
+    printed(capsys, "export", NORMAL, "-o", tmp_path / "by" / name, "--where", where, "--pod", pod,
+            *(("--format", form) if form else ()))  # fmt: skip
+    assert (tmp_path / name).read_bytes() == (tmp_path / "by" / name).read_bytes()
+
+
+def test_redacted_recordings_have_the_numbers_and_names_of_the_original() -> None:
+    with nri_scope.open(PLAIN) as original, redacted([original], Rules.DEFAULT) as (recording,):
+        assert [one.id for one in recording.events()] == [one.id for one in original.events()]
+        assert not original.is_redacted and recording.redactor is not None
+        container = original.containers()[0]
+        plain, hidden = (one.container(container.id) for one in (original, recording))
+        assert plain.name == hidden.name
+        values = {path: line.value for path, line in plain.blame().items()}
+        replaced = {path: line.value for path, line in hidden.blame().items()}
+        assert values.keys() == replaced.keys() and values != replaced
 
 
 def test_a_copy_by_hand_has_the_sessions_of_its_original(tmp_path: Path) -> None:
@@ -113,9 +180,9 @@ def test_errors_are_those_of_the_package(tmp_path: Path) -> None:
             next(recording.events("nonsense:x"))
         with pytest.raises(UsageError):
             recording.container("shop/none/app")
-        pod = recording.pods()[0]
-        with pytest.raises(UsageError, match="is not a container"):
-            recording.container(f"{pod.namespace}/{pod.name}")
+        registered = next(one for one in recording.events() if not one.container)
+        with pytest.raises(UsageError, match="does not concern a container"):
+            recording.container(str(registered.id))
 
 
 def test_the_package_itself_imports_nothing() -> None:
@@ -132,4 +199,4 @@ def test_the_examples_of_the_page_run(tmp_path: Path) -> None:
             [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stderr) == (0, "")
-    assert len(blocks) == 4 and (tmp_path / "made.nriscope.db").exists()
+    assert len(blocks) == 5 and (tmp_path / "made.nriscope.db").exists()

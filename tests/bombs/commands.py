@@ -59,7 +59,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "replay a plugin": ("replay", "FILE", "--", sys.executable, _PLUGIN),
     "scenario": ("scenario", "from-recording", "FILE", "-o", "OUT/s.yaml", "--force"),
     "change": ("replay", "FILE", "--set", "shop/web-0:labels.a=b", "--", "/bin/true"),
-    "import": ("import", "FILE", "-o", "OUT/i.nriscope.db", "--force"),
 }  # fmt: skip
 """Command lines by name. FILE is the recording, OUT a folder."""
 TUI = "tui"

@@ -159,8 +159,9 @@ def test_permission_denied_says_who_may_read(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    # Root may read everything.
+    # Root may read everything, and is not told to be root.
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
     others = ("OTHER.db", "OTHER.zip", "OTHER.html")
     names = {"FILE": str(intact), **{name: str(tmp_path / name) for name in others}}
     assert run([names.get(word, word) for word in command]) == 2

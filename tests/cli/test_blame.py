@@ -124,12 +124,6 @@ def test_exit_code_reports_whether_a_plugin_changed_the_path(
     assert Result(capsys, path, APP, "--history", part, "--exit-code").status == status
 
 
-def test_markdown_is_a_block_with_a_heading(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = Result(capsys, path, APP, "--format", "markdown")
-    assert result.lines[0] == f"### `{APP}`"
-    assert result.lines.count("```text") == result.lines.count("```") == 1
-
-
 def test_an_event_or_an_id_selects_its_container(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -209,7 +203,7 @@ def test_a_recording_without_the_spec_gives_one_line(
     assert result.err.count("\n") == 1
 
 
-@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+@pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("options", [(), ("--full",), ("--history", "API_TOKEN")])
 def test_redact_replaces_secrets(
     form: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -50,9 +50,6 @@ def test_without_a_terminal_another_command_is_named(capsys: pytest.CaptureFixtu
         ("--no-effects -- ./plugin", "debug and --no-effects exclude each other"),
         ("--expect 2 -- ./plugin", "--expect needs --listen"),
         ("", "neither COMMAND, --plugin nor --listen was given"),
-        ("--watch src -- ./plugin", "--watch needs --build"),
-        ("--build true -- ./plugin", "--build needs --watch"),
-        ("--watch missing --build true -- ./plugin", "--watch missing: no such file or folder"),
     ],
 )
 async def test_invalid_options_of_debug_print_one_line(

@@ -18,6 +18,7 @@ import pytest
 from nri_scope.cli import demo, new_plugin
 from nri_scope.cli.main import run
 from nri_scope.errors import UsageError
+from tests.demo_recording import DEMO_EVENTS
 from tests.tui.terminal import needs_tmux, terminal
 
 ROOT = Path(__file__).parents[2]
@@ -65,7 +66,7 @@ def test_demo_prints_the_log_and_names_commands_that_work(
     output, errors = start().communicate(timeout=60)
 
     lines = [line for line in output.splitlines() if re.match(r" +\d+ \d\d:\d\d:\d\d\.", line)]
-    assert len(lines) == 88
+    assert len(lines) == DEMO_EVENTS
     assert errors == "demo: this is not a terminal; printing the log instead\n"
     (folder,) = tmp_path.iterdir()
     (file,) = folder.iterdir()
@@ -130,7 +131,7 @@ def test_without_a_terminal_the_log_is_printed_with_a_notice(start: Start) -> No
 @needs_tmux
 async def test_terminal_shows_the_recording(tmp_path: Path) -> None:
     async with terminal(tmp_path, "demo -o d.nriscope.db", (150, 50)) as window:
-        await window.shows("containerd 2.1", " demo ", "3 problems")
+        await window.shows("containerd 2.1", "3 problems")
         await window.press("q")
         text = await window.shows("ended with 0", "doctor")
     assert f"tui {tmp_path}/d.nriscope.db" in "".join(text.split("\n"))

@@ -109,7 +109,14 @@ def test_json_is_one_object_with_the_documented_keys(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = Result(capsys, path, "--format", "json").json
-    assert list(document) == ["schema_version", "changes", "requests", "events", "left_out"]
+    assert list(document) == [
+        "schema_version",
+        "changes",
+        "requests",
+        "events",
+        "left_out",
+        "coverage",
+    ]
     for change in document["changes"] + document["requests"]:
         assert {*change} >= {
             *("path", "op", "before", "after", "owner", "index", "evidence", "event", "at"),
@@ -118,14 +125,6 @@ def test_json_is_one_object_with_the_documented_keys(
         outcome = ["kind", "reason", "evidence", "event", "at", "actual"]
         assert list(change["outcome"]) == outcome
     assert {change["op"] for change in document["changes"]} >= {"add", "replace"}
-
-
-def test_markdown_has_a_heading_for_each_container(
-    path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = Result(capsys, path, "--format", "markdown").lines
-    assert lines.count("### `shop/web/app`") == 1
-    assert lines.count("### `shop/web/sidecar`") == 1
 
 
 def test_removed_containers_keep_their_names(
@@ -147,7 +146,6 @@ def test_status_is_0_without_changes(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "StartContainer" not in quiet.out
     left_out = "8 without a change left out (--all shows them)"
     assert quiet.lines[-1] == f"no change seen in 8 operations; {left_out}"
-    assert f"Operations: {left_out}." in Result(capsys, file, "--format", "markdown").lines
     documents = [Result(capsys, file, "--format", "json", *more).json for more in ((), ("--all",))]
     assert [(len(one["events"]), one["left_out"]) for one in documents] == [(0, 8), (8, 0)]
     assert Result(capsys, file, "--format", "json").json["changes"] == []
@@ -167,7 +165,7 @@ def test_filters_limit_the_output_but_not_the_known_state(
     "options",
     [["--where", "pod:other"], ["--since", "2100-01-01"], ["shop/web", "--until", "2000-01-01"]],
 )
-@pytest.mark.parametrize("output_format", ["text", "json", "markdown"])
+@pytest.mark.parametrize("output_format", ["text", "json"])
 def test_one_line_says_that_the_filter_excludes_all_events(
     path: Path, capsys: pytest.CaptureFixture[str], options: list[str], output_format: str
 ) -> None:
@@ -220,7 +218,7 @@ def test_one_passive_connection_shows_cri_requests(
     assert "  + cpu.shares  512  by a CRI request (request), seen in event 14" in result.lines
 
 
-@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+@pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("subject", [(), ("shop/web/first",), ("3",)])
 def test_redact_replaces_secrets(
     form: str, subject: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -264,15 +262,6 @@ def test_two_recordings_have_the_same_tokens(
     assert (result.status, "hunter2" in result.out) == (1, False)
     assert result.out.count("redacted-") == 2
     assert "hunter2" in Result(capsys, file, other).out
-
-
-def test_specs_are_not_redacted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    result = Result(capsys, "--json-spec", "a.json", "b.json", "--redact")
-    assert (result.status, result.out) == (2, "")
-    assert (
-        result.err
-        == "nri-scope: --json-spec and --redact exclude each other; leave one of them out\n"
-    )
 
 
 def test_gaps_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -349,8 +338,6 @@ def test_two_recordings_are_compared(
     text = Result(capsys, one, other)
     assert text.status == 1
     assert "shop/web/app" in text.lines
-    markdown = Result(capsys, one, other, "--format", "markdown")
-    assert "### `shop/web/app`" in markdown.lines
 
 
 def test_a_recording_equals_itself(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -368,60 +355,6 @@ def test_two_recordings_without_containers_are_rejected(
         recorder.begin_session(a_start())
         recorder.close()
     assert_rejected(Result(capsys, *files), "neither recording has containers")
-
-
-# -- two specs ----------------------------------------------------------------------------------
-
-
-def spec(folder: Path, name: str, content: str) -> Path:
-    file = folder / name
-    file.write_text(content)
-    return file
-
-
-def test_two_specs_are_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    one = spec(Path(), "X.json", '{"process": {"env": ["FOO=bar"]}}')
-    two = spec(Path(), "Y.json", '{"process": {"env": ["FOO=baz"]}}')
-    result = Result(capsys, "--json-spec", one, two)
-    assert result.status == 1
-    assert result.lines[1:] == ['  ~ env FOO  "bar" → "baz"']
-    same = Result(capsys, "--json-spec", one, one)
-    assert (same.status, same.out) == (0, "")
-    document = Result(capsys, one, two, "--json-spec", "--format", "json").json
-    assert [(change["op"], change["path"]) for change in document["changes"]] == [
-        ("replace", "/process/env/FOO")
-    ]
-
-
-def test_a_removed_member_is_one_difference(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one = spec(tmp_path, "X.json", '{"linux": {"resources": {"memory": {"limit": 1}}}}')
-    two = spec(tmp_path, "Y.json", '{"linux": {"resources": {"memory": {}}}}')
-    assert Result(capsys, "--json-spec", one, two).lines[1:] == ["  - memory.limit  was 1"]
-    assert Result(capsys, "--json-spec", two, one).lines[1:] == ["  + memory.limit  1"]
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        ("", "not JSON: empty"),
-        ("{", "not JSON"),
-        ("[]", "not an OCI spec but an array"),
-        ('{"process": []}', "not an OCI spec: process is an array"),
-        ('{"items": []}', "not an OCI spec"),
-        ("[" * 5000 + "]" * 5000, "nested more than"),
-    ],
-)
-def test_an_invalid_spec_gives_one_line_and_status_2(
-    tmp_path: Path, content: str, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    good = spec(tmp_path, "X.json", '{"process": {}}')
-    bad = spec(tmp_path, "Y.json", content)
-    assert_rejected(Result(capsys, "--json-spec", good, bad), f"{bad}: ", words)
 
 
 # -- invalid input ------------------------------------------------------------------------------
@@ -495,21 +428,12 @@ def test_files_that_are_not_recordings_are_rejected(
         (["FILE", "-o", "x"], "-o needs --live"),
         (["FILE", "--validate"], "--validate needs --live"),
         (["--live", "FILE"], "--live and FILE exclude each other"),
-        (["--live", "--json-spec"], "leave one of them out"),
         (["--live", "--since", "1h"], "--live and --since exclude each other"),
         (["--live", "--probes", "50"], "needs at least two probes"),
         (["--live", "--probes", "5,50"], "write 05"),
         (["--live", "--probes", "00,00"], "index 00 is listed twice"),
         (["--live", "--probes", "00,xx"], "is not a plugin index"),
         (["--live", "--probes", ""], "is not a plugin index"),
-        (["x.json", "y.json"], "add --json-spec to compare them"),
-        (["--json-spec", "x"], "--json-spec needs exactly two files"),
-        (["--json-spec", "x", "y"], "x: no such file or directory"),
-        (["--json-spec", "/", "/"], "/: is a directory"),
-        (
-            ["--json-spec", "x", "y", "--where", "ns:a"],
-            "--json-spec and --where exclude each other",
-        ),
         (
             ["FILE", "x.nriscope.db", "--since", "1h"],
             "--since is not valid when comparing two recordings",

@@ -98,15 +98,3 @@ def test_errors_are_one_line(
     status, lines = diff(capsys, CRI_O, *arguments)
     assert status == 2
     assert len(lines) == 1 and words in lines[0]
-
-
-@pytest.mark.parametrize("form", ["text", "markdown"])
-def test_a_long_value_is_whole_unless_on_a_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], form: str
-) -> None:
-    value = "x" * 9_000
-    files = [tmp_path / "X.json", tmp_path / "Y.json"]
-    files[0].write_text(json.dumps({"process": {"env": ["LONG=1"]}}))
-    files[1].write_text(json.dumps({"process": {"env": [f"LONG={value}"]}}))
-    _, lines = diff(capsys, "--json-spec", *files, "--format", form)
-    assert any(value in line for line in lines)

@@ -275,10 +275,6 @@ def test_session_or_name_selects_the_plugin(capsys: pytest.CaptureFixture[str]) 
             "TAP --golden-from TAP --golden g -- ./plugin",
             "--golden and --golden-from exclude each other",
         ),
-        (
-            "TAP --golden-from TAP --loop 2 -- ./plugin",
-            "--golden-from and --loop exclude each other",
-        ),
         ("CHAIN --golden-from CHAIN --listen s", "it is unclear which to compare; select one"),
     ],
 )

@@ -20,37 +20,39 @@ from nri_scope.cli.main import cli, run
 from nri_scope.text.escape import spreadsheet_cell
 from tests.tui.hostile import hostile_recording
 
-COMMANDS = (
-    ("log", "FILE"),
-    ("log", "FILE", "--format", "jsonl"),
-    ("show", "FILE", "3"),
-    ("show", "FILE", "3", "--format", "json"),
-    ("stats", "FILE"),
-    ("stats", "FILE", "--format", "json"),
-    ("diff", "FILE"),
-    ("diff", "FILE", "--format", "json"),
-    ("diff", "FILE", "--format", "markdown"),
-    ("blame", "FILE", "escapes-0"),
-    ("blame", "FILE", "escapes-0", "--full"),
-    ("blame", "FILE", "escapes-0", "--full", "--format", "json"),
-    ("blame", "FILE", "escapes-0", "--full", "--format", "markdown"),
-    ("report", "FILE", "-o", "OUT.html"),
-    ("report", "FILE", "-o", "OUT.md"),
-    ("report", "FILE", "--diagnose"),
-    ("report", "FILE", "--diagnose", "--format", "json"),
-    ("export", "FILE", "--preview"),
-    ("export", "FILE", "--preview", "--format", "json"),
-    ("export", "FILE", "--format", "jsonl"),
-    ("export", "FILE", "--format", "otlp-json"),
-    ("export", "FILE", "-o", "OUT.nriscope.zip"),
-    *(
-        ("sql", "FILE", "SELECT * FROM events", "--format", form)
-        for form in ("table", "json", "csv")
-    ),
-    ("sql", "FILE", "SELECT nri_json(id) AS 'a\x1b[31m' FROM event", "--format", "csv"),
-    ("replay", "FILE", "--junit", "OUT.xml", "--", "/bin/false"),
-    ("show", "FILE", "no\x1b[31m\x9bthing"),
-)
+PLUGIN = Path(__file__).parents[2] / "examples" / "python-device-injector" / "device_injector.py"
+
+LOG = ("log", "FILE")
+SHOW = ("show", "FILE", "3")
+SQL = ("sql", "FILE", "SELECT * FROM events", "--format")
+COMMANDS = {
+    LOG: 0,
+    (*LOG, "--format", "jsonl"): 0,
+    SHOW: 0,
+    (*SHOW, "--format", "json"): 0,
+    ("stats", "FILE"): 0,
+    ("stats", "FILE", "--format", "json"): 0,
+    ("diff", "FILE"): 1,
+    ("diff", "FILE", "--format", "json"): 1,
+    ("blame", "FILE", "escapes-0"): 0,
+    ("blame", "FILE", "escapes-0", "--full"): 0,
+    ("blame", "FILE", "escapes-0", "--full", "--format", "json"): 0,
+    ("report", "FILE", "-o", "OUT.html"): 0,
+    ("report", "FILE", "-o", "OUT.md"): 0,
+    ("report", "FILE", "--diagnose"): 1,
+    ("report", "FILE", "--diagnose", "--format", "json"): 1,
+    ("export", "FILE", "--preview"): 0,
+    ("export", "FILE", "--format", "jsonl"): 0,
+    ("export", "FILE", "--format", "otlp-json"): 0,
+    ("export", "FILE", "-o", "OUT.nriscope.zip"): 0,
+    (*SQL, "table"): 0,
+    (*SQL, "json"): 0,
+    (*SQL, "csv"): 0,
+    ("sql", "FILE", "SELECT nri_json(id) AS 'a\x1b[31m' FROM event", "--format", "csv"): 0,
+    ("replay", "FILE", "--junit", "OUT.xml", "--", "PYTHON", "PLUGIN"): 1,
+    ("show", "FILE", "no\x1b[31m\x9bthing"): 2,
+}
+"""Commands and their exit statuses."""
 
 
 @pytest.fixture(scope="module")
@@ -64,25 +66,35 @@ def _controls(text: str) -> list[str]:
 
 
 def _arguments(command: tuple[str, ...], path: Path, folder: Path) -> list[str]:
-    return [
-        str(path) if word == "FILE" else word.replace("OUT", str(folder / "out"))
-        for word in command
-    ]
+    words = {"FILE": str(path), "PYTHON": sys.executable, "PLUGIN": str(PLUGIN)}
+    return [words.get(word, word.replace("OUT", str(folder / "out"))) for word in command]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda c: " ".join(c).encode("unicode_escape"))
+@pytest.mark.parametrize(
+    ("command", "status"),
+    [
+        pytest.param(command, status, id=" ".join(command).encode("unicode_escape").decode())
+        for command, status in COMMANDS.items()
+    ],
+)
 def test_pipes_and_files_get_no_control_characters(
-    path: Path, tmp_path: Path, command: tuple[str, ...], capfd: pytest.CaptureFixture[str]
+    path: Path,
+    tmp_path: Path,
+    command: tuple[str, ...],
+    status: int,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    run(_arguments(command, path, tmp_path))
+    assert run(_arguments(command, path, tmp_path)) == status
     captured = capfd.readouterr()
+    names = {word.replace("OUT", "out") for word in command if word.startswith("OUT")}
+    assert {file.name for file in tmp_path.iterdir()} == names
     written = [file for file in tmp_path.iterdir() if file.suffix in (".html", ".md", ".xml")]
     assert captured.out or captured.err or written
     for text in (captured.out, captured.err, *(file.read_text() for file in written)):
         assert _controls(text) == []
 
 
-@pytest.mark.parametrize("command", COMMANDS[:1] + COMMANDS[2:3] + COMMANDS[24:25])
+@pytest.mark.parametrize("command", [LOG, SHOW, (*SQL, "csv")])
 def test_a_terminal_gets_no_control_characters(path: Path, command: tuple[str, ...]) -> None:
     master, slave = pty.openpty()
     process = subprocess.Popen(
@@ -97,7 +109,7 @@ def test_a_terminal_gets_no_control_characters(path: Path, command: tuple[str, .
     while part := _read(master):
         parts.append(part)
     os.close(master)
-    assert process.wait() in (0, 1)
+    assert process.wait() == COMMANDS[command]
     text = b"".join(parts).decode().replace("\r\n", "\n")
     assert len(text) > 1_000
     assert _controls(text) == []

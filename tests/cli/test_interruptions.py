@@ -45,22 +45,30 @@ async def is_hung_up_at_its_end() -> int:
     return 1
 
 
-@pytest.mark.parametrize("work", [hangs, is_hung_up_at_its_end])
-def test_a_signal_is_an_interruption_without_a_traceback(
-    work: Callable[[], Coroutine[object, object, int]],
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_signal_at_the_start_is_an_interruption_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pair = _socket.socketpair
+
+    def hung_up(*kind: int) -> object:
+        # An event loop creates a pair when it begins.
+        monkeypatch.undo()
+        hang_up()
+        return pair(*kind)
+
+    monkeypatch.setattr(_socket, "socketpair", hung_up)
+    _assert_interrupted(hangs, capfd)
+
+
+def test_a_signal_at_the_end_is_an_interruption_without_a_traceback(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    if work is hangs:
-        pair = _socket.socketpair
+    _assert_interrupted(is_hung_up_at_its_end, capfd)
 
-        def hung_up(*kind: int) -> object:
-            # An event loop creates a pair when it begins.
-            monkeypatch.undo()
-            hang_up()
-            return pair(*kind)
 
-        monkeypatch.setattr(_socket, "socketpair", hung_up)
+def _assert_interrupted(
+    work: Callable[[], Coroutine[object, object, int]], capfd: pytest.CaptureFixture[str]
+) -> None:
     with interrupted_by_signals():
         with pytest.raises(KeyboardInterrupt):
             run_interruptibly(work)

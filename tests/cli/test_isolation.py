@@ -58,7 +58,7 @@ COMMANDS = {
     "export FILE -o bundle.nriscope.zip": ("bundle.nriscope.zip",),
     "export FILE --format perfetto -o trace": ("trace",),
     "export FILE --redact --format jsonl -o events": ("events",),
-    "import BUNDLE -o unpacked.nriscope.db": ("unpacked.nriscope.db",),
+    "export BUNDLE -o unpacked.nriscope.db": ("unpacked.nriscope.db",),
     "doctor": (),
     "demo": (),
 }
@@ -129,6 +129,12 @@ def test_commands_use_no_network_and_write_only_named_files(line: str, tmp_path:
     else:
         assert written <= {*COMMANDS[line]}
         assert written or not COMMANDS[line] or "replay" in line
+
+
+def test_doctor_uses_a_network_for_metrics(tmp_path: Path) -> None:
+    command = [NRI_SCOPE, "doctor", "--metrics", "http://127.0.0.1:9/"]
+    done = _without_network(command, tmp_path, _environment(tmp_path))
+    assert done.returncode == -31
 
 
 @pytest.mark.exhaustive

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from nri_scope.cli import log_lines
 from nri_scope.cli.main import cli, run
-from nri_scope.differ.operations import Operation
+from nri_scope.differ import operations
+from nri_scope.differ.operations import Operation, OperationMerger
 from nri_scope.entries import Item
 from nri_scope.events import Printed
 from nri_scope.recorder.writer import Recorder
@@ -308,7 +308,7 @@ def test_follow_prints_an_operation_when_no_more_event_can_follow(tmp_path: Path
 def test_an_operation_is_complete_even_if_much_was_printed_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_lines, "_HELD_MAX", 2)
+    monkeypatch.setattr(operations, "_HELD_MAX", 2)
     with Recording.open(CONFLICT) as recording:
         items: list[Item] = []
         for event in recording.events():
@@ -316,10 +316,10 @@ def test_an_operation_is_complete_even_if_much_was_printed_meanwhile(
                 event,
                 *(Printed(n, event.session, event.at_ns, "stdout", "x") for n in range(3)),
             ]
-        merger = log_lines.OperationMerger(recording, None, None, (None, None))
+        merger = OperationMerger(recording, None, None, (None, None))
         found = list(merger.merge(items, ended=True))
-    operations = [one for one in found if isinstance(one, Operation)]
-    numbers = [event.id for one in operations for event in one.events]
+    merged = [one for one in found if isinstance(one, Operation)]
+    numbers = [event.id for one in merged for event in one.events]
     assert sorted(numbers) == list(range(1, 66))
-    assert [13, 14, 15, 16] in [[event.id for event in one.events] for one in operations]
+    assert [13, 14, 15, 16] in [[event.id for event in one.events] for one in merged]
     assert sum(isinstance(one, Printed) for one in found) == 3 * 65

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nri_scope.cli.log_lines import Lines
+from nri_scope.cli.log_lines import LogLines
 from nri_scope.entries import Began, Ended, Item
 from nri_scope.events import LATE
 from nri_scope.recording.display import clock, day
@@ -18,7 +18,7 @@ NOON = clock(START)[:8]
 
 
 def lines(item: Item, **options: bool | int) -> list[str]:
-    layout = Lines(colour=bool(options.get("colour")), width=options.get("width") or None)
+    layout = LogLines(colour=bool(options.get("colour")), width=options.get("width") or None)
     # Returns the heading of the day, too.
     layout.of(an_event(1))
     return layout.of(item)
@@ -103,7 +103,7 @@ def test_line_of_each_kind_of_item(item: Item, end: str) -> None:
 
 
 def test_a_new_day_has_a_heading() -> None:
-    layout = Lines()
+    layout = LogLines()
     assert layout.of(an_event(1))[0].startswith(f"── {day(START)[:10]}, times at UTC")
     assert len(layout.of(an_event(2, 1))) == 1
     tomorrow = layout.of(an_event(3, 86400))
@@ -111,18 +111,18 @@ def test_a_new_day_has_a_heading() -> None:
 
 
 def test_a_line_has_the_plugin_if_there_are_several() -> None:
-    layout = Lines()
+    layout = LogLines()
     layout.add_columns([a_session(1, plugin="00-a"), a_session(2, plugin="20-longer")])
     assert layout.of(an_event(1, plugin="00-a"))[1].endswith(
         "   00-a      CreateContainer      shop/web/app"
     )
-    one = Lines()
+    one = LogLines()
     one.add_columns([a_session(1, 0, 1, plugin="00-a"), a_session(2, 2, plugin="00-a")])
     assert "00-a" not in one.of(an_event(1, plugin="00-a"))[1]
 
 
 def test_a_line_has_the_session_if_the_plugin_does_not_identify_it() -> None:
-    layout = Lines()
+    layout = LogLines()
     layout.add_columns([a_session(2, 0, 5), a_session(3, 2)])
     assert layout.of(an_event(1, session=3))[1].startswith("     1 s3 ")
 
@@ -150,7 +150,7 @@ def test_text_of_a_recording_is_escaped(
         Began(a_session(1, runtime_name=words, plugin=plugin, nri_version=name)),
         Ended(a_session(1, 0, 1, end_reason=words)),
     ]
-    layout = Lines(width=width)
+    layout = LogLines(width=width)
     for item in items:
         for text in layout.of(item):
             assert text.isprintable()

@@ -87,21 +87,19 @@ def test_a_file_is_opened_as_by_tui(
          "name, type `nri-scope ./log`"),
         (["lgo"], "no such command 'lgo'; did you mean log?; see `nri-scope --help`"),
         (["nosuchcommand"], "no such command 'nosuchcommand'; see `nri-scope --help`"),
-        (["v01", "install"], "there is no command 'v01' any more; use `tap --wrap "
-         "/etc/nri/conf.json`; see `nri-scope --help`"),
-        (["redact", "FILE", "-o", "x"], "there is no command 'redact' any more; use `export FILE "
-         "--redact -o X.nriscope.db`, or `export FILE --preview`; see `nri-scope --help`"),
-        (["shrink", "FILE", "-o", "x"], "there is no command 'shrink' any more; write a part with "
-         "`export --where`, and replay it; see `nri-scope --help`"),
         (["./nosuch"], "no such command or file './nosuch'; see `nri-scope --help`"),
         (["./folder"], "'./folder' is a folder, not a recording; see `nri-scope --help`"),
         (["folder/"], "'folder/' is a folder, not a recording; see `nri-scope --help`"),
         (["log", ""], "Invalid value for 'FILE': the path is empty; see `nri-scope log --help`"),
         (["diff", "log", "a", "", "b"], "an argument is empty; see `nri-scope diff --help`"),
-        (["diff", "--json-spec", "", "b"], "an argument is empty; see `nri-scope diff --help`"),
+        (["diff", "", "b"], "an argument is empty; see `nri-scope diff --help`"),
         (["./" + "a" * 300], f"no such command or file './{'a' * 300}'; see `nri-scope --help`"),
         (["nosuch.nriscope.db"], "nosuch.nriscope.db: no such file; give a *.nriscope.db that "
          "`nri-scope record` wrote, or a *.nriscope.zip"),
+        (["import"], "no such command 'import'; use `nri-scope export FILE -o X.nriscope.db`; see "
+         "`nri-scope --help`"),
+        (["v01", "-h"], "no such command 'v01'; use `nri-scope tap --wrap PLUGIN`; see "
+         "`nri-scope --help`"),
         (["show"], "Missing argument 'FILE'; see `nri-scope show --help`"),
     ],
 )  # fmt: skip

@@ -137,10 +137,34 @@ def test_metrics_that_are_not_cost_one_line_and_leave_everything_as_it_was(
     with served(metrics) as url:
         assert run(["record", "--metrics", url, "-o", output]) == 2
         errors = capsys.readouterr().err
-        assert run(["doctor", "--metrics", url, "--root", str(tmp_path)]) == 2
+        assert run(["doctor", "--metrics", url, "--format", "json", "--root", str(tmp_path)]) == 1
     assert errors.startswith(f"nri-scope: {words}") and errors.count("\n") == 1
-    assert capsys.readouterr().err == errors
+    shown = capsys.readouterr()
+    checks = json.loads(shown.out)["checks"]
+    assert [one["name"] for one in checks].count("plugin-metrics") == 1 < len(checks)
+    assert (checks[-1]["status"], checks[-1]["detail"]) == ("fail", words) and not shown.err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_doctor_shows_metrics_that_no_server_has_as_a_failed_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with served(Metrics()) as url:
+        pass
+    assert run(["doctor", "--metrics", url, "--format", "json", "--root", str(tmp_path)]) == 1
+    *others, last = json.loads(capsys.readouterr().out)["checks"]
+    assert others and last["status"] == "fail" and last["detail"] == f"{url}: connection refused"
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--install", "--metrics", "http://[::1]/"], ["--metrics", "ftp://[::1]/"]]
+)
+def test_doctor_refuses_metrics_before_any_check(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["doctor", *arguments]) == 2
+    shown = capsys.readouterr()
+    assert not shown.out and shown.err.count("\n") == 1
 
 
 def test_doctor_shows_the_runtime_s_metrics(

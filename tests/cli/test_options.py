@@ -9,7 +9,9 @@ from pathlib import Path
 import click
 import pytest
 
+from nri_scope.cli.kubectl.main import VIEW_NAMES
 from nri_scope.cli.kubectl.main import cli as cluster
+from nri_scope.cli.kubectl.views import VIEWS
 from nri_scope.cli.main import cli, run
 from nri_scope.cli.option_rules import Exclude, Need, NeedOneOf, Rule, RuledCommand, spellings
 
@@ -18,14 +20,15 @@ VALUES = {
     **dict.fromkeys(("--index", "--without"), "01"),
     **dict.fromkeys(("--duration", "--grace", "--timeout", "--max-age", "--max-idle"), "1s"),
     **dict.fromkeys(("--since", "--until", "--from", "--to"), "10:00"),
-    **dict.fromkeys(("--max-size", "--max-folder-size", "--loop", "--expect"), "9"),
+    **dict.fromkeys(("--max-size", "--max-folder-size", "--expect"), "9"),
+    "'plugin=NAME where CONDITION'": "plugin=x",
     "--where": "pod:x",
     "--events": "all",
     "--speed": "1x",
     "--redact": "",
     "-o": "new.nriscope.db",
 }
-"""Values of options that do not take any text."""
+"""Values of options that do not take any text, by name or placeholder."""
 
 
 def commands(
@@ -53,7 +56,8 @@ def words_of(command: click.Command, names: Sequence[str]) -> list[str]:
         known = spellings(one)
         chosen = [name for name in names if name.split()[0] in known]
         kind = one.type
-        value = kind.choices[0] if isinstance(kind, click.Choice) else VALUES.get(known[0], "x")
+        usual = VALUES.get(str(one.metavar), VALUES.get(known[0], "x"))
+        value = kind.choices[0] if isinstance(kind, click.Choice) else usual
         if isinstance(one, click.Argument):
             choices = kind.choices if isinstance(kind, click.Choice) else ()
             chosen_value = [name for name in names if name in choices]
@@ -79,7 +83,9 @@ def violations(rule: Rule, rules: Sequence[Rule]) -> Iterator[tuple[Sequence[str
         case Exclude():
             yield from ((pair, pair) for pair in rule.pairs)
         case Need():
-            yield from (((name,), (name, *rule.others)) for name in rule.names)
+            earlier = rules[: rules.index(rule)]
+            needed = [one.names[0] for one in earlier if isinstance(one, NeedOneOf)]
+            yield from (((name, *needed), (name, *rule.others)) for name in rule.names)
         case NeedOneOf():
             others = (one for one in rules if isinstance(one, NeedOneOf) and one != rule)
             yield [one.names[0] for one in others], rule.names
@@ -203,3 +209,7 @@ def test_a_report_on_standard_output_is_the_one_of_a_file_and_redacted(
     assert printed == Path("x.md").read_text() and "create it with --redact" in printed
     assert run(["report", str(SAMPLE), "-o", "-", "--redact"]) == 0
     assert "create it with --redact" not in capsys.readouterr().out
+
+
+def test_each_view_of_a_cluster_is_defined() -> None:
+    assert set(VIEW_NAMES) == set(VIEWS)

@@ -21,10 +21,14 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.errors import DeadlineExceeded
+from nri_scope.events import FILTERED
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import decode_request
+from nri_scope.recording.coverage import coverage
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
+from nri_scope.share.extract import extract
+from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.transport import Link, listen_unix
 from nri_scope.wire import Connection, RequestReceived
 from tests.amount import EXAMPLES, sampled
@@ -205,7 +209,8 @@ async def test_restarted_runtime_begins_a_new_session(tmp_path: Path) -> None:
         (gap,) = recorded.gaps()
         assert "not connected" in gap.reason
         assert gap.lost is None
-        assert first.ended_ns <= gap.from_ns <= gap.to_ns <= second.started_ns
+        assert second.synced_ns is not None
+        assert first.ended_ns <= gap.from_ns < second.started_ns <= gap.to_ns <= second.synced_ns
 
 
 async def start_record(
@@ -349,13 +354,27 @@ async def test_events_and_where_select_the_recorded_events(tmp_path: Path) -> No
                 recording("--socket", tmp_path / "s", "-o", tmp_path / "b.nriscope.db",
                           "--where", "id:c2", "--index", "20")
             )  # fmt: skip
-            await runtime.wait_plugins(2)
-            assert [plugin.mask for plugin in runtime.plugins] == [0b111, 0x7FF]
+            redacted = await stack.enter_async_context(
+                recording("--socket", tmp_path / "s", "-o", tmp_path / "c.nriscope.db",
+                          "--where", "id:c2", "--index", "30", "--redact")
+            )  # fmt: skip
+            await runtime.wait_plugins(3)
+            assert [plugin.mask for plugin in runtime.plugins] == [0b111, 0x7FF, 0x7FF]
             await start(runtime)
             await start(runtime, 2, container="c2")
-            await asyncio.gather(chosen.interrupt(), kept.interrupt())
+            await asyncio.gather(chosen.interrupt(), kept.interrupt(), redacted.interrupt())
     assert names(tmp_path / "a.nriscope.db") == ["Configure", "Synchronize"]
     assert names(tmp_path / "b.nriscope.db") == ["StartContainer"] * 2
+    for name, words in (("a", ""), ("b", f"{FILTERED}: id:c2"), ("c", FILTERED)):
+        with Recording.open(tmp_path / f"{name}.nriscope.db") as read:
+            found = {interval.why for interval in coverage(read).unobserved}
+        # That there are no other events means nothing.
+        assert found == ({words} if words else set())
+    hidden = tmp_path / "d.nriscope.db"
+    with Recording.open(tmp_path / "b.nriscope.db") as read:
+        extract(read, hidden, redactor=Redactor(Rules.DEFAULT, b"key" * 11), marks=())
+    with Recording.open(hidden) as read:
+        assert FILTERED in [note.text for note in read.notes()]
 
 
 @pytest.mark.exhaustive

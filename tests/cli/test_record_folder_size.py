@@ -16,6 +16,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.nri.events import Event
+from nri_scope.recording.heartbeat import heartbeat_of
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.cli.recording_process import recording
@@ -58,6 +59,9 @@ async def test_oldest_finished_recordings_go_and_active_ones_stay(tmp_path: Path
     old, older = finished(folder, "a", 2_000), finished(folder, "b", 1_000)
     log = older.with_name(f"{older.name}-wal")
     log.write_bytes(b"")
+    # Of a recorder that was killed.
+    heartbeat = heartbeat_of(older)
+    heartbeat.write_bytes(b"0 0 0 ")
     os.utime(log, (1_000, 1_000))
     foreign = folder / "c.nriscope.db"
     foreign.write_bytes(bytes(3 * MIB))
@@ -82,7 +86,7 @@ async def test_oldest_finished_recordings_go_and_active_ones_stay(tmp_path: Path
         assert str(older) in await new.wait_for_text("removed")
         assert str(old) in await new.wait_for_text("removed")
         await new.interrupt()
-        assert not (older.exists() or log.exists() or old.exists())
+        assert not (older.exists() or log.exists() or heartbeat.exists() or old.exists())
         # Still above the limit, but none of these is a finished recording of this folder.
         assert foreign.exists() and target.exists() and link.is_symlink()
         assert (folder / "other.nriscope.db").exists()

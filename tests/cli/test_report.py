@@ -170,6 +170,8 @@ def test_json_of_findings(tmp_path: Path) -> None:
     assert done.exit_code == 1
     document = json.loads(done.stdout)
     finding, *others = document.pop("findings")
+    coverage = document.pop("coverage")
+    assert coverage["unobserved"] == [] and coverage["from"] < coverage["to"]
     # On a busy machine, a reply may also be slow.
     assert {one["kind"] for one in others} <= {"deadline"}
     assert document == {

@@ -121,7 +121,7 @@ def test_unmeasured_times_stay_so_as_json_lines(capsys: pytest.CaptureFixture[st
     assert run(["export", "web.nriscope.db", "--format", "jsonl", "-o", "web.jsonl"]) == 0
     lines = Path("web.jsonl").read_text().splitlines()
     assert {one["event"]["took_us"] for one in map(json.loads, lines) if "event" in one} == {None}
-    assert run(["import", "web.jsonl", "-o", "again.nriscope.db"]) == 0
+    assert run(["export", "web.jsonl", "-o", "again.nriscope.db"]) == 0
     with Recording.open("again.nriscope.db") as recording:
         assert {event.took_ns for event in recording.events()} == {0}
 

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import COMMANDS
-from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
+from tests.cli.creation import create
 from tests.cli.running import Running, running
 from tests.cli.tap_process import plugin_file
 from tests.runtime_emulation.runtime import Runtime
@@ -39,6 +38,7 @@ OFFLINE = {
     "stats": ("FILE", 0, r"^events    32 in "),
     "diff": ("FILE", 1, r"passive connections: 00-nri-scope"),
     "blame": ("FILE shop/web/app", 0, r"created by event \d+"),
+    "missing": ("FILE --plugin x", 1, r"^8 creations: 0 missing, 0 connected, 8 unknown$"),
     "demo": ("-o new.nriscope.db", 0, r"The recording is$"),
     "doctor": ("--socket none", 1, r"^1 ok|failed"),
     "replay": ("FILE -- ./plugin", 1, r"cannot stop app"),
@@ -46,7 +46,6 @@ OFFLINE = {
     "new-plugin": ("my-plugin", 0, r"^my-plugin/my_plugin\.py$"),
     "report": ("FILE shop/web/app -o new.html", 0, r"^new\.html: "),
     "export": ("FILE --redact -o new.nriscope.zip", 0, r"new\.nriscope\.zip"),
-    "import": ("bundle.nriscope.zip -o new.nriscope.db", 0, r"^new\.nriscope\.db: written$"),
 }
 ONLINE = {"record", "tap", "diff", "agent"}
 IN_A_TERMINAL = {"tui", "debug"}
@@ -61,9 +60,6 @@ def test_offline_command(command: str, tmp_path: Path) -> None:
     arguments, status, line = OFFLINE[command]
     shutil.copy(RECORDING, tmp_path / "FILE")
     plugin_file(tmp_path / "plugin", FAILS)
-    if command == "import":
-        export = [NRI_SCOPE, "export", "FILE", "-o", "bundle.nriscope.zip"]
-        subprocess.run(export, cwd=tmp_path, check=True, capture_output=True)
     done = subprocess.run(
         [NRI_SCOPE, command, *shlex.split(arguments)],
         cwd=tmp_path,
@@ -82,14 +78,6 @@ async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
     async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
         await runtime.listen(tmp_path / "nri.sock")
         yield runtime
-
-
-async def create(runtime: Runtime, *env: str) -> None:
-    message = api.CreateContainerRequest()
-    message.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))
-    container = api.Container(id="c1", pod_sandbox_id="pod-1", name="app", env=env)
-    message.container.CopyFrom(container)
-    await runtime.dispatch(Event.CreateContainer, message)
 
 
 async def assert_recorded(command: Running, path: Path) -> None:

@@ -28,7 +28,6 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp
 from nri_scope.wire import Code
 from tests.amount import sampled
-from tests.cli.running import Running
 from tests.cli.tap_process import PATIENCE, no_larger_than, plugin_file, tapping
 from tests.cli.writer_processes import (
     children,
@@ -538,36 +537,6 @@ async def test_a_tap_in_the_background_of_a_terminal_ends_on_a_signal(
 
 
 @pytest.mark.exhaustive
-async def test_a_thread_writes_if_no_process_can_be_started(
-    runtime: Runtime, socket: Path, file: Path, tmp_path: Path
-) -> None:
-    plugin = plugin_file(tmp_path / "20-thing", ADJUSTS)
-    program = tmp_path / "start.py"
-    program.write_text(
-        "import sys\n"
-        "from nri_scope.cli.main import main\n"
-        "from nri_scope.writer import start\n"
-        "from nri_scope.errors import UsageError\n"
-        "def refuse(*_, **__):\n    raise UsageError('no process today')\n"
-        "start.spawn = refuse\n"
-        "main()\n"
-    )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, program, "tap", "--socket", socket, "-o", file, "--", plugin,
-        cwd=Path(__file__).parents[2], env={**os.environ, "PYTHONPATH": str(Path.cwd())},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    tap = Running(process)
-    await tap.wait_for_text("no process today; using a thread instead")
-    await runtime.wait_plugins(1)
-    answers = await create(runtime, 5)
-    status, _, err = await tap.interrupt()
-    assert status == 0, err
-    assert [answer.error for answer in answers] == [None] * 5
-    assert accounted(file) == (5, 0)
-
-
-@pytest.mark.exhaustive
 async def test_a_write_error_of_the_recorder_does_not_affect_the_plugin(
     runtime: Runtime, socket: Path, file: Path, tmp_path: Path
 ) -> None:
@@ -1002,7 +971,7 @@ async def test_a_wrapped_plugin_runs_untapped_if_the_tap_fails(
     if broken == "no nri-scope":
         starter = state / "start.py"
         starter.write_text(
-            starter.read_text().replace("nri_scope.cli.wrapped_plugin", "nri_scope.gone")
+            starter.read_text().replace("nri_scope.tap.wrapped_plugin", "nri_scope.gone")
         )
     elif broken == "bad settings":
         (state / "tap.json").write_text("{")

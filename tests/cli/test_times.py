@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.cli.main import run
-from nri_scope.cli.time_arguments import places_of, times_of
+from nri_scope.cli.time_arguments import places_of
 from nri_scope.errors import UsageError
 from nri_scope.filter import parse
 from nri_scope.filter.moments import RANGE, TimeSpan, range_text
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.event_times import time_span, within
+from nri_scope.recording.event_times import time_span, times_of, within
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.script import RecordingPlace
 from nri_scope.share.extract import Selection
@@ -209,7 +209,7 @@ def test_a_bundle_has_the_selected_events(
     ):
         bundle, part = tmp_path / f"{number}.nriscope.zip", tmp_path / f"{number}.nriscope.db"
         assert run(["export", str(path), "-o", str(bundle), *options]) == 0
-        assert run(["import", str(bundle), "-o", str(part)]) == 0
+        assert run(["export", str(bundle), "-o", str(part)]) == 0
         with closing(sqlite3.connect(part)) as database:
             query = "SELECT at_ns FROM event WHERE id > 2 ORDER BY id"
             times = [at_ns - START for (at_ns,) in database.execute(query)]

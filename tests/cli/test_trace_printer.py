@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli import trace_printer
-from nri_scope.cli.trace_printer import Exchange, Trace, TraceLines
+from nri_scope.cli.trace_printer import Trace, TracedExchange, TraceLines
 from nri_scope.events import CapturedCall, Event
 from nri_scope.nri.events import METHODS, RUNTIME_SERVICE
 from nri_scope.nri.request_subject import decode_request
@@ -33,7 +33,7 @@ def exchange(
     code: int = 0,
     words: str = "",
     service: str = "",
-) -> Exchange:
+) -> TracedExchange:
     """Return an exchange of the plugin 60-policy with a deadline of two seconds."""
     data = request if isinstance(request, bytes) else request.SerializeToString()
     answer = reply if isinstance(reply, bytes) else reply.SerializeToString()
@@ -65,10 +65,10 @@ def exchange(
         status_message=words,
         mark=decoded.mark,
     )
-    return Exchange(event, captured)
+    return TracedExchange(event, captured)
 
 
-def line(*exchanges: Exchange, **options: bool) -> str:
+def line(*exchanges: TracedExchange, **options: bool) -> str:
     """Return the line of the last exchange, from its duration on."""
     lines = TraceLines(**options)
     text = ""
@@ -78,7 +78,7 @@ def line(*exchanges: Exchange, **options: bool) -> str:
     return text[text.index("91µs") :]
 
 
-def created(reply: api.CreateContainerResponse) -> Exchange:
+def created(reply: api.CreateContainerResponse) -> TracedExchange:
     return exchange("CreateContainer", api.CreateContainerRequest(pod=POD, container=APP), reply)
 
 

@@ -70,7 +70,7 @@ def test_live_without_a_terminal_runs_record(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ([], "neither FILE, --live nor --keys was given; name a FILE, or use --live"),
+        ([], "neither FILE nor --live was given; name a FILE, or use --live"),
         (
             ["--live", "a.db"],
             "--live and FILE exclude each other; use -o to name the recording",
@@ -87,37 +87,6 @@ def test_invalid_input_is_rejected(
 ) -> None:
     assert run(["tui", *arguments]) == 2
     assert words in capfd.readouterr().err
-
-
-def test_configured_keys_are_listed(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    path = tmp_path / "nri-scope" / "keys.toml"
-    path.parent.mkdir()
-    path.write_text('[keys]\nfollow = "f5"\n')
-    assert run(["tui", "--keys"]) == 0
-    lines = capfd.readouterr().out.splitlines()
-    assert "Everywhere:" in lines
-    listed = [" ".join(line.split()) for line in lines]
-    assert "F5 follow follow new events, like tail -f" in listed
-    path.write_text('[keys]\nfollow = "q"\n')
-    assert run(["tui", str(RECORDING)]) == 2
-    assert capfd.readouterr().err == (
-        f"nri-scope: {path}: the key q is both quit and follow; give one of them another key\n"
-    )
-
-
-def test_unreadable_keys_are_reported(
-    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    path = tmp_path / "nri-scope" / "keys.toml"
-    path.mkdir(parents=True)
-    assert run(["tui", "--keys"]) == 0
-    out, errors = capfd.readouterr()
-    assert "Everywhere:" in out
-    assert errors == f"{path}: is a directory; using the default keys and theme\n"
 
 
 @needs_tmux
@@ -153,6 +122,7 @@ async def test_an_unsuitable_terminal_gets_the_log(
 
 
 @needs_tmux
+@pytest.mark.exhaustive
 async def test_a_file_that_is_not_a_recording_is_rejected_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "a.db").write_text("nothing")
     async with terminal(tmp_path, "tui a.db") as window:
@@ -161,6 +131,7 @@ async def test_a_file_that_is_not_a_recording_is_rejected_in_one_line(tmp_path: 
 
 
 @needs_tmux
+@pytest.mark.exhaustive
 async def test_an_ambiguous_time_is_rejected_in_one_line(tmp_path: Path) -> None:
     write(tmp_path / "a.nriscope.db", START, START + DAY, START + 2 * DAY)
     async with terminal(tmp_path, "tui a.nriscope.db --where time:8:30", (100, 24)) as window:
@@ -185,7 +156,7 @@ async def test_live_records_all_events_and_names_the_file(tmp_path: Path) -> Non
             await play(runtime, list(events))
             await window.shows(f"following · {len(stored) + 1} of {len(stored) + 1}")
             await window.press("Space")
-            await window.shows("paused")
+            await window.shows("scrolled")
             await window.press("q")
             text = await window.shows("ended with 0")
     assert session.runtime_name == "containerd"

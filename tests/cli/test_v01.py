@@ -22,9 +22,7 @@ from nri_scope.cli.record import command as record_command
 from nri_scope.cli.record import record_options
 from nri_scope.logger.run import RecordOptions
 from nri_scope.logger.v01_spool import locked_folder
-from nri_scope.nri.v01 import parse_conf
 from nri_scope.recording.reader import Recording
-from nri_scope.tap import v01_conf
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
 from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.reader_thread import CancelFlag
@@ -32,9 +30,13 @@ from nri_scope.tui.text.styled_line import text_of
 from nri_scope.tui.widgets.messages import SetFilter
 from tests.amount import sampled
 from tests.tui.boards import showing
-from tests.tui.detail.test_tab_lines import a_row
+from tests.tui.detail.tab_lines import a_row
 
 SECRET = "hunter2-hunter2"
+QUIET = """\
+#!/bin/sh
+echo '{"plugin": "quiet", "version": "0.1", "error": ""}'
+"""
 PLUGIN = """\
 #!/bin/sh
 read -r request
@@ -69,11 +71,6 @@ def request(container: str = "c1", state: str = "create") -> bytes:
             "labels": {"app": "web", "example.org/token": SECRET},
         }
     ).encode()
-
-
-@pytest.fixture(autouse=True)
-def _no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(v01_conf, "QUIET_S", 0.0)
 
 
 @pytest.fixture
@@ -128,24 +125,19 @@ def error_line(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> st
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A recording of a pod with one container, and of a malformed request."""
     folder = tmp_path_factory.mktemp("calls")
-    conf, spool, file = folder / "conf.json", folder / "spool", folder / "a.nriscope.db"
-    conf.write_text('{"plugins": []}')
-    assert run(["tap", "--wrap", str(conf), "--v01", str(spool)]) == 0
-    (program,) = parse_conf(conf.read_bytes()).types
+    program, spool, file = folder / "quiet", folder / "spool", folder / "a.nriscope.db"
+    program.write_text(QUIET)
+    program.chmod(0o755)
+    assert run(["tap", "--wrap", str(program), "--v01", str(spool)]) == 0
     for container, state in (("p1", "create"), ("c1", "create"), ("c1", "delete")):
         call(program, request(container, state))
     call(program, f'{{"password": "{SECRET}"'.encode())
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        redirect_stderr(StringIO()) as printed_lines,
-        redirect_stdout(StringIO()),
-    ):
-        patch.setattr(v01_conf, "QUIET_S", 0.0)
+    with redirect_stderr(StringIO()) as printed_lines, redirect_stdout(StringIO()):
         assert record(spool, file) == 0
-        assert run(["tap", "--unwrap", str(conf)]) == 0
+        assert run(["tap", "--unwrap", str(program)]) == 0
     assert "recorded 4 events in 1 session" in printed_lines.getvalue()
-    assert conf.read_text() == '{"plugins": []}'
-    assert not spool.exists()
+    assert program.read_text() == QUIET
+    assert [*(spool / "quiet").iterdir()] == []
     return file
 
 
@@ -158,21 +150,20 @@ def test_all_views_of_a_recording_show_the_calls(
     recorded: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = printed(capsys, "log", recorded)
-    assert "session 1: nri-scope on unknown runtime, NRI 0.1, from" in text
+    assert "session 1: quiet on unknown runtime, NRI 0.1, from" in text
     assert "Invoke/delete        shop/web/app" in text
     assert "Invoke                 malformed request, kept raw" in text
     shown = json.loads(printed(capsys, "show", recorded, "2", "--format", "json"))
     assert shown["request"] == json.loads(request("c1"))
     assert shown["event"]["container"] == "app"
-    assert shown["reply"]["plugin"] == "nri-scope"
+    assert shown["reply"]["plugin"] == "quiet"
     assert "Invoke/create" in printed(capsys, "stats", recorded)
     query = "SELECT nri_json(e.id), s.role FROM event AS e, session AS s WHERE e.id = 2"
     rows = printed(capsys, "sql", recorded, query)
     assert '"id": "c1"' in rows
     assert "v0.1" in rows
     printed(capsys, "report", recorded, "-o", tmp_path / "r.md")
-    # Times of files are multiples of the kernel's tick: 0, which is not measured, or some ms.
-    row = r"^\| `nri-scope` \| plugin of NRI 0\.1 \|.*\| (not measured|no deadline) \|$"
+    row = r"^\| `quiet` \| plugin of NRI 0\.1 \|.*\| no deadline \|$"
     assert re.search(row, (tmp_path / "r.md").read_text(), re.MULTILINE)
     for form in ("jsonl", "otlp-json", "perfetto", "sqlite-expanded"):
         printed(capsys, "export", recorded, "--format", form, "-o", tmp_path / form)
@@ -236,32 +227,20 @@ def test_a_recording_of_calls_has_no_changes_and_is_not_replayed_as_nri(
         )
 
 
-def _without_access_time(status: os.stat_result) -> list[object]:
-    """Return what only a change of the file changes: reading it may update its time of access."""
-    names = [name for name in dir(status) if name.startswith("st_") and "atime" not in name]
-    return [getattr(status, name) for name in names]
-
-
-def test_bad_lists_and_spools_are_one_line(
+def test_lists_and_bad_spools_are_one_line(
     tmp_path: Path, spool: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     conf = tmp_path / "conf.json"
-    conf.write_text("{")
-    before = _without_access_time(conf.stat())
-    install = ("tap", "--wrap", conf, "--v01", spool)
-    assert "it is not JSON" in error_line(capsys, *install)
-    assert _without_access_time(conf.stat()) == before
-    assert "has no recording plugin" in error_line(capsys, "tap", "--unwrap", conf)
+    conf.write_text('{"plugins": []}')
+    assert f"{conf} is not executable" in error_line(capsys, "tap", "--wrap", conf, "--v01", spool)
+    assert "is not wrapped" in error_line(capsys, "tap", "--unwrap", conf)
     refused = error_line(capsys, "tap", "--unwrap", conf, "--v01", spool)
     assert "--unwrap and --v01 exclude each other" in refused
-    conf.write_text('{"plugins": []}')
-    assert run([str(each) for each in install]) == 0
-    conf.write_text('{"plugins": [] }')
-    assert "was changed" in error_line(capsys, "tap", "--unwrap", conf)
-    assert conf.read_text() == '{"plugins": [] }'
-    assert "`tap --wrap /etc/nri/conf.json` makes a spool" in error_line(
+    assert conf.read_text() == '{"plugins": []}'
+    assert "`tap --wrap PLUGIN --v01` makes a spool" in error_line(
         capsys, "record", "--spool", tmp_path / "no"
     )
+    spool.mkdir()
     spool.chmod(0o777)
     assert "other users can write" in error_line(capsys, "record", "--spool", spool)
 
@@ -273,15 +252,12 @@ def test_a_spool_below_a_folder_of_others_is_refused(
     spool = shared / "own" / "spool"
     spool.mkdir(mode=0o700, parents=True)
     shared.chmod(0o777)
-    conf = tmp_path / "conf.json"
     for command in (
-        ("tap", "--wrap", conf, "--v01", spool),
-        ("tap", "--wrap", conf, "--v01", shared / "new" / "spool"),
         ("tap", "--wrap", plugin, "--v01", spool),
+        ("tap", "--wrap", plugin, "--v01", shared / "new" / "spool"),
         ("record", "--spool", spool),
     ):
         assert f"other users can write to {shared}" in error_line(capsys, *command)
-    assert not conf.exists()
     assert not (shared / "new").exists()
     assert list(spool.iterdir()) == []
     assert plugin.read_text() == PLUGIN
@@ -293,7 +269,7 @@ def test_a_spool_has_one_recorder(
     spool.mkdir(mode=0o700)
     lock = locked_folder(spool)
     assert "another recorder reads this spool" in error_line(capsys, "record", "--spool", spool)
-    monkeypatch.setattr("nri_scope.logger.background_output.V01_SPOOL", spool)
+    monkeypatch.setattr("nri_scope.writer.background_output.V01_SPOOL", spool)
     arguments = ["record", "-o", str(file), "--socket", str(file.parent / "none")]
     assert run(arguments) == 2
     warning, *_, error = capsys.readouterr().err.splitlines()
@@ -304,27 +280,27 @@ def test_a_spool_has_one_recorder(
 
 
 @pytest.mark.exhaustive
-def test_a_default_spool_without_an_installation_does_not_wait_for_a_runtime(
+def test_a_default_spool_does_not_wait_for_a_runtime(
     spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool.mkdir(mode=0o700)
-    monkeypatch.setattr("nri_scope.logger.background_output.V01_SPOOL", spool)
+    monkeypatch.setattr("nri_scope.writer.background_output.V01_SPOOL", spool)
     arguments = ["record", "-o", str(file), "--socket", str(file.parent / "none")]
     assert run([*arguments, "--duration", "5s"]) == 2
-    (spool / "nri-scope-v01").touch()
-    assert run([*arguments, "--duration", "300ms"]) == 0
+    assert run([*arguments, "--duration", "300ms", "--spool", str(spool)]) == 0
 
 
 def test_the_live_view_leaves_the_spool_alone(
     spool: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spool.mkdir(mode=0o700)
-    monkeypatch.setattr("nri_scope.logger.background_output.V01_SPOOL", spool)
+    monkeypatch.setattr("nri_scope.writer.background_output.V01_SPOOL", spool)
     used: list[RecordOptions] = []
     monkeypatch.setattr("nri_scope.logger.run.record", lambda options, *_: used.append(options))
     assert run(["record", "-o", str(file)]) == 0
     assert [one.spool for one in used] == [spool]
-    given: Any = {one.name: one.default for one in record_command.params} | {"spool": None}
+    given: Any = {one.name: one.default for one in record_command.params}
+    given |= {"spool": None, "output": file}
     assert record_options(given).spool is None
 
 
@@ -514,8 +490,7 @@ def test_options_of_a_tap_are_refused_for_nri_0_1(
 ) -> None:
     wrap = ("tap", "--wrap", plugin, "--v01", spool)
     assert "recorded by `record`" in error_line(capsys, *wrap, "--where", "pod:x")
-    conf = plugin.with_name("conf.json")
-    assert "recorded by `record`" in error_line(capsys, "tap", "--wrap", conf, "--cri", "x.sock")
-    assert not conf.exists()
+    assert "recorded by `record`" in error_line(capsys, *wrap, "--cri", "x.sock")
+    assert not spool.exists()
     assert "--v01 needs --wrap" in error_line(capsys, "tap", "--v01", spool, "--", plugin)
     assert "not a name for a plugin file" in error_line(capsys, "tap", "--wrap", plugin)

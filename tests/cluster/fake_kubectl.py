@@ -2,8 +2,9 @@
 """A ``kubectl`` for tests: pods from a file, and real forwarding of ports of this machine.
 
 The file named by FAKE_CLUSTER has ``pods`` (Pod objects), ``ports`` (by name of an agent's pod; a
-text is why it is not forwarded) and ``forward_s``: seconds after which a forwarded port ends, as
-real ones do; null: never.
+text is why it is not forwarded), ``workloads`` (objects with ``kind``), ``events`` (Event objects;
+a text is why they cannot be listed), ``user`` and ``namespace`` (of the kubeconfig) and
+``forward_s``: seconds after which a forwarded port ends, as real ones do; null: never.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import time
 # half the time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from typing import Any
 
@@ -57,9 +59,12 @@ def pod(namespace: str, name: str, node: str, **labels: str) -> dict[str, Any]:
     }
 
 
-def agent_pod(node: str) -> dict[str, Any]:
-    """Return the Pod object of a node's agent."""
-    return pod("nri-scope", f"nri-scope-{node}", node, **{"app.kubernetes.io/name": "nri-scope"})
+def agent_pod(node: str, *arguments: str) -> dict[str, Any]:
+    """Return the Pod object of a node's agent with these arguments."""
+    label = {"app.kubernetes.io/name": "nri-scope"}
+    one = pod("nri-scope", f"nri-scope-{node}", node, **label)
+    one["spec"]["containers"] = [{"name": "agent", "args": ["agent", *arguments]}]
+    return one
 
 
 def main(arguments: list[str]) -> None:
@@ -69,8 +74,15 @@ def main(arguments: list[str]) -> None:
     named = dict(one[2:].split("=", 1) for one in arguments if one.startswith("--") and "=" in one)
     if "--watch" in arguments:
         _watch(arguments, named)
+    elif "config" in arguments:
+        context = {"context": {"namespace": cluster.get("namespace")}}
+        config = {"users": [{"user": cluster.get("user", {})}], "contexts": [context]}
+        print(printed([config], arguments[arguments.index("-o") + 1]), end="")
     elif "get" in arguments:
-        found = _get(arguments, named, cluster["pods"])
+        if "events" in arguments:
+            found = _events(named, cluster.get("events", ()))
+        else:
+            found = _get(arguments, named, cluster["pods"], cluster.get("workloads", ()))
         print(printed(found, arguments[arguments.index("-o") + 1]), end="")
     else:
         name = next(one.removeprefix("pod/") for one in arguments if one.startswith("pod/"))
@@ -97,7 +109,7 @@ def _watch(arguments: list[str], named: dict[str, str]) -> None:
 def printed(pods: list[dict[str, Any]], template: str) -> str:
     """Return what a template of JSONPath prints, as far as the commands use it."""
     text = template.removeprefix("jsonpath=").removeprefix("{range .items[*]}")
-    parts = re.findall(r'\{"(.*?)"\}|\{(\..*?)\}', text.removesuffix("{end}"))
+    parts = re.findall(r'\{"(.*?)"\}|\{(\..*?|@)\}', text.removesuffix("{end}"))
     return "".join(
         _field(one, path) if path else {"\\t": "\t", "\\n": "\n"}[mark]
         for one in pods
@@ -105,30 +117,65 @@ def printed(pods: list[dict[str, Any]], template: str) -> str:
     )
 
 
+_STEP = r'\.(\w+)|\[\?\(@\.(\w+)=="(\w+)"\)\]|\[(\d)\]'
+
+
 def _field(value: Any, path: str) -> str:
-    for key, name in re.findall(r'\.(\w+)|\[\?\(@\.name=="(\w+)"\)\]', path):
-        if name:
-            value = next((one for one in value or () if one["name"] == name), None)
+    for key, by, name, place in re.findall(_STEP, path):
+        if place:
+            value = value[int(place)]
+        elif name:
+            value = next((one for one in value or () if one[by] == name), None)
         else:
             value = (value or {}).get(key)
     return value if isinstance(value, str) else "" if value is None else json.dumps(value)
 
 
+def _events(named: dict[str, str], events: Sequence[dict[str, Any]] | str) -> list[dict[str, Any]]:
+    if isinstance(events, str):
+        sys.exit(events)
+    wanted = [named["namespace"], named["field-selector"].rpartition("=")[2]]
+    return [one for one in events if [one["involvedObject"][key] for key in KEYS] == wanted]
+
+
+KEYS = ("namespace", "name")
+
+
 def _get(
-    arguments: list[str], named: dict[str, str], pods: list[dict[str, Any]]
+    arguments: list[str],
+    named: dict[str, str],
+    pods: list[dict[str, Any]],
+    workloads: Sequence[dict[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     if "nodes" in arguments:
         return [{"metadata": {"name": name}} for name in {one["spec"]["nodeName"] for one in pods}]
     namespace = named.get("namespace", "")
     pods = [one for one in pods if namespace in ("", one["metadata"]["namespace"])]
-    if "pod" in arguments:
-        name = arguments[arguments.index("pod") + 1]
-        found = [one for one in pods if one["metadata"]["name"] == name]
+    kind, name = arguments[arguments.index("get") + 1 :][:2]
+    if kind != "pods":
+        objects = pods if kind == "pod" else [one for one in workloads if one["kind"] == kind]
+        found = [one for one in objects if one["metadata"]["name"] == name]
+        found = [one for one in found if one["metadata"]["namespace"] == namespace]
         if found:
             return found
-        sys.exit(f'Error from server (NotFound): pods "{name}" not found')
-    key, _, value = named["selector"].partition("=")
-    return [one for one in pods if one["metadata"]["labels"].get(key) == value]
+        sys.exit(f'Error from server (NotFound): {kind}s "{name}" not found')
+    return [one for one in pods if matches(named["selector"], one["metadata"]["labels"])]
+
+
+def matches(selector: str, labels: dict[str, str]) -> bool:
+    """Return whether a selector, as written for kubectl, matches labels."""
+    for term in re.split(r",(?![^(]*\))", selector):
+        parts = re.fullmatch(r"!?([^ =]+)(?: *(=|in|notin) *\(?(.*?)\)?)?", term)
+        assert parts is not None
+        key, operator, some = parts.groups()
+        has = key in labels
+        if operator:
+            is_met = (has and labels[key] in some.split(",")) != (operator == "notin")
+        else:
+            is_met = has != term.startswith("!")
+        if not is_met:
+            return False
+    return True
 
 
 def _forward(port: int | str | None, seconds: float | None) -> None:

@@ -16,10 +16,10 @@ from nri_scope.errors import RecordingError
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.agent.agent_process import Agent, agent
+from tests.cli.creation import create
 from tests.cli.running import PATIENCE, Running, running
-from tests.cli.test_smoke import create
 from tests.cluster.fake_kubectl import agent_pod, install, pod
-from tests.cluster.test_views import KUBECTL
+from tests.cluster.plugin_command import KUBECTL
 from tests.runtime_emulation.runtime import Runtime
 
 
@@ -37,6 +37,11 @@ class Node:
         self.port = 0
         self._agent: Agent | None = None
         self._stack = AsyncExitStack()
+
+    @property
+    def agent(self) -> Agent:
+        assert self._agent is not None
+        return self._agent
 
     async def start_agent(self) -> None:
         """Start the agent, on the same port as before."""
@@ -102,7 +107,7 @@ async def live_node(folder: Path, *options: str) -> AsyncIterator[Node]:
     async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
         await runtime.listen(folder / "nri.sock")
         node = Node(folder, runtime)
-        node.recording.parent.mkdir()
+        node.recording.parent.mkdir(exist_ok=True)
         socket = folder / "nri.sock"
         async with running("record", "--socket", socket, "-o", node.recording, *options) as record:
             node.recorder = record

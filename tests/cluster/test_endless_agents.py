@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.cluster import agent_client, pull
+from nri_scope.cluster import agent_client, local_copy
 from nri_scope.cluster.agent_pods import agent_pods
 from nri_scope.cluster.kubectl import Kubectl
 from nri_scope.errors import RemoteProtocolError
 from tests.cluster.fake_kubectl import agent_pod, install, pod
+from tests.cluster.plugin_command import KUBECTL, run
 from tests.cluster.test_hostile_agents import CAUGHT_UP, Agent, add_all, cluster, serving
-from tests.cluster.test_views import KUBECTL, run
 
 
 @asynccontextmanager
@@ -110,7 +110,7 @@ NAMES_ONLY: dict[str, Callable[[int], Any]] = {
 def test_names_are_counted_and_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(pull, "COPY_MAX", 30 << 20)
+    monkeypatch.setattr(local_copy, "COPY_MAX", 30 << 20)
     every = (v1.GetEventsResponse(**{kind: NAMES_ONLY[kind](number)}) for number in count(2))
     tracemalloc.start()
     try:
@@ -123,7 +123,10 @@ def test_names_are_counted_and_written(
 
 
 def test_sessions_have_a_maximum_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "_SESSIONS_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(local_copy, "_SESSIONS_BYTES_MAX", 1 << 20)
     every = (v1.GetEventsResponse(session=NAMES_ONLY["session"](number)) for number in count(2))
-    with pytest.raises(RemoteProtocolError, match="session 19 is one too many"):
+    problem = "more than 1,000,000 sessions or 1 MiB of session data"
+    with pytest.raises(RemoteProtocolError, match=problem):
         add_all(tmp_path, every)
+    following = next(every).session
+    assert following is not None and following.id == 20

@@ -18,7 +18,7 @@ from nri_scope.nri.events import Event
 from tests.cli.running import PATIENCE
 from tests.cluster.fake_kubectl import agent_pod, pod
 from tests.cluster.live_node import Node, kubectl, live_node, processes, until
-from tests.cluster.test_views import KUBECTL, run
+from tests.cluster.plugin_command import KUBECTL, run
 from tests.tui.terminal import Terminal, needs_tmux, terminal
 
 
@@ -80,7 +80,7 @@ async def test_a_terminated_tui_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 async def test_log_of_labelled_pods_follows_them_to_other_nodes(tmp_path: Path) -> None:
     async with live_node(tmp_path) as node:
-        options = ("--format", "jsonl", "-n", "1")
+        options = ("--format", "jsonl", "--last", "1")
         async with kubectl(node, "log", "-f", "-l", "app=web", *options) as command:
             output = command.process.stdout
             assert output is not None

@@ -12,7 +12,7 @@ import pytest
 from nri_scope.share.redaction.tokens import PLAIN_TOKEN
 from tests.agent.agent_process import agent
 from tests.cluster.fake_kubectl import agent_pod, install, pod
-from tests.cluster.test_views import KUBECTL, run
+from tests.cluster.plugin_command import KUBECTL, run
 
 RECORDING = Path(__file__).parents[2] / "recordings/demo.nriscope.db"
 
@@ -55,4 +55,4 @@ async def test_a_recording_that_cannot_be_read_may_have_a_pod(tmp_path: Path) ->
         done = await run(KUBECTL, "log", "shop/web", environment=environment)
     assert done.status == 2
     assert "node" in done.errors
-    assert not done.errors.rstrip().endswith("no recording has it")
+    assert not done.errors.rstrip().endswith("no recording has its events")

@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.cluster import pull
-from nri_scope.cluster.pull import LocalCopy
+from nri_scope.cluster import local_copy
+from nri_scope.cluster.local_copy import LocalCopy
 from nri_scope.errors import RemoteProtocolError
 from nri_scope.events import KILLED
 from nri_scope.recorder.complete_recording import complete_recording
@@ -30,7 +30,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import printed
 from tests.amount import amount
 from tests.cluster.fake_kubectl import agent_pod, install, pod
-from tests.cluster.test_views import KUBECTL, Done, run
+from tests.cluster.plugin_command import KUBECTL, Done, run
 
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\r\n"
 HUGE = 2**63 - 1
@@ -415,14 +415,14 @@ ENDLESS: dict[str, Callable[[int], Any]] = {
 def test_endless_streams_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(pull, "_ITEMS_MAX", 100)
+    monkeypatch.setattr(local_copy, "_ITEMS_MAX", 100)
     every = (v1.GetEventsResponse(**{kind: ENDLESS[kind](number)}) for number in count(2))
     with pytest.raises(RemoteProtocolError):
         add_all(tmp_path, every)
 
 
 def test_a_copy_has_a_maximum_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pull, "COPY_MAX", 1 << 20)
+    monkeypatch.setattr(local_copy, "COPY_MAX", 1 << 20)
     events = (v1.Event(recording="r", id=at, session=1, request=bytes(10**5)) for at in count(1))
     with pytest.raises(RemoteProtocolError, match="it sent more than"):
         add_all(tmp_path, (v1.GetEventsResponse(event=event) for event in events))

@@ -17,7 +17,7 @@ from nri_scope.cluster.kubectl import ForwardError, Kubectl
 from nri_scope.errors import UsageError
 from tests.cluster.fake_kubectl import agent_pod, install, pod, printed
 from tests.cluster.live_node import processes, until
-from tests.cluster.test_views import KUBECTL, run
+from tests.cluster.plugin_command import KUBECTL, run
 
 Script = Callable[[str], Path]
 
@@ -142,6 +142,7 @@ async def test_endless_output_is_refused(script: Script, monkeypatch: pytest.Mon
         await Kubectl().get([".metadata.name"], "pods")
 
 
+@pytest.mark.exhaustive
 async def test_endless_errors_are_read_within_bounds(
     script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +153,7 @@ async def test_endless_errors_are_read_within_bounds(
 
 
 @pytest.mark.parametrize("text", ["sleep 1234567; true", "trap '' TERM; while :; do sleep 1; done"])
+@pytest.mark.exhaustive
 async def test_a_hanging_kubectl_ends_with_its_children(
     script: Script, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:

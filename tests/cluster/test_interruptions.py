@@ -17,7 +17,8 @@ from tests.cli.command import NRI_SCOPE
 from tests.cli.running import running
 from tests.cluster.fake_kubectl import agent_pod
 from tests.cluster.live_node import Node, creations, kubectl, live_node, until
-from tests.cluster.test_views import run
+from tests.cluster.plugin_command import run
+from tests.demo_recording import DEMO_EVENTS
 
 
 async def exported(path: Path, output: Path) -> list[str]:
@@ -140,7 +141,7 @@ async def test_a_recording_that_replaces_another_of_the_same_name_is_followed(
         target = node.recording.with_name("other.nriscope.db")
         shutil.copy(recordings / "demo.nriscope.db", target)
         async with kubectl(node, "pull", "--node", "node", "-f", "-o", copy) as command:
-            await until(lambda: len(_times(copy)) >= 88)
+            await until(lambda: len(_times(copy)) >= DEMO_EVENTS)
             new = target.with_name("new")
             shutil.copy(recordings / "containerd-2.1.nriscope.db", new)
             new.rename(target)

@@ -159,3 +159,37 @@ async def test_more_nodes_than_ports_take_turns(
         assert {one.node for one in copies} == set(names)
         assert (said, most, pulling.failed) == ([], 1, False)
         assert all(one.is_complete for one in copies)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("victim", ["agent", "forward", "nothing"])
+async def test_new_pods_wait_for_no_timer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, victim: str
+) -> None:
+    monkeypatch.setattr(labelled_events, "LIST_S", 3600.0)
+    async with live_node(tmp_path) as node:
+        said = list[str]()
+        pods = [agent_pod("node"), pod("shop", "web", "node", app="web")]
+        with pulling_events(node, tmp_path / "copies", monkeypatch, said) as pulling:
+            copies = list[Copy]()
+
+            def shown() -> int:
+                while not pulling.copies.empty():
+                    copies.append(pulling.copies.get())
+                return sum(creations(one.path) for one in copies)
+
+            await until(lambda: shown() == 1)
+            for number in range(2):
+                if victim == "agent":
+                    await node.kill_agent()
+                elif victim == "forward":
+                    assert node.kill_forwards() == 1
+                pods.append(pod("shop", f"new-{number}", "node", app="web"))
+                node.change(pods=pods)
+                await create_in(node, f"new-{number}", f"first-{number}")
+                if victim == "agent":
+                    await node.start_agent()
+                await until(lambda: shown() == node.created + 2 * number + 1)  # noqa: B023
+                await create_in(node, f"new-{number}", f"second-{number}")
+                await until(lambda: shown() == node.created + 2 * number + 2)  # noqa: B023
+        assert not pulling.failed

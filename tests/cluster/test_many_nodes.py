@@ -11,20 +11,23 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.cluster.agent_pods import NamedPod
+from nri_scope.cli.kubectl.status import _lines, _row
+from nri_scope.cluster.agent_pods import NO_AGENT, NamedPod
 from nri_scope.cluster.gather import pods_filters
 from nri_scope.cluster.node_states import NodeState
+from nri_scope.events import UNRESPONSIVE
 from nri_scope.filter import parse
 from nri_scope.recording.reader import Recording
 from tests.agent.agent_process import agent
 from tests.cli.command import NRI_SCOPE
 from tests.cluster.fake_kubectl import agent_pod, install, pod
-from tests.cluster.test_views import KUBECTL, run
+from tests.cluster.plugin_command import KUBECTL, run
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 
@@ -52,6 +55,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dic
             yield install(tmp_path / "bin", {"pods": pods, "ports": ports})
 
 
+@pytest.mark.exhaustive
 async def test_status_shows_every_node(cluster: dict[str, str]) -> None:
     done = await run(KUBECTL, "status", "--format", "json", environment=cluster)
     nodes = {one["node"]: one for one in json.loads(done.output)["nodes"]}
@@ -63,6 +67,45 @@ async def test_status_shows_every_node(cluster: dict[str, str]) -> None:
     assert "pod is not running" in nodes["dead"]["problem"]
     assert nodes["hanging"]["problem"] == "no answer within 5 s"
     assert nodes["without-agent"]["problem"] == "it has no agent"
+
+
+def test_failed_nodes_are_listed_by_reason() -> None:
+    good = v1.RecordingStatus(recording_now=True, connected=True, synchronized=True)
+    answered = v1.GetStatusResponse(recordings=[good])
+    states = [
+        NodeState("a", answered),
+        *(NodeState(name, None, "no answer within 5 s") for name in ("b", "d")),
+        NodeState("c", None, NO_AGENT),
+    ]
+    lines = list(_lines(states, None))
+    assert [line.split()[0] for line in (lines[0], lines[2])] == ["node", "a"]
+    assert lines[3:5] == [
+        "no answer from 2 nodes: no answer within 5 s: b, d",
+        f"no answer from 1 node: {NO_AGENT}: c",
+    ]
+    # Without a table.
+    first, *_ = _lines(states[1:2], None)
+    assert first == "no answer from 1 node: no answer within 5 s: b"
+
+
+@pytest.mark.parametrize(
+    ("more", "lost", "shown"),
+    [
+        ({}, 0, "0"),
+        ({}, 3, "3"),
+        ({"gaps_of_unknown_size": 1}, 0, "unknown"),
+        ({"gaps_of_unknown_size": 1}, 3, "at least 3"),
+        ({"trouble": UNRESPONSIVE, "heartbeat_ns": 10**18}, 0, "unknown"),
+    ],
+)
+def test_losses_that_are_unknown_are_no_number(more: dict[str, Any], lost: int, shown: str) -> None:
+    recording = v1.RecordingStatus(recording_now=True, lost=lost, **more)
+    state = NodeState("a", v1.GetStatusResponse(recordings=[recording]))
+    assert _row(state)[4] == shown
+    assert state.document()["lost_is_lower_bound"] == (not shown.isdigit())
+    assert _row(state)[1].startswith(UNRESPONSIVE) == ("trouble" in more)
+    between = NodeState("a", v1.GetStatusResponse(recordings=[recording], gaps_between=1))
+    assert not _row(between)[4].isdigit()
 
 
 def test_plugins_are_those_of_connected_recordings() -> None:
@@ -92,10 +135,32 @@ async def test_log_shows_the_events_of_all_nodes(cluster: dict[str, str]) -> Non
     assert sorted(events) == sorted(expected)
     assert found == sorted(found, key=lambda one: one["at"])
     for last in (0, 2):
-        done = await run(KUBECTL, "log", *options, "-n", str(last), environment=cluster)
+        done = await run(KUBECTL, "log", *options, "--last", str(last), environment=cluster)
         assert [json.loads(line) for line in done.output.splitlines()] == found[len(found) - last :]
     assert "without-agent: has no agent; the events of its pods are missing" in done.errors
     assert done.status == 1
+
+
+@pytest.mark.exhaustive
+async def test_log_of_all_nodes_needs_no_pods(cluster: dict[str, str]) -> None:
+    where = "event:CreateContainer"
+    options = ("--all-nodes", "--format", "jsonl", "--where", where)
+    done = await run(KUBECTL, "log", *options, environment=cluster)
+    shown = [json.loads(line) for line in done.output.splitlines()]
+    found = [one for one in shown if "event" in one]
+    expected: list[tuple[str, int]] = []
+    for node, name in (("node1", "demo"), ("node2", "containerd-2.1")):
+        with Recording.open(RECORDINGS / f"{name}.nriscope.db") as recording:
+            expected += [(node, one.id) for one in recording.events(where=parse(where))]
+    assert sorted((one["node"], one["id"]) for one in found) == sorted(expected)
+    assert found == sorted(found, key=lambda one: one["at"])
+    for node in ("dead", "hanging", "without-agent"):
+        assert f"{node}: " in done.errors
+    assert done.status == 1
+
+    for more in (("-f",), ("-l", "app=web"), ("shop/web",), ("--node", "node1")):
+        done = await run(KUBECTL, "log", *options, *more, environment=cluster)
+        assert (done.status, done.output, done.errors.count("\n")) == (2, "", 1)
 
 
 async def test_a_node_without_an_agent_is_named(cluster: dict[str, str]) -> None:
@@ -156,11 +221,21 @@ async def test_missing_names_nodes_without_answer(cluster: dict[str, str]) -> No
     assert done.status == 1
 
 
+TABLE = ["node", "without", "evidence"]
+
+
 @pytest.mark.exhaustive
 async def test_missing_names_the_plugins_that_were_seen(cluster: dict[str, str]) -> None:
     done = await run(KUBECTL, "missing", "--plugin", "cpu-polcy", environment=cluster)
     line = "cpu-polcy was never connected in the recorded time; seen were "
     assert line in done.errors and "cpu-policy" in done.errors
+    lines = done.output.splitlines()
+    heading = next(at for at, line in enumerate(lines) if line.split() == TABLE)
+    without = {line.split()[0]: line for line in lines[heading + 2 : heading + 7]}
+    assert without.keys() == {"node1", "node2", "dead", "hanging", "without-agent"}
+    assert "cpu-polcy  seen were " in without["node1"] and "60-cpu-policy" in without["node1"]
+    assert "unknown: nothing that was observed tells" in without["node2"]
+    assert "no answer: it has no agent" in without["without-agent"]
     done = await run(KUBECTL, "missing", "--plugin", "", environment=cluster)
     assert done.status == 2 and "'--plugin': the text is empty" in done.errors
 

@@ -17,7 +17,7 @@ from nri_scope.nri.events import Event
 from nri_scope.recording.reader import Recording
 from tests.cli.running import running
 from tests.cluster.live_node import Node, creations, live_node, until
-from tests.cluster.test_views import KUBECTL, Done, run
+from tests.cluster.plugin_command import KUBECTL, Done, run
 
 IDS = [f"{number}a0b1c2d3e4f".ljust(64, str(number)) for number in range(3)]
 

@@ -3,67 +3,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
 import shutil
-import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
-import pytest_asyncio
 
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from tests.agent.agent_process import agent
-from tests.agent.test_interrupted_streams import overrun
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.cluster.fake_kubectl import agent_pod, install, pod
+from tests.cluster.plugin_command import (
+    KUBECTL,
+    RECORDING,
+    Done,
+    cluster,
+    of_one_node,
+    port,
+    run,
+    without_header,
+)
+from tests.recorder.ring_removal import overrun
 
-RECORDING = Path(__file__).parents[2] / "recordings" / "demo.nriscope.db"
-KUBECTL = str(Path(sys.executable).parent / "kubectl-nri_scope")
-
-
-class Done(NamedTuple):
-    status: int
-    output: str
-    errors: str
-
-
-async def run(*command: str | Path, environment: dict[str, str] | None = None) -> Done:
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        env=os.environ | (environment or {}),
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    output, errors = await process.communicate()
-    assert process.returncode is not None
-    return Done(process.returncode, output.decode(), errors.decode())
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def port(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[int]:
-    """Port of an agent that serves the recording."""
-    folder = tmp_path_factory.mktemp("node")
-    shutil.copy(RECORDING, folder)
-    async with agent(folder, "--unredacted") as running_agent:
-        yield running_agent.port
-
-
-@pytest.fixture
-def cluster(tmp_path: Path, port: int) -> dict[str, str]:
-    """A cluster with one node, which has the recording; the environment that uses it."""
-    return of_one_node(tmp_path, port)
-
-
-def of_one_node(folder: Path, port: int) -> dict[str, str]:
-    pods = [agent_pod("node1"), pod("shop", "web", "node1", app="web")]
-    return install(folder / "bin", {"pods": pods, "ports": {"nri-scope-node1": port}})
+__all__ = ["cluster", "port"]
 
 
 @pytest.mark.exhaustive
@@ -109,15 +73,6 @@ async def test_a_view_equals_the_local_one_after_the_oldest_events_were_removed(
     assert remote.output.partition("\n\n")[2] == local.output.partition("\n\n")[2]
 
 
-def without_header(output: str) -> list[str]:
-    """Return the lines without the name of the file, and that it is a part of a recording."""
-    return [
-        line
-        for line in output.splitlines()
-        if not line.endswith(".nriscope.db") and "part of a recording" not in line
-    ]
-
-
 async def test_a_pulled_recording_equals_that_of_the_node(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
@@ -140,6 +95,25 @@ async def test_a_pod_that_no_longer_exists_is_found_in_the_recordings(
     done = await run(KUBECTL, "blame", "shop/api/app", environment=cluster)
     assert done.status == 0
     assert done.errors == "pod shop/api no longer exists; reading the recordings of node1\n"
+
+
+async def test_a_pod_older_than_the_recorder_has_its_spec_but_no_owner(
+    tmp_path: Path, port: int
+) -> None:
+    pods = [agent_pod("node1"), pod("kube-system", "node-agent", "node1")]
+    pods += [pod("shop", "unknown", "node1")]
+    cluster = install(tmp_path / "bin", {"pods": pods, "ports": {"nri-scope-node1": port}})
+    done = await run(KUBECTL, "blame", "kube-system/node-agent/agent", environment=cluster)
+    assert done.status == 0
+    about = "the recordings of node1 have no events about kube-system/node-agent/agent"
+    why = "they have its spec, from Synchronize, but not which plugins changed it"
+    assert f"{about}: {why}\n" in done.errors
+    assert "kube-system/node-agent/agent" in done.output
+    done = await run(KUBECTL, "log", "kube-system/node-agent", environment=cluster)
+    assert done.status == 0 and "Synchronize" in done.output
+    done = await run(KUBECTL, "log", "shop/unknown", environment=cluster)
+    assert (done.status, done.output) == (2, "")
+    assert "the recordings of node1 have no events about shop/unknown" in done.errors
 
 
 async def test_show_says_that_values_are_replaced(tmp_path: Path) -> None:
@@ -167,7 +141,7 @@ async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
     done = await run(KUBECTL, "blame", "shop/none", environment=cluster)
     assert (done.status, done.output) == (2, "")
     assert done.errors == (
-        "nri-scope: pod shop/none does not exist, and no recording of node1 has it; "
+        "nri-scope: pod shop/none does not exist, and no recording of node1 has its events; "
         f"unknown for node2: {reason}\n"
     )
     done = await run(KUBECTL, "blame", "shop/api/app", environment=cluster)
@@ -175,8 +149,8 @@ async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
     install(tmp_path / "bin", known | {"ports": {}})
     done = await run(KUBECTL, "blame", "shop/none", environment=cluster)
     assert done.errors == (
-        "nri-scope: pod shop/none does not exist, and whether a recording has it is unknown for "
-        f"node1: {reason}\n"
+        "nri-scope: pod shop/none does not exist, and whether a recording has its events is "
+        f"unknown for node1: {reason}\n"
     )
 
 
@@ -186,22 +160,24 @@ async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
     sampled(
         [
             (
-                ("blame", "shop"),
-                "'shop' is not a pod or container; write NAMESPACE/POD[/CONTAINER]",
+                ("blame", "shop/"),
+                "'shop/' is not a pod or container; write NAMESPACE/POD[/CONTAINER]",
             ),
-            (("blame", "shop/none"), "pod shop/none does not exist, and no recording has it"),
+            (
+                ("blame", "shop/none"),
+                "pod shop/none does not exist, and no recording has its events",
+            ),
             (("log", "--node", "none"), "no agent runs on node none; they run on node1"),
             (("diff", "shop/web", "--once"), "No such option '--once'"),
             (
                 ("log",),
-                "neither WHAT, --node nor -l was given; "
+                "neither WHAT, --node, -l nor --all-nodes was given; "
                 "write NAMESPACE/POD[/CONTAINER], or --node NAME",
             ),
-            (("log", "web", "--namespace", "shop"), "--namespace needs -l; write"),
-            (
-                ("log", "-l", "app=web", "-n", "shop"),
-                "'shop' is no number of events; a namespace is",
-            ),
+            (("log", "shop/web", "-n", "20"), "-n 20 is a namespace, and shop/web a container of"),
+            (("log", "--node", "node1", "-n", "20"), "--namespace needs WHAT or -l; name a pod"),
+            (("blame", "deploy/none", "-n", "shop"), "deployment/none does not exist in namespace"),
+            (("show", "deploy/a/b/c"), "'deploy/a/b/c' is not a pod, a workload or a container"),
             (("report", "shop/web"), "neither -o nor --diagnose was given; add"),
             (("report", "shop/web", "-o", "x.pdf"), "x.pdf: unknown format"),
             (("report", "shop/web", "-o", "none/x.md"), "none/x.md: no such folder"),

@@ -23,7 +23,6 @@ from nri_scope.debugger import event_rows
 from nri_scope.debugger.app import DebuggerApp
 from nri_scope.debugger.debugger import Debugger
 from nri_scope.debugger.panes import KEYS, key_words
-from nri_scope.debugger.watch import Watch
 from nri_scope.filter import parse
 from nri_scope.replay.chain import command
 from nri_scope.replay.plugins import PluginSet
@@ -51,10 +50,10 @@ def _without_editor(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def debugging(
-    one: Job, *breaks: str, size: tuple[int, int] = (100, 30), watch: Watch | None = None
+    one: Job, *breaks: str, size: tuple[int, int] = (100, 30)
 ) -> AsyncIterator[Screen[DebuggerApp]]:
     debugger = Debugger(one, [parse(text) for text in breaks])
-    app = DebuggerApp(debugger, title=one.recording.name, watch=watch)
+    app = DebuggerApp(debugger, title=one.recording.name)
     async with app.run_test(size=size) as pilot:
         shown = Screen(app, pilot)
         await shown.shows("next: ")
@@ -193,7 +192,7 @@ async def test_going_back_replays_quietly_to_the_event_before(tmp_path: Path) ->
         await shown.shows("next: 4  CreateContainer")
         await shown.press("n")
         await shown.shows("next: 5  ")
-        await shown.press("P", *"2", "enter")
+        await shown.press("p", "p")
         await shown.shows("next: 3  RunPodSandbox")
     assert len(plugin.created) == 2
 
@@ -229,7 +228,7 @@ async def test_the_screen_stays_usable_while_the_plugin_does_not_reply(tmp_path:
         await shown.hides("not sent")
         plugin.may_reply.set()
         await shown.shows("the end")
-        await shown.press("P", *"6", "enter")
+        await shown.press(*"pppppp")
         await shown.shows("next: 10  CreateContainer")
         plugin.may_reply.clear()
         await shown.press("n")
@@ -240,23 +239,17 @@ async def test_the_screen_stays_usable_while_the_plugin_does_not_reply(tmp_path:
         await shown.shows("next: 10  CreateContainer", "not sent")
 
 
-async def test_a_save_builds_and_replays_to_the_same_point(tmp_path: Path) -> None:
-    source = tmp_path / "src" / "main.txt"
-    source.parent.mkdir()
-    source.write_text("one")
+async def test_a_restart_replays_to_the_same_point_and_shows_what_differs(tmp_path: Path) -> None:
     plugin = Adjuster("one")
-    watch = Watch([source.parent], f"grep -v broken {source}")
-    async with debugging(job(tmp_path, plugin), CREATE, watch=watch) as shown:
+    async with debugging(job(tmp_path, plugin), CREATE) as shown:
         await shown.press("c")
         await shown.shows("next: 10  CreateContainer")
         plugin.value = "two"
-        source.write_text("two")
+        await shown.press("R")
         await shown.shows("1 reply differs", "~ /adjust/env/CALL one → two")
-        source.write_text("broken")
-        await shown.shows("the build failed, exit status 1; the previous plugin stays")
         await shown.press("n")
         await shown.shows("next: 11  PostCreateContainer")
-        source.write_text("three")
+        await shown.press("R")
         await shown.shows("all replies equal those of the run before")
 
 
@@ -274,9 +267,10 @@ async def test_a_plugin_that_no_longer_starts_is_told_with_the_reason(tmp_path: 
     program.write_text(works)
     program.chmod(0o755)
     one = replace(job(tmp_path, None), plugin_set=PluginSet((command((str(program),), name="p"),)))
-    async with debugging(one, watch=Watch([program], "true")) as shown:
+    async with debugging(one) as shown:
         await shown.shows("10-p pid ")
         program.write_text(f"#!{sys.executable}\ndef broken(\n")
+        await shown.press("R")
         await shown.shows(
             "the plugin did not start: R starts it again",
             "10-p failed to start: ",
@@ -288,6 +282,7 @@ async def test_a_plugin_that_no_longer_starts_is_told_with_the_reason(tmp_path: 
         await shown.press("up")
         await shown.hides("subscribes")
         program.write_text(works)
+        await shown.press("R")
         await shown.shows("next: 3  RunPodSandbox", "10-p pid ")
 
 
@@ -367,6 +362,7 @@ def test_the_documentation_lists_every_key() -> None:
 
 
 @needs_tmux
+@pytest.mark.exhaustive
 async def test_an_editor_gets_the_terminal_and_returns_it(tmp_path: Path) -> None:
     path = two_lives(tmp_path)
     plugin = tmp_path / "plugin.py"

@@ -193,7 +193,7 @@ def play(
     `replies` has the whole chain in call order, with None for passive plugins. Return None if the
     runtime refuses a reply.
     """
-    turn = merging.Creation(request, version=version)
+    turn = merging.CreationMerging(request, version=version)
     changed: dict[str, frozenset[str]] = {}
     claimed: dict[str, frozenset[str]] = {}
     before = spec = view(turn)
@@ -225,7 +225,7 @@ def play(
     return Truth(changed, claimed, before, spec)
 
 
-def view(turn: merging.Creation) -> specs.Spec:
+def view(turn: merging.CreationMerging) -> specs.Spec:
     """Return the container's spec after the chain, with fields that plugins are not shown."""
     hidden = api.ContainerAdjustment(CDI_devices=turn.adjustment.CDI_devices)
     if turn.adjustment.linux.HasField("rdt"):

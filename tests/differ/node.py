@@ -416,7 +416,7 @@ class Node:
             for key, value in sorted(pristine.annotations.items())
             if key != _CRI_O_ID and self.random.random() < 0.5
         }
-        turn = merging.Creation(
+        turn = merging.CreationMerging(
             api.CreateContainerRequest(pod=POD, container=pristine), version=self.version
         )
         made = Creation(name, self.operation, self.now_ns, before=oci.spec_of(pristine))
@@ -486,7 +486,11 @@ class Node:
         return 0, ""
 
     def _chain(
-        self, made: Creation, turn: merging.Creation, replies: dict[str, Any], others: list[str]
+        self,
+        made: Creation,
+        turn: merging.CreationMerging,
+        replies: dict[str, Any],
+        others: list[str],
     ) -> str:
         for one in self._subscribed("CreateContainer"):
             shown = api.CreateContainerRequest()
@@ -520,7 +524,12 @@ class Node:
         return ""
 
     def _claim_creation(
-        self, made: Creation, turn: merging.Creation, reply: Any, plugin: str, before: specs.Spec
+        self,
+        made: Creation,
+        turn: merging.CreationMerging,
+        reply: Any,
+        plugin: str,
+        before: specs.Spec,
     ) -> None:
         paths = {one.path for one in specs.changes(before, view(turn)) if one.kind != "moved"}
         paths |= {one.path for one in specs.changes(before, oci.adjust(before, reply.adjust))}
@@ -541,7 +550,7 @@ class Node:
         for path in paths:
             self.claims.append(Claim(self.operation, plugin, update.container_id, path))
 
-    def _validate(self, made: Creation, turn: merging.Creation) -> str:
+    def _validate(self, made: Creation, turn: merging.CreationMerging) -> str:
         validators = self._subscribed("ValidateContainerAdjustment")
         if not validators:
             return ""
@@ -625,7 +634,7 @@ class Node:
         )
         for path in resource_values(resources):
             self.requests.append((self.operation, life.id, path))
-        turn = merging.Updating(request, version=self.version)
+        turn = merging.UpdateMerging(request, version=self.version)
         replies: dict[str, Any] = {
             str(name): each for name, each in zip(PLUGINS, case.replies, strict=False)
         }
@@ -668,7 +677,7 @@ class Node:
         self.operation += 1
         case = self.random.choice(self._stops)
         request = api.StopContainerRequest(pod=POD, container=self._shown(life))
-        turn = merging.Stopping(request, version=self.version)
+        turn = merging.StopMerging(request, version=self.version)
         replies: dict[str, Any] = {
             str(name): each for name, each in zip(PLUGINS, case.replies, strict=False)
         }

@@ -28,7 +28,7 @@ from nri_scope.differ.blame.owned_lines import OwnedLine, lines
 from nri_scope.differ.recording_differ import (
     differ_of,
     excerpt_of_container,
-    excerpt_of_event,
+    excerpt_of_events,
     histories,
     history_of,
     rounds,
@@ -508,7 +508,7 @@ class _Checker:
         for one in self._some_rounds():
             event = self.recording.event(one.event)
             assert event is not None
-            found = excerpt_of_event(self.recording, event, lambda: None).round_of(one.event)
+            found = excerpt_of_events(self.recording, [event]).round_of(one.event)
             if found is None:
                 self._report("no round of an event", one.event)
             else:

@@ -22,6 +22,7 @@ from nri_scope.differ.attribution.attributed_changes import (
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import ASKED_BEFORE_ALL, plugin
+from nri_scope.differ.blame.owned_lines import FinalOwners
 from nri_scope.events import Container, Event, Pod
 from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
@@ -113,13 +114,13 @@ class TestBlame:
         history = recording_differ.history_of(recording, container(recording))
         shares = [
             (step.change.before, step.change.after, step.owner)
-            for step in history.of("/linux/resources/cpu/shares")
+            for step in history.steps_at("/linux/resources/cpu/shares")
         ]
         assert shares == [
             (512, 2048, plugin(POLICY)),
             (2048, 256, ASKED_BEFORE_ALL),
         ]
-        cpus = history.of("/linux/resources/cpu/cpus")
+        cpus = history.steps_at("/linux/resources/cpu/cpus")
         # On CRI-O the last request is part of a creation that failed after its updates.
         assert [step.change.after for step in cpus] == ["0", "1", "0-1", "1"]
         assert cpus[-1].outcome.kind is OutcomeKind.SEEN
@@ -135,7 +136,7 @@ class TestBlame:
     def test_unchanged_lines_belong_to_the_pod_spec(self, recording: Recording) -> None:
         history = recording_differ.history_of(recording, container(recording))
         assert str(history.base_owner) == "Pod spec/CRI"
-        owner, evidence, step = history.owner_of("/process/cwd")
+        owner, evidence, step = FinalOwners(history).by_events("/process/cwd")
         assert (str(owner), evidence, step) == ("Pod spec/CRI", (), None)
 
 

@@ -21,9 +21,10 @@ from nri_scope.differ.attribution.attributed_changes import (
 )
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame import lines
+from nri_scope.differ.blame.owned_lines import FinalOwners
 from nri_scope.differ.recording_differ import (
     excerpt_of_container,
-    excerpt_of_event,
+    excerpt_of_events,
     history_of,
     rounds,
 )
@@ -89,7 +90,7 @@ class TestRemovalOfAnotherPluginsValue:
         one = container(recording, "shop/cf/x")
         history = history_of(recording, one)
         for path in self.GONE:
-            assert [(str(step.owner), step.change.kind) for step in history.of(path)] == [
+            assert [(str(step.owner), step.change.kind) for step in history.steps_at(path)] == [
                 ("60-remover", "removed")
             ]
         assert not history.without_effect
@@ -110,9 +111,9 @@ class TestRemovalOfAnotherPluginsValue:
 class TestUpdatesOfOthersOnCriO:
     def test_take_effect(self, recording: Recording) -> None:
         a, b = (history_of(recording, container(recording, f"shop/up/{one}")) for one in "ab")
-        assert a.owner_of(RESERVATION)[0].plugins == ("30-g30",)
-        assert [step.change.after for step in b.of(LIMIT)] == [66]
-        assert [step.change.after for step in b.of(RESERVATION)] == [25165824]
+        assert FinalOwners(a).by_events(RESERVATION)[0].plugins == ("30-g30",)
+        assert [step.change.after for step in b.steps_at(LIMIT)] == [66]
+        assert [step.change.after for step in b.steps_at(RESERVATION)] == [25165824]
         # CRI-O's later events do not show the soft limit and pids.
         assert {one.outcome.kind for one in b.steps} == {OutcomeKind.REQUESTED}
 
@@ -202,7 +203,7 @@ class TestOddFields:
 
     def test_a_cdi_device_is_resolved_and_its_result_shown(self, recording: Recording) -> None:
         history = history_of(recording, container(recording, "shop/cf/m8"))
-        (device,) = history.of("/cdiDevices/held.com~1dev=x")
+        (device,) = history.steps_at("/cdiDevices/held.com~1dev=x")
         assert device.outcome.kind is OutcomeKind.REQUESTED
         text = printed(recording, "shop/cf/m8")
         assert "not in the runtime" not in text
@@ -220,7 +221,7 @@ class TestOddFields:
 
     def test_the_removal_of_an_annotation_took_effect(self, recording: Recording) -> None:
         history = history_of(recording, container(recording, "shop/cf/m6"))
-        (step,) = history.of("/annotations/ctrann")
+        (step,) = history.steps_at("/annotations/ctrann")
         assert (str(step.owner), step.change.kind) == ("30-g30", "removed")
 
 
@@ -240,7 +241,7 @@ class TestRequestsForNothing:
         assert asked.outcome.kind is OutcomeKind.DROPPED
         event = recording.event(13)
         assert isinstance(event, Event)
-        of_event = excerpt_of_event(recording, event, lambda: None).round_of(13)
+        of_event = excerpt_of_events(recording, [event]).round_of(13)
         assert of_event is not None
         assert of_event.steps == (asked,)
         sentence = '30-g30 asked to evict the container ("held says so")'

@@ -11,7 +11,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import Evidence, OutcomeKind, RoundDiff
-from nri_scope.differ.recording_differ import excerpt_of_container, excerpt_of_event
+from nri_scope.differ.recording_differ import excerpt_of_container, excerpt_of_events
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import event_messages
@@ -36,7 +36,7 @@ def test_every_events_round_equals_that_in_the_whole_recording(
         assert any(one.steps for one in whole.values())
         # Only a sample in CI.
         for event in list(recording.events())[:: amount(1, 8)]:
-            found = excerpt_of_event(recording, event, lambda: None)
+            found = excerpt_of_events(recording, [event])
             assert found.round_of(event.id) == whole.get(event.id)
             if event.container:
                 assert found.name_of(event.container_id) == subject(event)
@@ -62,7 +62,7 @@ def test_excerpts_of_recordings_with_the_cri_equal_the_whole(name: str) -> None:
         whole = {number: one for one in recording_differ.rounds(recording) for number in one.events}
         # Only a sample in CI.
         for event in list(recording.events())[:: amount(1, 8)]:
-            found = excerpt_of_event(recording, event, lambda: None)
+            found = excerpt_of_events(recording, [event])
             assert found.round_of(event.id) == whole.get(event.id)
 
 
@@ -74,7 +74,7 @@ def test_two_changes_at_one_path_in_one_event_stay_two(tmp_path: Path) -> None:
             for one in recording.events()
             if one.event == "CreateContainer" and one.plugin == "20-x"
         )
-        found = excerpt_of_event(recording, event, lambda: None).round_of(event.id)
+        found = excerpt_of_events(recording, [event]).round_of(event.id)
         assert found is not None
         changes = [(str(one.owner), one.change.kind, one.change.after) for one in found.steps]
         assert changes == [("one of 01–19", "added", "1"), ("20-x", "changed", "2")]

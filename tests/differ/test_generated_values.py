@@ -6,8 +6,7 @@ import copy
 import pytest
 from hypothesis import given
 
-from nri_scope.differ.attribution.history import History
-from nri_scope.differ.comparison import Generated
+from nri_scope.differ.generated_values import Generated
 from nri_scope.events import Pod
 from nri_scope.specs import Json, Spec, same
 from tests.specs.generated import SPECS
@@ -78,7 +77,7 @@ def test_keys_and_values_at_any_depth_are_renamed() -> None:
         "x": 1,
     }
     kept = copy.deepcopy(spec)
-    assert GENERATED.spec(spec) == {
+    assert GENERATED.comparable(spec).spec == {
         "annotations": {"<container id>": "<pod id>"},
         "mounts": [{"options": ["a=<pod uid>"]}],
         "x": 1,
@@ -92,22 +91,18 @@ def test_times_and_addresses_are_replaced_in_known_annotations() -> None:
         "io.kubernetes.cri-o.IP.0": "10.88.0.7",
         "example.com/time": "2026-11-20T20:45:20.486171799Z",
     }
-    assert GENERATED.spec({"annotations": annotations})["annotations"] == {
+    assert GENERATED.comparable({"annotations": annotations}).spec["annotations"] == {
         "io.kubernetes.cri-o.Created": "<time>",
         "io.kubernetes.cri-o.IP.0": "<pod address>",
         "example.com/time": "2026-11-20T20:45:20.486171799Z",
     }
 
 
-@pytest.mark.parametrize(
-    "prefix", ["io.kubernetes.cri.sandbox-id", "io.kubernetes.cri-o.SandboxID"]
-)
-def test_annotations_name_the_pod_if_it_is_unknown(prefix: str) -> None:
-    history = History(id=CONTAINER, name="shop/web/app", spec={"annotations": {prefix: SANDBOX}})
-    assert Generated.of(history).text(SANDBOX) == "<pod id>"
-    known = Generated.of(history, Pod(1, "another", "shop", "web", UID))
+def test_the_ids_of_a_pod_are_those_of_the_recording() -> None:
+    known = Generated.of(CONTAINER, Pod(1, "another", "shop", "web", UID))
     assert known.text(SANDBOX) == SANDBOX
     assert known.text(UID) == "<pod uid>"
+    assert Generated.of(CONTAINER, None).text(UID) == UID
 
 
 def test_a_path_with_placeholders_maps_back_to_the_original() -> None:
@@ -117,11 +112,11 @@ def test_a_path_with_placeholders_maps_back_to_the_original() -> None:
 
 @given(SPECS)
 def test_a_spec_without_ids_is_unchanged(spec: Spec) -> None:
-    assert same(GENERATED.spec(spec), spec)
+    assert same(GENERATED.comparable(spec).spec, spec)
 
 
 def test_deep_nesting_is_supported() -> None:
     value: Json = CONTAINER
     for level in range(50_000):
         value = [value] if level % 2 else {"x": value}
-    GENERATED.spec({"annotations": value})
+    GENERATED.comparable({"annotations": value})

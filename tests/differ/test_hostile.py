@@ -69,7 +69,7 @@ def test_omitted_updates_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     chain = traffic(p10_a=Role.TAP)
     reply = api.StopContainerResponse()
     for number in range(1_234):
-        chain.differ.know(api.Container(id=f"c{number}"))
+        chain.differ.add_existing(api.Container(id=f"c{number}"))
         reply.update.add(container_id=f"c{number}").linux.resources.cpu.shares.value = 5
     request = api.StopContainerRequest(pod=POD, container=container())
     chain.send("10-a", "StopContainer", request, reply)

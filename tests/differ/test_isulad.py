@@ -17,7 +17,7 @@ from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.latency import latency
 from nri_scope.differ.render import wording
-from nri_scope.entries import CreationFate
+from nri_scope.entries import OperationFate
 from nri_scope.events import Container, Pod
 from nri_scope.recording import lookup
 from nri_scope.recording.creation_outcomes import Creations
@@ -116,7 +116,7 @@ def test_later_events_prove_that_the_containers_were_created(recording: Recordin
     fates = {
         creations.outcome(one).fate for one in recording.events() if one.event == "CreateContainer"
     }
-    assert fates == {CreationFate.CREATED}
+    assert fates == {OperationFate.CREATED}
 
 
 @pytest.mark.parametrize("read_early", [5, 3])

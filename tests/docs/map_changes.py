@@ -47,12 +47,13 @@ class Change:
 
 
 DOCS = "-m scripts.gen_docs"
+API = "proto/nri/pkg/api/v1alpha1/api.proto"
 TESTS = "-m pytest -q -p no:cacheprovider -p no:randomly -x -m '' "
 
 CHANGES = {
     "command": Change(
         (
-            Edit("cli/main.py", '"import", "agent"),', '"hello",'),
+            Edit("cli/main.py", '"export", "agent"),', '"hello",'),
             Edit(
                 "cli/hello.py",
                 "",
@@ -84,8 +85,8 @@ CHANGES = {
                 "e.retries AS retries, {changed} AS ch",
                 True,
             ),
-            Edit("recorder/encode.py", "json_list(owners),", "item.retries,"),
-            Edit("recorder/encode.py", "owners=owners,", "retries=item.retries,"),
+            Edit("recorder/encode.py", "json_list(encoded.owners),", "call.retries,"),
+            Edit("recorder/encode.py", "owners=encoded.owners,", "retries=call.retries,"),
         ),
         (
             TESTS + "tests/docs/test_retries.py tests/share/test_agent_messages.py "
@@ -274,7 +275,9 @@ CHANGES = {
     ),
     "finding": Change(
         (
-            Edit("report/finding.py", "ORDER =", 'CLOCK = "clock-step"'),
+            Edit(
+                "report/finding.py", "ORDER =", 'CLOCK = "clock-step", "a clock that was set back"'
+            ),
             Edit(
                 "report/diagnosis/clock_steps.py",
                 "",
@@ -302,7 +305,9 @@ CHANGES = {
                 "from .conflicts import",
                 "from .clock_steps import Steps",
             ),
-            Edit("report/diagnosis/__init__.py", "Order(scene, sequence),", "Steps(scene),"),
+            Edit(
+                "report/diagnosis/__init__.py", "EventOrderDetector(facts, lost),", "Steps(facts),"
+            ),
             Edit("docs/report.md", "| `order` | note |", "| `clock-step` | note | clock | times |"),
         ),
         (
@@ -313,12 +318,117 @@ CHANGES = {
     "gRPC field": Change(
         (
             Edit("proto/agent/v1/agent.proto", "message Note {", "  int64 id = 5;"),
-            Edit("share/agent_messages.py", "note = v1.Note(", "    id=entry.id,"),
             Edit(
                 "share/agent_messages.py", "return Note(0, note", "return Note(note.id, note", True
             ),
         ),
         ("-m scripts.generate", TESTS + "tests/share/test_agent_messages.py"),
+    ),
+    "NRI field": Change(
+        (
+            Edit(API, "LinuxMemoryPolicy memory_policy = 12;", "string personality = 13;"),
+            Edit(API, "  MemoryPolicy = 40;", "Personality = 41;"),
+            Edit(
+                "nri/changes.py",
+                '"memory_policy": "/linux',
+                '"personality": "/linux/personality",',
+            ),
+            Edit(
+                "nri/changes.py",
+                "api.MemoryPolicy: _LINUX",
+                'api.Personality: _LINUX["personality"],',
+            ),
+            Edit(
+                "nri/merging/fields.py",
+                "MEMORY_POLICY = _field",
+                'PERSONALITY = _field(api.Personality, "", "0.13.0")',
+            ),
+            Edit(
+                "nri/merging/fields.py",
+                '"linux.memory_policy": (',
+                '"linux.personality": (PERSONALITY,),',
+            ),
+            Edit(
+                "nri/merging/field_order.py",
+                'Whole("memory_policy", fields.MEMORY_POLICY',
+                'Whole("personality", fields.PERSONALITY),',
+            ),
+            Edit(
+                "oci/adjustment.py",
+                "_adjust_devices(linux, message.devices)",
+                """
+                if message.personality:
+                    linux["personality"] = message.personality
+                """,
+            ),
+        ),
+        (
+            "-m scripts.generate",
+            TESTS + "tests/nri/test_changes.py tests/oci/test_adjustment.py "
+            "tests/nri/merging/test_conflicts.py tests/nri/merging/test_fields.py "
+            "-k 'every or setting_a_field'",
+        ),
+        (
+            Edit(
+                "tests/nri/test_changes.py",
+                "memory_policy=api.LinuxMemoryPolicy(),",
+                'personality="LINUX32",',
+            ),
+            Edit("tests/nri/test_changes.py", '"/linux/netDevices/eth1",', '"/linux/personality",'),
+            Edit(
+                "tests/nri/merging/test_conflicts.py",
+                '"MemoryPolicy ":',
+                '"Personality ": lambda to: setattr(to.linux, "personality", "LINUX32"),',
+            ),
+            Edit(
+                "tests/oci/examples.py",
+                "memory_policy=api.LinuxMemoryPolicy(",
+                'personality="LINUX32",\n        memory_policy=api.LinuxMemoryPolicy(',
+                replaces=True,
+            ),
+            Edit("tests/oci/examples.py", '"memoryPolicy": {', '"personality": "LINUX32",'),
+        ),
+    ),
+    "NRI event": Change(
+        (
+            Edit(API, "  LAST = 15; ", "  PAUSE_CONTAINER = 15;\n  LAST = 16; ", replaces=True),
+            Edit(
+                API,
+                "message UpdatePodSandboxResponse {}",
+                """
+                message PauseContainerRequest {
+                  PodSandbox pod = 1;
+                  Container container = 2;
+                }
+                message PauseContainerResponse {}
+                """,
+            ),
+            Edit(
+                API,
+                "  rpc UpdatePodSandbox(",
+                "rpc PauseContainer(PauseContainerRequest) returns (PauseContainerResponse);",
+            ),
+            Edit("nri/events.py", "ValidateContainerAdjustment = 14", "PauseContainer = 15"),
+            Edit(
+                "nri/versions.py",
+                "_MASK_0_10 = _MASK_0_9_1",
+                "_MASK_0_13 = _MASK_0_10 | Event.PauseContainer.bit",
+            ),
+            Edit(
+                "nri/versions.py",
+                "else _MASK_0_10\n",
+                'else _MASK_0_10 if version < known_version("0.13.0") else _MASK_0_13\n',
+                replaces=True,
+            ),
+        ),
+        (
+            "-m scripts.generate",
+            TESTS + "tests/nri/test_events.py tests/nri/test_methods.py tests/nri/test_versions.py",
+        ),
+        (
+            Edit("tests/nri/test_events.py", "0x3FFF", "0x7FFF", replaces=True),
+            Edit("tests/nri/test_versions.py", '"9.0.0", 0x3FFF', '"9.0.0", 0x7FFF', True),
+        ),
     ),
     "option": Change(
         (

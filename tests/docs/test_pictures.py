@@ -9,7 +9,7 @@ from itertools import product
 
 import pytest
 
-from nri_scope.tui.actions import DEFAULT, Scope, Situation, footer
+from nri_scope.tui.actions import Scope, Situation, footer, key_of
 from nri_scope.tui.views import SCOPES
 from scripts.screens import FIRST, SCREENS, THEMES
 from tests.docs.readme import ROOT, TEXT
@@ -48,7 +48,7 @@ def test_a_picture_loads_no_external_resources(name: str) -> None:
 def test_pictures_show_the_current_keys_and_views() -> None:
     flags = product((False, True), repeat=7)
     labels = {
-        f"{DEFAULT.first(action)}{label}".replace(" ", "")
+        f"{key_of(action)}{label}".replace(" ", "")
         for place, some, marked in product((*SCOPES.values(), Scope.DETAIL), flags, (0, 2))
         for action, label in footer(Situation(place, marked, *some))
     }

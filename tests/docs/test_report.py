@@ -58,7 +58,6 @@ def test_every_kind_of_finding_is_described_with_its_levels() -> None:
         limits.MARKDOWN_MAX,
         limits.CONTAINERS_MAX,
         limits.STEPS_MAX,
-        limits.TROUBLES_MAX,
         limits.LANES_MAX,
         limits.EVENTS_KEPT,
     ],

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 from nri_scope.cli.tap import command
-from nri_scope.logger.background_output import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
 from nri_scope.nri.identity import ORIGINALS_FOLDER
 from nri_scope.runtime.output import PASSING_RATE
 from nri_scope.tap.launched_plugin import GRACE_S
 from nri_scope.tap.wrapper import SHELL
+from nri_scope.writer.background_output import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "tap.md").read_text(encoding="utf-8")

@@ -5,11 +5,15 @@ from dataclasses import replace
 
 import pytest
 
-from nri_scope.doctor.check import Check, Status
+from nri_scope.doctor.check import Check, Verdict
 from nri_scope.doctor.config_checks import Installation, check_installation
+from nri_scope.doctor.containerd import read_containerd
+from nri_scope.doctor.crio import read_crio
 from nri_scope.doctor.host import RuntimeProcess
 from nri_scope.doctor.settings import Misplaced, NriConfig, Orphan, Problem, Setting
 from nri_scope.doctor.sockets import Registration
+
+from .machine import Machine
 
 FILE = "/etc/x.toml"
 CONTAINERD = NriConfig(
@@ -43,19 +47,19 @@ def only_check(installation: Installation, name: str) -> Check:
 @pytest.mark.parametrize(
     ("config", "version", "status", "words"),
     [
-        (CONTAINERD, "1.6.20", Status.FAIL, "too old"),
-        (CONTAINERD, "1.7.24~ds1", Status.FAIL, "off by default in containerd 1.7.24~ds1"),
-        (CONTAINERD, "2.0.0-rc.1", Status.OK, "on by default"),
-        (CONTAINERD, "2.1.9+unknown", Status.OK, "NRI 0.8.0"),
-        (CONTAINERD, "", Status.UNKNOWN, "on by default since 2.0"),
-        (CRI_O, "1.25.3", Status.FAIL, "too old"),
-        (CRI_O, "1.29.13", Status.FAIL, "off by default in CRI-O"),
-        (CRI_O, "1.30.0", Status.OK, "on by default"),
-        (ISULAD, "2.1.5", Status.FAIL, "off by default in iSulad"),
+        (CONTAINERD, "1.6.20", Verdict.FAIL, "too old"),
+        (CONTAINERD, "1.7.24~ds1", Verdict.FAIL, "off by default in containerd 1.7.24~ds1"),
+        (CONTAINERD, "2.0.0-rc.1", Verdict.OK, "on by default"),
+        (CONTAINERD, "2.1.9+unknown", Verdict.OK, "NRI 0.8.0"),
+        (CONTAINERD, "", Verdict.UNKNOWN, "on by default since 2.0"),
+        (CRI_O, "1.25.3", Verdict.FAIL, "too old"),
+        (CRI_O, "1.29.13", Verdict.FAIL, "off by default in CRI-O"),
+        (CRI_O, "1.30.0", Verdict.OK, "on by default"),
+        (ISULAD, "2.1.5", Verdict.FAIL, "off by default in iSulad"),
     ],
 )
 def test_enabled_defaults_to_the_version_s_default(
-    config: NriConfig, version: str, status: Status, words: str
+    config: NriConfig, version: str, status: Verdict, words: str
 ) -> None:
     check = only_check(Installation(config, version, None), "-enabled")
     assert check.status is status
@@ -66,33 +70,33 @@ def test_configuration_enables_and_disables_nri() -> None:
     on = only_check(
         Installation(replace(CONTAINERD, enabled=setting(True)), "1.7.1", None), "-enabled"
     )
-    assert on.status is Status.OK
+    assert on.status is Verdict.OK
     off = only_check(
         Installation(replace(CONTAINERD, enabled=setting(False)), "2.1.0", None), "-enabled"
     )
-    assert off.status is Status.FAIL
+    assert off.status is Verdict.FAIL
     assert off.detail == f"NRI is disabled: key in [table] of {FILE}"
     assert off.fix == f"add these lines to {FILE}, and restart containerd"
     assert off.config == "[table]\n  ON"
     odd = only_check(
         Installation(replace(CONTAINERD, enabled=setting("no")), "2.1.0", None), "-enabled"
     )
-    assert odd.status is Status.FAIL
+    assert odd.status is Verdict.FAIL
     assert "neither true nor false" in odd.detail
 
 
 def test_configuration_that_takes_effect_after_a_restart_is_a_warning() -> None:
     config = replace(CONTAINERD, enabled=setting(False), connections=setting(False))
     installation = Installation(config, "2.1.9", None, SERVING)
-    assert only_check(installation, "-enabled").status is Status.WARN
-    assert only_check(installation, "-connections").status is Status.WARN
+    assert only_check(installation, "-enabled").status is Verdict.WARN
+    assert only_check(installation, "-connections").status is Verdict.WARN
 
 
 def test_unreadable_configuration_is_unknown() -> None:
     config = replace(CONTAINERD, files=(), unreadable=((FILE, "permission denied"),))
     installation = Installation(config, "1.7.1", None)
-    assert only_check(installation, "-enabled").status is Status.UNKNOWN
-    assert only_check(installation, "-config").status is Status.UNKNOWN
+    assert only_check(installation, "-enabled").status is Verdict.UNKNOWN
+    assert only_check(installation, "-config").status is Verdict.UNKNOWN
 
 
 def test_settings_that_an_unreadable_file_may_override_are_unknown() -> None:
@@ -105,16 +109,18 @@ def test_settings_that_an_unreadable_file_may_override_are_unknown() -> None:
     )
     for name in ("-enabled", "-connections", "-timeouts"):
         check = only_check(Installation(config, "1.35.0", None), name)
-        assert check.status is Status.UNKNOWN
+        assert check.status is Verdict.UNKNOWN
         assert "a file that could not be read" in check.detail
     # A runtime that serves plugins has NRI on.
-    assert only_check(Installation(config, "1.35.0", None, SERVING), "-enabled").status is Status.OK
+    assert (
+        only_check(Installation(config, "1.35.0", None, SERVING), "-enabled").status is Verdict.OK
+    )
 
 
 def test_a_parse_error_in_a_file_older_than_the_runtime_is_a_warning() -> None:
     problem = Problem(FILE, "CRI-O does not start with it: …", True, "correct it", 1000.0)
     config = replace(CRI_O, files=(), problems=(problem,))
-    for started, status in ((999.0, Status.FAIL), (1001.0, Status.WARN)):
+    for started, status in ((999.0, Verdict.FAIL), (1001.0, Verdict.WARN)):
         process = RuntimeProcess("cri-o", 7, (), "/usr/bin/crio", False, started)
         check = only_check(Installation(config, "1.37.0", process), "-config")
         assert check.status is status
@@ -124,26 +130,26 @@ def test_disabled_external_connections_are_a_failure() -> None:
     check = only_check(
         Installation(replace(CONTAINERD, connections=setting(False)), "2.1.0", None), "-connections"
     )
-    assert check.status is Status.FAIL
+    assert check.status is Verdict.FAIL
     assert check.config == "[table]\n  OPEN"
     opened = replace(CONTAINERD, connections=setting(True))
-    assert only_check(Installation(opened, "2.1.0", None), "-connections").status is Status.OK
+    assert only_check(Installation(opened, "2.1.0", None), "-connections").status is Verdict.OK
 
 
 @pytest.mark.parametrize(
     ("config", "value", "status", "words"),
     [
-        (CONTAINERD, "3s", Status.OK, "request timeout 3 s"),
-        (CONTAINERD, "0", Status.OK, "default of 2 s"),
-        (CONTAINERD, "20ms", Status.WARN, "even short delays disconnect"),
-        (CONTAINERD, "5", Status.FAIL, "not a duration"),
-        (CONTAINERD, 5, Status.FAIL, "not a duration"),
-        (CRI_O, 2, Status.FAIL, "not a duration"),
-        (ISULAD, 3, Status.OK, "request timeout 3 s"),
-        (ISULAD, True, Status.FAIL, "not a duration"),
+        (CONTAINERD, "3s", Verdict.OK, "request timeout 3 s"),
+        (CONTAINERD, "0", Verdict.OK, "default of 2 s"),
+        (CONTAINERD, "20ms", Verdict.WARN, "even short delays disconnect"),
+        (CONTAINERD, "5", Verdict.FAIL, "not a duration"),
+        (CONTAINERD, 5, Verdict.FAIL, "not a duration"),
+        (CRI_O, 2, Verdict.FAIL, "not a duration"),
+        (ISULAD, 3, Verdict.OK, "request timeout 3 s"),
+        (ISULAD, True, Verdict.FAIL, "not a duration"),
     ],
 )
-def test_timeouts(config: NriConfig, value: object, status: Status, words: str) -> None:
+def test_timeouts(config: NriConfig, value: object, status: Verdict, words: str) -> None:
     config = replace(config, request_timeout=setting(value))
     check = only_check(Installation(config, "", None), "-timeouts")
     assert check.status is status
@@ -154,7 +160,7 @@ def test_timeouts_are_compared_with_the_runtime_s() -> None:
     config = replace(CONTAINERD, request_timeout=setting("10s"))
     check = only_check(Installation(config, "2.1.9", None, SERVING), "-timeouts")
     assert (check.status, check.fix) == (
-        Status.WARN,
+        Verdict.WARN,
         "restart containerd to apply it",
     )
     assert "is 10 s, but the runtime uses 2 s" in check.detail
@@ -174,17 +180,17 @@ def test_misplaced_keys_problems_and_orphans_are_reported() -> None:
     )
     installation = Installation(config, "2.1.0", None)
     assert [(c.status, c.detail, c.fix) for c in checks_named(installation, "-keys")] == [
-        (Status.WARN, f"k in [a] of {FILE} has no effect there", "move it to [b]"),
+        (Verdict.WARN, f"k in [a] of {FILE} has no effect there", "move it to [b]"),
         (
-            Status.WARN,
+            Verdict.WARN,
             f"x in [b] of {FILE} is not a known NRI setting; runtimes ignore unknown settings",
             "correct its spelling, or remove it",
         ),
     ]
     assert [c.status for c in checks_named(installation, "-config")] == [
-        Status.FAIL,
-        Status.WARN,
-        Status.OK,
+        Verdict.FAIL,
+        Verdict.WARN,
+        Verdict.OK,
     ]
     orphan = only_check(installation, "-drop-ins")
     assert orphan.detail == "/o sets k, l in [b], but containerd does not read it"
@@ -194,7 +200,7 @@ def test_misplaced_keys_problems_and_orphans_are_reported() -> None:
 def test_a_missing_file_with_defaults_is_ok() -> None:
     config = replace(CONTAINERD, files=(), missing=FILE)
     check = only_check(Installation(config, "2.1.0", None), "-config")
-    assert (check.status, f"{FILE} does not exist" in check.detail) == (Status.OK, True)
+    assert (check.status, f"{FILE} does not exist" in check.detail) == (Verdict.OK, True)
 
 
 def test_changes_after_the_runtime_s_start_need_a_restart() -> None:
@@ -206,3 +212,44 @@ def test_changes_after_the_runtime_s_start_need_a_restart() -> None:
     assert "at 2023-11-14 22:13:20 UTC" in check.detail
     process = replace(process, replaced=True, started_at=None)
     assert "was replaced" in only_check(Installation(config, "2.1.0", process), "-restart").detail
+
+
+CDI_TABLES = {
+    "1.7.24": 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n',
+    "2.1.9": "version = 3\n[plugins.'io.containerd.cri.v1.runtime']\n",
+}
+
+
+@pytest.mark.parametrize("version", CDI_TABLES)
+def test_settings_of_cdi_are_read_from_the_table_of_each_version(
+    machine: Machine, version: str
+) -> None:
+    keys = 'enable_cdi = false\ncdi_spec_dirs = ["/etc/cdi"]\n'
+    machine.write("/etc/containerd/config.toml", CDI_TABLES[version] + keys)
+    config = read_containerd(machine.host, major=int(version[0]))
+    checks = check_installation(Installation(config, version, None))
+    folders, is_on = [one for one in checks if one.name == "containerd-cdi"]
+    assert (folders.status, is_on.status) == (Verdict.OK, Verdict.WARN)
+    assert folders.detail.endswith('config.toml is ["/etc/cdi"]')
+    assert "plugins cannot add CDI devices" in is_on.detail and is_on.fix
+
+
+@pytest.mark.parametrize(
+    ("version", "drops"),
+    [("1.7.25", False), ("1.7.26", True), ("1.7.29", True), ("1.7.30", False), ("2.0.5", True),
+     ("2.1.0", False)],
+)  # fmt: skip
+def test_versions_that_drop_cdi_devices_are_named(version: str, drops: bool) -> None:
+    checks = check_installation(Installation(NriConfig("containerd", ()), version, None))
+    texts = [one.detail for one in checks if one.name == "containerd-cdi"]
+    assert texts == ([f"containerd {version} drops the CDI devices of plugins"] if drops else [])
+
+
+def test_crio_reads_the_folders_of_cdi(machine: Machine) -> None:
+    machine.write("/etc/crio/crio.conf", '[crio.runtime]\ncdi_spec_dirs = ["/a", "/b"]\n')
+    checks = check_installation(Installation(read_crio(machine.host), "1.37.0", None))
+    (check,) = [one for one in checks if one.name == "cri-o-cdi"]
+    assert (check.status, check.detail) == (
+        Verdict.OK,
+        'cdi_spec_dirs in [crio.runtime] of /etc/crio/crio.conf is ["/a", "/b"]',
+    )

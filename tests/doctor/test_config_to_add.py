@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from nri_scope.doctor.check import Check, Status, as_text
+from nri_scope.doctor.check import Check, Verdict, as_text
 from nri_scope.doctor.config_checks import Installation, check_installation
 from nri_scope.doctor.containerd import read_containerd
 from nri_scope.doctor.crio import read_crio
@@ -18,6 +18,8 @@ from .machine import Machine
 CONTAINERD, CRIO = "/etc/containerd/config.toml", "/etc/crio/crio.conf"
 DROP_IN = "/etc/crio/crio.conf.d/99-nri.conf"
 ISULAD = "/etc/isulad/daemon.json"
+RANCHER, OF_AGENT = "/var/lib/rancher", "/agent/etc/containerd"
+MICROK8S = "/var/snap/microk8s/7/args"
 NRI = '[plugins."io.containerd.nri.v1.nri"]'
 
 
@@ -31,7 +33,31 @@ def checks(machine: Machine, runtime: str, version: str) -> list[Check]:
             config = read_isulad(machine.host)
     found = check_installation(Installation(config, version, None))
     names = ("-enabled", "-connections")
-    return [one for one in found if one.name.endswith(names) and one.status is not Status.OK]
+    return [one for one in found if one.name.endswith(names) and one.status is not Verdict.OK]
+
+
+@pytest.mark.parametrize(
+    ("file", "version", "template", "restart"),
+    [
+        (f"{RANCHER}/k3s{OF_AGENT}/config.toml", "1.7.24", "config.toml.tmpl", "k3s"),
+        (f"{RANCHER}/rke2{OF_AGENT}/config.toml", "2.1.9", "config-v3.toml.tmpl", "rke2"),
+        (f"{MICROK8S}/containerd.toml", "1.7.24", "containerd-template.toml", "microk8s"),
+    ],
+)
+def test_a_generated_configuration_is_changed_in_its_template(
+    machine: Machine, file: str, version: str, template: str, restart: str
+) -> None:
+    folder, _, name = file.rpartition("/")
+    machine.write(f"{folder}/{name}", f"version = 2\n{NRI}\n  disable = true\n")
+    config = read_containerd(machine.host, f"{folder}/{name}", int(version[0]))
+    (check,) = (
+        one
+        for one in check_installation(Installation(config, version, None))
+        if one.name.endswith("-enabled")
+    )
+    assert check.fix.startswith(f"set this in {folder}/{template}")
+    assert check.fix.endswith(f"the template of {folder}/{name}, and restart {restart}")
+    assert check.config == f"{NRI}\n  disable = false"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +138,7 @@ def test_the_lines_to_add_make_the_check_pass(
     if content is not None:
         machine.write(file, content)
     (check,) = checks(machine, runtime, version)
-    assert check.status is Status.FAIL
+    assert check.status is Verdict.FAIL
     assert (check.fix, check.config) == (fix, config)
     named = next(word for word in fix.split() if word.startswith("/")).rstrip(",")
     machine.write(named, edited("" if fix.startswith("create ") else content or "", config))

@@ -14,7 +14,7 @@ from nri_scope.cli.main import run
 from nri_scope.doctor.examine import examination
 from nri_scope.doctor.host import ProgramVersion
 from nri_scope.doctor.install import Plan, Program, as_json, as_text, plan
-from nri_scope.runtime import Profile, Runtime
+from nri_scope.runtime import EmulatedRuntime, Profile
 
 from .machine import Machine
 
@@ -41,7 +41,7 @@ def plan_of(machine: Machine, program: Program = PROGRAM) -> Plan:
 
 async def served(machine: Machine, program: Program = PROGRAM) -> Plan:
     """The plan while an emulated runtime listens."""
-    async with Runtime(PROFILE) as runtime:
+    async with EmulatedRuntime(PROFILE) as runtime:
         await runtime.listen(machine.at("/run/nri/nri.sock"))
         return await asyncio.to_thread(plan_of, machine, program)
 
@@ -127,6 +127,24 @@ def test_only_a_plugin_works_if_connections_are_off(node: Machine) -> None:
     assert problems(found) == {"daemonset": no, "unit": no, "plugin": ""}
 
 
+@pytest.mark.parametrize(
+    ("config", "command"),
+    [
+        ("/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "# restart k3s"),
+        ("/var/lib/rancher/rke2/agent/etc/containerd/config.toml", "# restart rke2"),
+        ("/var/snap/microk8s/7/args/containerd.toml", "# restart microk8s"),
+        ("/srv/config.toml", "sudo systemctl restart containerd"),
+    ],
+)
+def test_a_distribution_restarts_its_own_containerd(
+    machine: Machine, config: str, command: str
+) -> None:
+    machine.at("/run/systemd/system/x")
+    machine.write(config, "version = 3\n")
+    machine.process(os.getpid(), "containerd", "-c", config)
+    assert commands(plan_of(machine), "plugin")[-1] == command
+
+
 def test_nri_must_be_enabled_first(node: Machine) -> None:
     node.write(CONTAINERD, f"version = 3\n{NRI}\ndisable = true\n")
     node.at("/run/systemd/system/x")
@@ -165,8 +183,10 @@ async def test_an_installed_recorder_is_not_installed_again(node: Machine) -> No
     node.write("/opt/nri-scope/bin/nri-scope", "#!", mode=0o755)
     node.link("/opt/nri/plugins/05-recorder", "/opt/nri-scope/bin/nri-scope")
     found = await served(node)
-    assert "already installed: the runtime launches /opt/nri/plugins/05-recorder" in found.facts
-    assert (found.recommended, found.why, found.exit_status) == ("", "it is installed", 0)
+    launched = "already installed: the runtime launches /opt/nri/plugins/05-recorder when it starts"
+    assert launched in found.facts
+    assert (found.recommended, found.why, found.exit_status) == ("", "the recorder is installed", 0)
+    assert "no way is recommended: the recorder is installed" in as_text(found, 80)
 
     node.at("/opt/nri/plugins/05-recorder").unlink()
     node.write("/etc/systemd/system/nri-scope.service")

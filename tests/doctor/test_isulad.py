@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from nri_scope.doctor.check import Status
+from nri_scope.doctor.check import Verdict
 from nri_scope.doctor.examine import examination
+from nri_scope.doctor.install import Program, plan
 from nri_scope.doctor.isulad import DEFAULT_CONFIG, read_isulad
 
 from .machine import Machine
@@ -39,9 +40,64 @@ def test_keys_with_underscores_and_a_socket_path_are_reported(machine: Machine) 
     assert [(one.key, one.right) for one in config.misplaced] == [
         ('"nri_support"', '"nri-support", with hyphens'),
         ('"plugin_path"', '"plugin-path", with hyphens'),
+        ('"nri-socket-path"', ""),
     ]
-    (problem,) = config.problems
-    assert '"nri-socket-path"' in problem.text and not problem.fatal
+
+
+@pytest.mark.parametrize("key", ["nri-socket-path", "nri_socket_path", "socket-path", "nri-x"])
+def test_keys_without_effect_are_told_as_such(machine: Machine, key: str) -> None:
+    machine.write(DEFAULT_CONFIG, json.dumps({"nri-support": True, key: "/s", "group": "x"}))
+    (check,) = [one for one in examination(machine.host).checks if one.name == "isulad-keys"]
+    assert check.status is Verdict.WARN
+    assert f'"{key}"' in check.detail and "ignore unknown settings" in check.detail
+
+
+@pytest.mark.parametrize(
+    ("key", "default"), [("plugin-registration-timeout", 5), ("plugin-requst-timeout", 2)]
+)
+@pytest.mark.parametrize("value", ["1s", "1", ""])
+def test_a_timeout_given_as_text_has_no_effect(
+    machine: Machine, key: str, default: int, value: str
+) -> None:
+    machine.write(DEFAULT_CONFIG, json.dumps({"nri-support": True, key: value}))
+    (check,) = [one for one in examination(machine.host).checks if one.name == "isulad-timeouts"]
+    assert check.status is Verdict.WARN
+    assert f"it has no effect, and {default} s are used" in check.detail
+
+
+@pytest.mark.parametrize(
+    ("name", "status"), [("50", Verdict.FAIL), ("05", Verdict.FAIL), ("plugin", Verdict.WARN)]
+)
+def test_a_plugin_whose_name_is_an_index_aborts_isulad(
+    machine: Machine, name: str, status: Verdict
+) -> None:
+    machine.write(DEFAULT_CONFIG, '{"nri-support": true}')
+    machine.write(f"/opt/nri/plugins/{name}", "#!", mode=0o755)
+    (check,) = [one for one in examination(machine.host).checks if one.name == "plugin"]
+    assert check.status is status
+    assert ("aborts at its next start" in check.detail) == (status is Verdict.FAIL)
+
+
+def test_a_link_without_configuration_is_not_started(machine: Machine) -> None:
+    machine.write(DEFAULT_CONFIG, '{"nri-support": true}')
+    machine.process(7, "isulad")
+    machine.write("/opt/x/nri-scope", "#!", mode=0o755)
+    machine.link("/opt/nri/plugins/00-nri-scope", "/opt/x/nri-scope")
+    machine.write("/etc/nri/conf.d/nri-scope.conf")
+    program = Program("/opt/x/nri-scope")
+    for is_started in (False, True):
+        found = examination(machine.host)
+        names = [one.name for one in found.checks if "is not started" in one.detail]
+        assert names == ([] if is_started else ["plugin-config"])
+        planned = plan(machine.host, found.installations, found.checks, program)
+        assert planned.is_installed == is_started
+        (commands,) = (way.commands for way in planned.ways if way.name == "plugin")
+        assert commands == (
+            "sudo mkdir -p /etc/nri/conf.d",
+            "sudo touch /etc/nri/conf.d/00-nri-scope.conf",
+            "# restart iSulad",
+        )
+        machine.write("/etc/nri/conf.d/00-nri-scope.conf")
 
 
 @pytest.mark.parametrize(("enabled", "warned"), [(True, True), (False, False)])
@@ -51,7 +107,7 @@ def test_an_enabled_isulad_has_warnings_of_its_defects(
     machine.write(DEFAULT_CONFIG, json.dumps({"nri-support": enabled}))
     found = [one for one in examination(machine.host).checks if one.name == "isulad-defects"]
     assert bool(found) == warned
-    assert all(one.status is Status.WARN and one.fix for one in found)
+    assert all(one.status is Verdict.WARN and one.fix for one in found)
     text = " ".join(one.detail for one in found)
     words = ("aborts", "UpdateContainerResources", "random order", "environment variable", "swaps")
     assert all((one in text) == warned for one in words)

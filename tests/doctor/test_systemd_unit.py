@@ -19,8 +19,8 @@ import pytest
 from nri_scope.cli.record import command as record
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
+from tests.cli.creation import create
 from tests.cli.running import PATIENCE, running
-from tests.cli.test_smoke import create
 from tests.docs.readme import ROOT, blocks
 from tests.runtime_emulation.runtime import Runtime
 

@@ -377,7 +377,7 @@ def test_fields_of_the_language() -> None:
 
 
 @pytest.mark.parametrize("field", filters.FIELDS, ids=lambda field: field.name)
-def test_each_field_s_example_is_a_filter_on_it(field: filters.Field) -> None:
+def test_each_field_s_example_is_a_filter_on_it(field: filters.FilterField) -> None:
     assert field.name in field.example
     filters.parse(field.example)
 

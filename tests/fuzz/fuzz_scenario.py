@@ -15,8 +15,9 @@ import atheris
 with atheris.instrument_imports(include=["nri_scope.scenario", "nri_scope.text"]):
     from nri_scope.scenario.compile import EventSequence
     from nri_scope.scenario.document import parse_scenario
+    from nri_scope.scenario.field_assignments import assign_fields
     from nri_scope.scenario.model import Scenario
-    from nri_scope.scenario.text import apply_changes, scenario_text
+    from nri_scope.scenario.text import scenario_text
 
 from itertools import islice
 
@@ -37,7 +38,7 @@ steps: [{run: web}, {create: web/app}, {repeat: 2, steps: [{start: web/app}]}, {
 def changed(text: str) -> Scenario:
     """A valid scenario with a change."""
     scenario = parse_scenario(_VALID)
-    apply_changes(scenario, [text])
+    assign_fields(scenario, [text])
     return scenario
 
 

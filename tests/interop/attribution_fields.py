@@ -26,7 +26,7 @@ class Entry:
 
     name: str
     """Key in ``merge_rules.FIELDS``."""
-    field: known.Field
+    field: known.AdjustableField
     adjust: Adjust
     set_initial: SetInitial | None
     """Sets the field in a container; None if NRI's Container lacks the field."""
@@ -94,7 +94,9 @@ def _resources(key: str, value: Json) -> Spec:
     return _linux("resources", {key: value})
 
 
-def _number(group: str, name: str, values: tuple[int, int, int], field: known.Field) -> Entry:
+def _number(
+    group: str, name: str, values: tuple[int, int, int], field: known.AdjustableField
+) -> Entry:
     """An optional number of LinuxMemory or LinuxCPU."""
 
     def limit(resources: api.LinuxResources, number: int) -> None:
@@ -106,7 +108,7 @@ def _number(group: str, name: str, values: tuple[int, int, int], field: known.Fi
 
 def _resource(
     name: str,
-    field: known.Field,
+    field: known.AdjustableField,
     limit: Limit,
     spec: Callable[[int], Spec],
     *,

@@ -23,6 +23,7 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.merging import adjusted, updated
 from nri_scope.nri.versions import V0_10, V0_12, NriVersion
 from nri_scope.plugin import Identity, unix_socket
+from nri_scope.recorder.inbox import Sink
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import event_messages
 from tests.interop.attribution_cases import (
@@ -62,7 +63,7 @@ VALIDATE = "ValidateContainerAdjustment"
 
 
 @dataclass
-class Tee:
+class Tee(Sink):
     """Recorder that also stores sessions and calls in memory."""
 
     recorder: Recorder
@@ -280,7 +281,7 @@ async def _chain(
                 identity = Identity(one[:2], one[3:])
                 validate = one == VALIDATING and version >= V0_10
                 logger = Logger(tee, identity, validate=validate)
-                service = LoggerService(logger, identity, unix_socket(socket), once=True)
+                service = LoggerService(logger, unix_socket(socket), once=True)
                 tasks.create_task(service.run())
             await runtime.admit(number)
             if one in PLUGINS:

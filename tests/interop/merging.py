@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
-from nri_scope.nri.merging import Creation, Stopping, Updating
+from nri_scope.nri.merging import CreationMerging, StopMerging, UpdateMerging
 from nri_scope.nri.versions import V0_10, NriVersion
 from tests.interop.merge_cases import PLUGINS, Case, Reply
 
@@ -130,13 +130,13 @@ def _decode(kind: type[Message], payload: object) -> Message | None:
 
 def merge_with_ours(case: Case, version: NriVersion) -> Outcome:
     """Merge a case with nri-scope, like a runtime with this NRI version."""
-    merging: Creation | Updating | Stopping
+    merging: CreationMerging | UpdateMerging | StopMerging
     if isinstance(case.request, api.CreateContainerRequest):
-        merging = Creation(case.request, version=version)
+        merging = CreationMerging(case.request, version=version)
     elif isinstance(case.request, api.UpdateContainerRequest):
-        merging = Updating(case.request, version=version)
+        merging = UpdateMerging(case.request, version=version)
     else:
-        merging = Stopping(case.request, version=version)
+        merging = StopMerging(case.request, version=version)
     seen = []
     error = ""
     try:
@@ -147,7 +147,7 @@ def merge_with_ours(case: Case, version: NriVersion) -> Outcome:
     except AdjustmentRefused as refused:
         error = str(refused)
     validation = None
-    if isinstance(merging, Creation) and not error and version >= V0_10:
+    if isinstance(merging, CreationMerging) and not error and version >= V0_10:
         validation = merging.validation(_CHAIN)
     return Outcome(
         tuple(seen),
@@ -157,12 +157,14 @@ def merge_with_ours(case: Case, version: NriVersion) -> Outcome:
     )
 
 
-def apply(merging: Creation | Updating | Stopping, reply: Reply, plugin: str) -> None:
+def apply(
+    merging: CreationMerging | UpdateMerging | StopMerging, reply: Reply, plugin: str
+) -> None:
     """Apply a reply to the merging object of its event."""
-    if isinstance(merging, Creation):
+    if isinstance(merging, CreationMerging):
         assert isinstance(reply, api.CreateContainerResponse)
         merging.apply(reply, plugin)
-    elif isinstance(merging, Updating):
+    elif isinstance(merging, UpdateMerging):
         assert isinstance(reply, api.UpdateContainerResponse)
         merging.apply(reply, plugin)
     else:

@@ -16,6 +16,7 @@ from nri_scope.recording.reader import Recording
 from tests.agent.agent_process import agent
 from tests.agent.certificates import Certificates
 from tests.cli.running import PATIENCE
+from tests.demo_recording import DEMO_EVENTS
 from tests.interop.build import Unavailable, build_grpcurl
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "demo.nriscope.db"
@@ -96,7 +97,7 @@ async def test_a_go_client_finds_and_calls_everything(grpcurl: Path, tmp_path: P
         bundle = tmp_path / "bundle.nriscope.zip"
         bundle.write_bytes(b"".join(base64.b64decode(str(piece["data"])) for piece in pieces))
         with Recording.open(bundle) as recording:
-            assert len(list(recording.events())) == 88
+            assert len(list(recording.events())) == DEMO_EVENTS
         status, _, errors = await run(
             grpcurl, "-plaintext", "-d", '{"where": "("}', address,
             "nri_scope.agent.v1.Agent/GetEvents",

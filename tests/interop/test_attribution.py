@@ -25,6 +25,7 @@ from tests.interop.attribution_found import (
     REPLIES,
     SINGLE,
     VALIDATED,
+    VIEWS,
     Found,
     findings_for,
     run_of,
@@ -165,9 +166,8 @@ def _is_rule_for_device(case: Case, step: ChangeStep) -> bool:
     return is_rule and case.entry.name == "linux.devices"
 
 
+@pytest.mark.parametrize("view", [view for view in VIEWS if view != VALIDATED], indirect=True)
 def test_later_events_show_the_final_container(release: Merger, view: str) -> None:
-    if view == VALIDATED:
-        return
     seen, found = run_of(release), findings_for(release, view)
     missing = {}
     for case in usable_cases(seen):
@@ -186,9 +186,10 @@ def test_later_events_show_the_final_container(release: Merger, view: str) -> No
     fail_if_any(missing)
 
 
+@pytest.mark.parametrize(
+    "view", [view for view in VIEWS if view not in (SINGLE, VALIDATED)], indirect=True
+)
 def test_a_conflict_names_the_known_plugins(release: Merger, view: str) -> None:
-    if view in (SINGLE, VALIDATED):
-        return
     seen, found = run_of(release), findings_for(release, view)
     for case in usable_cases(seen):
         error = seen.answers[case.name].error

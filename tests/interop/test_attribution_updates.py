@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nri_scope import specs
 from nri_scope.differ.attribution.attributed_changes import Evidence
 from tests.interop.attribution_cases import UpdateCase, UpdateTrigger, update_cases
@@ -11,6 +13,7 @@ from tests.interop.attribution_found import (
     ALL,
     REPLIES,
     VALIDATED,
+    VIEWS,
     findings_for,
     is_counted,
     run_of,
@@ -20,8 +23,8 @@ from tests.interop.attribution_truth import false_claims, of_update, value_or_no
 from tests.interop.build import Merger
 
 
-def changes_of(case: UpdateCase) -> specs.Spec:
-    """The container after the update."""
+def container_after(case: UpdateCase) -> specs.Spec:
+    """Return the container after the update."""
     return of_update(case).moments[-1].wanted
 
 
@@ -76,13 +79,12 @@ def test_updates_are_attributed_to_the_requesting_plugin(release: Merger, view: 
 VALIDATE = "ValidateContainerAdjustment"
 
 
+@pytest.mark.parametrize("view", [view for view in VIEWS if view != VALIDATED], indirect=True)
 def test_later_events_show_the_updated_container(release: Merger, view: str) -> None:
-    if view == VALIDATED:
-        return
     seen, found = run_of(release), findings_for(release, view)
     missing = {}
     for case in update_cases(seen.version):
-        before, after = of_update(case).moments[0].wanted, changes_of(case)
+        before, after = of_update(case).moments[0].wanted, container_after(case)
         spec = found.histories[case.target.id].spec
         rest = [
             change
@@ -94,9 +96,8 @@ def test_later_events_show_the_updated_container(release: Merger, view: str) -> 
     fail_if_any(missing)
 
 
+@pytest.mark.parametrize("view", [REPLIES, ALL], indirect=True)
 def test_conflicting_updates_have_the_runtimes_error(release: Merger, view: str) -> None:
-    if view not in (REPLIES, ALL):
-        return
     seen, found = run_of(release), findings_for(release, view)
     wrong = {}
     for case in update_cases(seen.version):
@@ -112,7 +113,7 @@ def test_updates_that_were_not_applied_are_reported(release: Merger) -> None:
     seen, found = run_of(release), findings_for(release, REPLIES)
     wrong = []
     for case in update_cases(seen.version):
-        before, after = of_update(case).moments[0].wanted, changes_of(case)
+        before, after = of_update(case).moments[0].wanted, container_after(case)
         if fails(case) or not specs.same(before, after):
             continue
         asked = {

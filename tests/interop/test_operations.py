@@ -13,7 +13,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RpcError
 from nri_scope.nri.events import METHODS, Event
 from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
-from nri_scope.runtime import Profile, Runtime
+from nri_scope.runtime import EmulatedRuntime, Profile
 from nri_scope.wire import Code
 from tests.interop.build import Merger, Variant, build_programs
 from tests.interop.reference import ReferenceRuntime
@@ -97,7 +97,7 @@ async def emulated_error(name: str) -> str:
     event = Event[BAD[name][0]]
     if event is Event.ValidateContainerAdjustment:
         event = Event.CreateContainer
-    async with Runtime(PROFILE) as runtime:
+    async with EmulatedRuntime(PROFILE) as runtime:
         await bad_plugin(name).join(runtime)
         outcome = await runtime.operate(event, METHODS[event.name].request())
     return outcome.failure or outcome.error
@@ -138,7 +138,7 @@ async def reference_fate(name: str, policy: str, socket: Path) -> tuple[str, boo
 async def emulated_fate(name: str, policy: str) -> tuple[str, bool, int]:
     plugin, behind = policy_plugin(name, policy), SmallPlugin("20-behind")
     sent = asked_of(Event[BAD[name][0]])
-    async with Runtime(PROFILE) as runtime:
+    async with EmulatedRuntime(PROFILE) as runtime:
         await plugin.join(runtime)
         await behind.join(runtime)
         outcome = await runtime.operate(sent, request(sent, pod(1), container(1)))
@@ -178,7 +178,7 @@ async def test_rejected_registrations_match_the_reference(plugin: str, tmp_path:
         await reference.connect(tmp_path / "go")
         with pytest.raises(RpcError) as theirs:
             await reference.register()
-    async with Runtime(PROFILE) as runtime:
+    async with EmulatedRuntime(PROFILE) as runtime:
         await runtime.listen(tmp_path / "s")
         small = SmallPlugin(plugin)
         await small.connect(tmp_path / "s")
@@ -219,7 +219,7 @@ async def reference_creation(between: str, release: Merger, socket: Path) -> str
 
 
 async def emulated_creation(between: str, release: Merger) -> str:
-    async with Runtime(replace(PROFILE, nri_version=release.nri_version)) as runtime:
+    async with EmulatedRuntime(replace(PROFILE, nri_version=release.nri_version)) as runtime:
         validator = SmallPlugin("00-validator")
         await validator.join(runtime)
         validator.connected.finish("it leaves")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.replay.chain import Command
+from nri_scope.replay.chain import PluginCommand
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.run import Job, replay
@@ -28,7 +28,7 @@ def test_a_panic_is_named_with_its_place_in_the_plugins_own_code(
 ) -> None:
     one, app = container("sidecar"), container("app")
     path = recording(tmp_path / "r.nriscope.db", [run_pod(), *life(one), *life(app)])
-    command = Command("10", "p", (str(build(variant).plugin), "-panic", panics))
+    command = PluginCommand("10", "p", (str(build(variant).plugin), "-panic", panics))
     replayed = run(replay(Job(path, PluginSet((command,)))))
     (crash,) = (reply for reply in replayed.replies() if reply.verdict is Verdict.CRASH)
     assert (crash.event, crash.subject) == ("CreateContainer", f"shop/web/{panics}")

@@ -13,6 +13,7 @@ from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
 from nri_scope.events import CapturedCall, SessionStart
 from nri_scope.logger.logger import Logger
 from nri_scope.plugin import Identity, PluginSession, SessionEnd, unix_socket
+from nri_scope.recorder.inbox import Sink
 from nri_scope.wire import Code, RequestReceived
 from tests.amount import amount
 from tests.interop.build import Variant
@@ -22,7 +23,7 @@ LIFECYCLES = amount(1000, 100)
 IDENTITY = Identity(index="10", name="nri-scope")
 
 
-class Memory:
+class Memory(Sink):
     """Sink that stores everything in memory."""
 
     def __init__(self) -> None:

@@ -11,11 +11,12 @@ import pytest
 
 from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import Evidence
-from nri_scope.logger.probes import Probes
+from nri_scope.logger.probe_recorder import ProbeListener, Probes
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from tests.interop.build import build_oldest
 from tests.interop.reference import PATIENCE, ReferencePlugin, ReferenceRuntime
+from tests.logger.test_probes import probe_options
 
 pytestmark = pytest.mark.interop
 
@@ -28,7 +29,11 @@ async def _record(path: Path, folder: Path) -> None:
     programs = build_oldest()
     socket = folder / "nri.sock"
     recorder = Recorder.open(path)
-    probes = Probes(recorder, socket, "probe", ("00", "50", "99"), once=True)
+    probes = Probes(
+        recorder,
+        probe_options(socket, "00", "50", "99", name="probe", once=True),
+        ProbeListener(),
+    )
     async with asyncio.timeout(PATIENCE), AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(
             await ReferenceRuntime.listen(

@@ -149,7 +149,7 @@ async def test_a_restart_of_the_runtime_begins_a_new_session(
         (gap,) = recording.gaps()
         assert gap.lost is None
         assert first.ended_ns is not None
-        assert first.ended_ns <= gap.from_ns <= gap.to_ns <= second.started_ns
+        assert first.ended_ns <= gap.from_ns <= gap.to_ns == second.synced_ns
 
 
 async def test_a_launched_record_writes_to_its_configured_file(

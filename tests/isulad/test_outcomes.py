@@ -19,10 +19,10 @@ from nri_scope.nri.events import METHODS
 from nri_scope.nri.request_subject import container_of, decode_request
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime.lifecycle import own_request
+from tests.isulad.cases import FOLDER
 from tests.replay.recordings import recording
 from tests.runtime_emulation.scripts import ROOT
 
-FOLDER = Path(__file__).parents[1] / "data" / "cases" / "isulad"
 BASE = FOLDER / "base.nriscope.zip"
 REPLIES: dict[str, dict[str, Any]] = json.loads(
     (FOLDER / "replies-and-outcomes.json").read_text(encoding="utf-8")

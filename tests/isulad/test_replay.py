@@ -27,7 +27,7 @@ from tests.replay.plays import job_of, played, played_to_peers
 from tests.replay.recordings import POD, container, life, recording, run_pod
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
-from .test_outcomes import FOLDER
+from .cases import FOLDER
 
 
 class Repeating:

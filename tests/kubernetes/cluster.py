@@ -81,6 +81,10 @@ class Cluster:
         folders = f"{Path(sys.executable).parent}{os.pathsep}{self._programs.path}"
         return {"PATH": folders, "KUBECONFIG": str(self.folder / "certificates/admin.conf")}
 
+    def first_process(self, node: int) -> int:
+        """Return the first process of a node, as the machine numbers it."""
+        return self._pids[node - 1]
+
     def restart(self, node: int, program: str) -> None:
         """Kill a program of a node with -9, and start it again at once."""
         with self.killed(node, program):

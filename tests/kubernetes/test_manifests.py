@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,13 @@ import yaml
 from nri_scope import __version__
 from nri_scope.cluster.agent_pods import LABEL, NAMESPACE
 from nri_scope.filter.moments import parse_size
+from nri_scope.recording.heartbeat import heartbeat_of
 from scripts.make_image import NAME
 
 from .programs import cache_folder
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-OVERLAYS = ("validate", "redact", "openshift")
+OVERLAYS = ("validate", "redact", "openshift", "authorize")
 VARIANTS = ("base", *OVERLAYS)
 Manifest = dict[str, Any]
 
@@ -35,6 +37,7 @@ _SELINUX_TYPES |= {"container_engine_t"}
 EXCEPTIONS = {
     "volume nri: hostPath",
     "volume recordings: hostPath",
+    "volume state: hostPath",
     "recorder: runs as root",
     "agent: runs as root",
 }
@@ -112,6 +115,24 @@ def daemon_set(objects: list[Manifest]) -> Manifest:
     return found
 
 
+def test_the_recorder_is_alive_by_the_age_of_its_heartbeat(tmp_path: Path) -> None:
+    manifest = yaml.safe_load((DEPLOY / "kustomize/base/daemonset.yaml").read_text())
+    recorder = manifest["spec"]["template"]["spec"]["containers"][0]
+    program, *arguments = recorder["livenessProbe"]["exec"]["command"]
+    assert (recorder["name"], program) == ("recorder", "python3")
+    arguments[-1] = arguments[-1].replace("/var/lib/nri-scope", str(tmp_path))
+    (output,) = (each for each in recorder["args"] if each.startswith("--output="))
+    heartbeat = heartbeat_of(tmp_path / Path(output.replace("$(POD_UID)", "some-uid")).name)
+    for age, status in ((None, 0), (1.0, 0), (20.0, 0), (40.0, 1)):
+        if age is not None:
+            heartbeat.touch()
+            at = time.time() - age
+            os.utime(heartbeat, (at, at))
+        environment = {**os.environ, "POD_UID": "some-uid"}
+        done = subprocess.run([sys.executable, *arguments], env=environment, check=False)
+        assert done.returncode == status, age
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_helm_renders_the_same_objects_as_kustomize(variant: str) -> None:
     options = [] if variant == "base" else [f"--set={variant}=true"]
@@ -119,7 +140,26 @@ def test_helm_renders_the_same_objects_as_kustomize(variant: str) -> None:
     assert sorted(rendered, key=_order) == sorted(kustomized(variant), key=_order)
 
 
-@pytest.mark.parametrize("chosen", [("redact", "openshift"), ("validate", "redact", "openshift")])
+READER = {
+    "apiGroup": "rbac.authorization.k8s.io",
+    "kind": "Group",
+    "name": "nri-scope-readers",
+}
+PROMETHEUS = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+VALUES = {
+    "readers": f"--set-json=readers={json.dumps([READER])}",
+    "networkpolicy": f"--set-json=networkPolicy={json.dumps([PROMETHEUS])}",
+}
+"""Options of Helm for components whose values are no switches."""
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        *(("redact", "openshift"), ("validate", "redact", "openshift"), ("readers",)),
+        *(("networkpolicy",), ("networkpolicy", "readers", "openshift", "authorize")),
+    ],
+)
 def test_components_are_combined_as_values_of_helm_are(
     tmp_path: Path, chosen: tuple[str, ...]
 ) -> None:
@@ -129,7 +169,8 @@ def test_components_are_combined_as_values_of_helm_are(
         "components": [f"{folder}/components/{each}" for each in chosen],
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
-    rendered = templated("--set=createNamespace=true", *(f"--set={each}=true" for each in chosen))
+    options = [VALUES.get(each, f"--set={each}=true") for each in chosen]
+    rendered = templated("--set=createNamespace=true", *options)
     assert sorted(rendered, key=_order) == sorted(kustomized(tmp_path), key=_order)
 
 
@@ -138,9 +179,12 @@ def _order(one: Manifest) -> tuple[str, str]:
 
 
 def test_helm_uses_its_namespace_and_leaves_it_to_the_cluster() -> None:
-    rendered = templated("--set=openshift=true", namespace="other")
+    every = ("--set=openshift=true,authorize=true", *VALUES.values())
+    rendered = templated(*every, namespace="other")
     assert "Namespace" not in [each["kind"] for each in rendered]
     assert {each["metadata"].get("namespace", "other") for each in rendered} == {"other"}
+    accounts = [one for each in rendered for one in each.get("subjects", ()) if one != READER]
+    assert accounts == [{"kind": "ServiceAccount", "name": "nri-scope", "namespace": "other"}]
     assert "nri-scope:nri-scope" not in json.dumps(rendered)
 
 
@@ -176,11 +220,21 @@ def test_values_of_helm_add_options_volumes_and_nodes() -> None:
         "volumes": [{"name": "rules", "configMap": {"name": "nri-scope-rules"}}],
         "volumeMounts": [{"name": "rules", "mountPath": "/etc/nri-scope"}],
         "nodeSelector": {"nri": "yes"},
+        "imagePullSecrets": [{"name": "registry"}],
+        "podLabels": {"team": "platform"},
+        "podAnnotations": {"example.com/scrape": "no"},
+        "priorityClassName": "system-node-critical",
         "tolerations": [],
     }
     options = [f"--set-json={name}={json.dumps(value)}" for name, value in values.items()]
-    changed = daemon_set(templated(*options))["spec"]["template"]["spec"]
-    plain = daemon_set(templated("--set=redact=true"))["spec"]["template"]["spec"]
+    template = daemon_set(templated(*options))["spec"]["template"]
+    plain_template = daemon_set(templated("--set=redact=true"))["spec"]["template"]
+    plain_template["metadata"]["labels"] |= values["podLabels"]
+    plain_template["metadata"]["annotations"] |= values["podAnnotations"]
+    assert template["metadata"] == plain_template["metadata"]
+    changed, plain = template["spec"], plain_template["spec"]
+    plain["imagePullSecrets"] = values["imagePullSecrets"]
+    plain["priorityClassName"] = values["priorityClassName"]
     for container, added in zip(plain["containers"], ("recorderArgs", "agentArgs"), strict=True):
         container["args"] += values[added]
         container["volumeMounts"] += values["volumeMounts"]
@@ -208,10 +262,21 @@ def test_what_reaches_nri_has_no_port_and_no_account(variant: str) -> None:
         each["name"]: {mount["name"] for mount in each["volumeMounts"]}
         for each in (recorder, agent)
     }
-    assert mounted == {"recorder": {"nri", "recordings"}, "agent": {"recordings", "tmp"}}
+    account = {"account"} if variant == "authorize" else set[str]()
+    assert mounted == {
+        "recorder": {"nri", "recordings"},
+        "agent": {"recordings", "state", "tmp"} | account,
+    }
+    writable = {
+        mount["name"] for mount in agent["volumeMounts"] if not mount.get("readOnly", False)
+    }
+    assert writable == {"state", "tmp"}
     assert "ports" not in recorder
     assert pod["automountServiceAccountToken"] is False
-    assert [each["kind"] for each in objects if "rbac" in each["apiVersion"]] == []
+    rules = [one for each in objects for one in each.get("rules", ())]
+    assert {one for each in rules for one in each["verbs"]} <= {"create"}
+    reviews = {"tokenreviews", "subjectaccessreviews"} if account else set[str]()
+    assert {one for each in rules for one in each["resources"]} == reviews
     assert all("cpu" not in each["resources"]["limits"] for each in (recorder, agent))
     assert all(each["securityContext"]["readOnlyRootFilesystem"] for each in (recorder, agent))
 

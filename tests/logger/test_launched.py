@@ -11,11 +11,11 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import REDACTED
-from nri_scope.logger.background_output import log_beside
 from nri_scope.logger.launched import LaunchedPlugin, Settings
 from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recording.reader import Recording
-from tests.logger.test_logger import exchange
+from nri_scope.writer.background_output import log_beside
+from tests.logger.list_sink import exchange
 
 END = SessionEnd("closed by the peer", configured=True, synchronized=True)
 
@@ -79,7 +79,7 @@ async def test_redacts_if_configured(tmp_path: Path, monkeypatch: pytest.MonkeyP
     [
         ("events: UpdatePodSandbox", "none of the chosen events"),
         ("events: ValidateContainerAdjustment", "none of the chosen events"),
-        ("max_size: 100", "less than the minimum"),
+        ("max_size: 100", "too small; use 1M"),
         ("nonsense: 1", "unknown key"),
     ],
 )

@@ -15,47 +15,14 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, RpcError, UsageError
-from nri_scope.events import CapturedCall, SessionStart
 from nri_scope.logger import logger as logger_module
 from nri_scope.logger.logger import Logger, LoggerService, SessionReport, watch_clock
 from nri_scope.nri.events import PLUGIN_SERVICE, Event
-from nri_scope.plugin import Exchange, Identity, SessionEnd, unix_socket
-from nri_scope.wire import RequestReceived
+from nri_scope.plugin import Identity, SessionEnd, unix_socket
+from tests.logger.list_sink import ListSink, exchange
 from tests.plugin.runtime_end import RuntimeEnd, call, configure, synchronize
 
 IDENTITY = Identity(index="00", name="nri-scope")
-
-
-class ListSink:
-    """Stores what a recorder would write."""
-
-    def __init__(self) -> None:
-        self.sessions: list[SessionStart] = []
-        self.captured: list[tuple[int, CapturedCall]] = []
-        self.ends: list[tuple[int, str]] = []
-        self.ended_ns: list[int] = []
-        self.gaps: list[tuple[int | None, str, int | None]] = []
-        self.notes: list[tuple[int | None, str]] = []
-
-    def begin_session(self, start: SessionStart) -> int:
-        self.sessions.append(start)
-        return len(self.sessions)
-
-    def capture(self, session: int, item: CapturedCall) -> None:
-        self.captured.append((session, item))
-
-    def end_session(self, session: int, reason: str, at_ns: int) -> None:
-        self.ends.append((session, reason))
-        self.ended_ns.append(at_ns)
-
-    def note_gap(
-        self, session: int | None, from_ns: int, to_ns: int, reason: str, lost: int | None
-    ) -> None:
-        assert from_ns <= to_ns
-        self.gaps.append((session, reason, lost))
-
-    def note(self, session: int | None, at_ns: int, text: str) -> None:
-        self.notes.append((session, text))
 
 
 class Running:
@@ -67,7 +34,7 @@ class Running:
         self.reports: list[SessionReport] = []
         service_options = {key: options.pop(key) for key in ("wait", "once") if key in options}
         logger = Logger(self.sink, IDENTITY, on_session=self.reports.append, **options)
-        self.service = LoggerService(logger, IDENTITY, unix_socket(path), **service_options)
+        self.service = LoggerService(logger, unix_socket(path), **service_options)
         self.task = asyncio.create_task(self.service.run())
 
 
@@ -279,6 +246,22 @@ def test_a_stall_is_a_gap_of_the_session() -> None:
     assert reason == "the recorder stalled for 3.2 s; replies may have been late"
 
 
+def test_a_stall_begins_after_the_last_event_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    sink = ListSink()
+    monkeypatch.setattr(sink, "note_gap", lambda _, from_ns, *__: begun.append(from_ns))
+    logger = Logger(sink, IDENTITY)
+    logger.configure(api.ConfigureRequest(runtime_name="containerd", runtime_version="2.1.0"))
+    logger.answered(exchange("Configure"))
+    before_ns = time.monotonic_ns()
+    # The clock was checked 3.2 s ago; these came 0.2 s after that, and at the end of the stall.
+    for arrived_ns in (before_ns - 3_000_000_000, before_ns):
+        logger.answered(exchange("StartContainer")._replace(arrived_ns=arrived_ns))
+    checked_ns = time.time_ns() - 3_200_000_000
+    logger.report_stall(3.2)
+    assert 150_000_000 < begun[0] - checked_ns < 250_000_000
+
+
 async def test_late_heartbeats_are_reported_as_stalls() -> None:
     stalls: list[float] = []
     clock = iter([0.0, 0.1, 0.2, 3.2, 3.3, 3.8, 10.0])
@@ -295,11 +278,6 @@ def test_a_second_configure_ends_the_session_and_begins_another() -> None:
         logger.answered(exchange("Configure"))
     assert len(sink.sessions) == 2
     assert sink.ends == [(1, "configured again")]
-
-
-def exchange(method: str, *, timeout_ns: int = 0, took_ns: int = 10) -> Exchange:
-    request = RequestReceived(1, "nri.pkg.api.v1alpha1.Plugin", method, b"", timeout_ns, ())
-    return Exchange(request, b"", 0, "", 1_000, took_ns)
 
 
 def test_a_reply_after_the_deadline_is_recorded_as_late() -> None:

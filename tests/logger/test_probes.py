@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,11 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, NriScopeError, UsageError
 from nri_scope.events import Role
 from nri_scope.logger.logger import SessionReport
-from nri_scope.logger.probes import ProbeListener, Probes, check_indices
+from nri_scope.logger.probe_recorder import ProbeListener, ProbeOptions, Probes, check_indices
 from nri_scope.nri.events import Event
 from nri_scope.plugin import SessionEnd
 from nri_scope.runtime import Profile
-from tests.logger.test_logger import ListSink
+from tests.logger.list_sink import ListSink
 from tests.plugin.runtime_end import RuntimeEnd
 from tests.runtime_emulation.profiles import NEW, OLD
 from tests.runtime_emulation.runtime import Runtime
@@ -34,7 +35,6 @@ class ListListener(ProbeListener):
     def __init__(self) -> None:
         self.reports: list[str] = []
         self.ends: list[str] = []
-        self.failures: list[tuple[str, str]] = []
         self.waiting: list[str] = []
 
     def began(self, report: SessionReport) -> None:
@@ -46,8 +46,22 @@ class ListListener(ProbeListener):
     def waits(self, index: str, error: NriScopeError) -> None:
         self.waiting.append(index)
 
-    def failed(self, index: str, error: NriScopeError) -> None:
-        self.failures.append((index, str(error)))
+
+def probe_options(socket: Path, *indices: str, **options: Any) -> ProbeOptions:
+    """Return the options of probes at ``indices``."""
+    chosen = ProbeOptions(
+        output=None,
+        socket=socket,
+        name="nri-scope",
+        probes=indices,
+        validate=False,
+        cri=None,
+        duration=None,
+        once=False,
+        wait=False,
+        redact=None,
+    )
+    return replace(chosen, **options)
 
 
 class Running:
@@ -57,7 +71,7 @@ class Running:
         self.sink = ListSink()
         self.listener = ListListener()
         self.probes = Probes(
-            self.sink, folder / "s", "nri-scope", indices, listener=self.listener, **options
+            self.sink, probe_options(folder / "s", *indices, **options), self.listener
         )
         self.task = asyncio.create_task(self.probes.run())
 
@@ -152,41 +166,6 @@ async def test_only_the_first_probe_validates(runtime: Runtime, tmp_path: Path) 
     assert [plugin.index for plugin in runtime.plugins if plugin.mask & bit] == ["10"]
     assert running.probes.validator == "10"
     await running.stop()
-
-
-async def test_probes_move_and_the_validator_stays(runtime: Runtime, tmp_path: Path) -> None:
-    running = Running(tmp_path, "00", "50", "99", validate=True)
-    await runtime.wait_plugins(3)
-    running.probes.place(("25", "45", "99"))
-    await running.until(
-        lambda: plugin_ids(runtime) == [f"{index}-nri-scope" for index in ("00", "25", "45", "99")]
-    )
-    assert running.probes.indices == ("00", "25", "45", "99")
-    # Moved back while earlier moves may still be in progress.
-    running.probes.place(("50", "99"))
-    running.probes.place(("25", "99"))
-    running.probes.place(("50", "99"))
-    await running.until(
-        lambda: plugin_ids(runtime) == [f"{index}-nri-scope" for index in ("00", "50", "99")]
-    )
-    assert running.listener.ends == []
-    await running.stop()
-
-
-async def test_a_refused_additional_probe_is_reported_and_dropped(tmp_path: Path) -> None:
-    end = RuntimeEnd()
-    await end.listen(tmp_path / "s")
-    running = Running(tmp_path, "00", "99")
-    for _ in range(2):
-        await end.registered()
-    end.refuse = (3, "no room")
-    running.probes.place(("00", "50", "99"))
-    await running.until(lambda: bool(running.listener.failures))
-    assert running.listener.failures[0][0] == "50"
-    assert "no room" in running.listener.failures[0][1]
-    assert running.probes.indices == ("00", "99")
-    await running.stop()
-    await end.close()
 
 
 async def test_a_refusal_at_the_start_names_the_index(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from nri_scope.logger.recorder_process import RecorderProcess
 from nri_scope.logger.run import RecordOptions
 from nri_scope.plugin import Identity
 from nri_scope.recording.reader import Recording
+from nri_scope.writer.messages import RecordingOptions
 from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.stored_requests import (
     play,
@@ -33,17 +34,25 @@ from pathlib import Path
 from nri_scope.logger.recorder_process import RecorderProcess
 from nri_scope.logger.run import RecordOptions
 from nri_scope.plugin import Identity
+from nri_scope.writer.messages import RecordingOptions
 options = RecordOptions(
-    Path(sys.argv[1]), Path(sys.argv[2]), Identity(index="00", name="nri-scope"), wait=True
+    RecordingOptions(Path(sys.argv[1]), existed=False),
+    Path(sys.argv[2]),
+    Identity(index="00", name="nri-scope"),
+    wait=True,
 )
 recorder = RecorderProcess("nri_scope.logger.recorder_process", nicer=5)
 recorder.begin(options)
 print(recorder._child.pid, flush=True)
 recorder.ready(60)
-print(recorder.latest, flush=True)
+print(recorder.status_text, flush=True)
 time.sleep(1000)
 """
 """Viewer that reads no messages of the recorder once it is ready."""
+
+
+def a_file(folder: Path) -> RecordingOptions:
+    return RecordingOptions(folder / "a.db", existed=False)
 
 
 def is_running(pid: int) -> bool:
@@ -98,7 +107,7 @@ def recorder() -> Iterator[RecorderProcess]:
 
 def test_a_recorder_without_a_runtime_reports_it(recorder: RecorderProcess, tmp_path: Path) -> None:
     recorder.begin(
-        RecordOptions(tmp_path / "a.db", tmp_path / "no.sock", Identity(index="00", name="x"))
+        RecordOptions(a_file(tmp_path), tmp_path / "no.sock", Identity(index="00", name="x"))
     )
     with pytest.raises(UsageError, match=r"no\.sock.*doctor"):
         recorder.ready(PATIENCE)
@@ -119,7 +128,7 @@ def test_a_failing_callback_ends_the_recorder(tmp_path: Path) -> None:
 
     recorder = RecorderProcess("nri_scope.logger.recorder_process", nicer=0, on_notice=fail)
     identity = Identity(index="00", name="x")
-    recorder.begin(RecordOptions(tmp_path / "a.db", tmp_path / "s", identity, wait=True))
+    recorder.begin(RecordOptions(a_file(tmp_path), tmp_path / "s", identity, wait=True))
     recorder._listener.join(PATIENCE)
     assert recorder.ended and not is_running(recorder._child.pid)
     recorder.stop(signal.SIGINT)
@@ -132,7 +141,7 @@ def test_a_stopped_recorder_ends_normally_and_a_killed_one_is_reported(
     number: signal.Signals, words: str, recorder: RecorderProcess, tmp_path: Path
 ) -> None:
     options = RecordOptions(
-        tmp_path / "a.db", tmp_path / "s", Identity(index="00", name="x"), wait=True
+        a_file(tmp_path), tmp_path / "s", Identity(index="00", name="x"), wait=True
     )
     recorder.begin(options)
     recorder.ready(PATIENCE)
@@ -140,8 +149,9 @@ def test_a_stopped_recorder_ends_normally_and_a_killed_one_is_reported(
     if number == signal.SIGKILL:
         recorder._listener.join(PATIENCE)
         assert recorder.ended
-        assert words in recorder.latest
+        assert words in recorder.status_text
     recorder.stop(signal.SIGINT, seconds=PATIENCE)
     assert words in recorder.failure and bool(words) is bool(recorder.failure)
-    assert words or recorder.latest == "nothing recorded: no connection to a runtime"
+    if not words:
+        assert recorder.status_text == "nothing recorded: no connection to a runtime"
     assert not is_running(recorder._child.pid)

@@ -56,7 +56,7 @@ def test_none_removes_a_bound() -> None:
         ("output: relative.db", "not an absolute path"),
         ("output: 7", "not an absolute path"),
         ('output: "/a\\0b"', "not an absolute path"),
-        ("max_size: 100", "less than the minimum"),
+        ("max_size: 100", "too small; use 1M"),
         ("max_size: large", "not a size"),
         ("max_size: [1]", "not a size"),
         ("max_age: 24", "not a duration"),

@@ -173,16 +173,6 @@ async def test_requests_that_were_not_spooled_are_a_gap(folder: Path) -> None:
     assert list(folder.iterdir()) == []
 
 
-async def test_another_versions_requests_stay_and_are_reported(folder: Path) -> None:
-    put(folder, "7-0")
-    put(folder, "8-0")
-    (folder / "8-0.v1").rename(folder / "8-0.v2")
-    sink, said = await recorded(folder.parent)
-    assert len(sink.items) == 1
-    assert {one.name for one in folder.iterdir()} == {"8-0.in", "8-0.out", "8-0.v2"}
-    assert [one for one in said if "another version of nri-scope" in one]
-
-
 @pytest.mark.parametrize("kind", ["link", "pipe", "large"])
 async def test_other_files_in_place_of_a_request_are_not_read(
     folder: Path, tmp_path: Path, kind: str

@@ -1,11 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import json
+
 import pytest
 from google.protobuf.message import Message
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.changes import NO_CHANGES, changes_of
+from nri_scope.nri.changes import (
+    NO_CHANGES,
+    REQUIRED_PLUGINS,
+    Requirement,
+    absent_plugins,
+    changes_of,
+    is_named,
+    requirement_of,
+)
 from nri_scope.nri.request_subject import decode_reply, decode_request
 
 from .captures import NAMES, exchanges
@@ -223,3 +235,68 @@ def test_passive_exchanges_change_nothing() -> None:
     assert changes_of("FromTheFuture", None, None, "p") == NO_CHANGES
     empty = api.ValidateContainerAdjustmentRequest()
     assert changes_of("ValidateContainerAdjustment", empty, None, "p") == NO_CHANGES
+
+
+NAME = st.from_regex(r"[A-Za-z0-9_.+-]{1,12}", fullmatch=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "plugins"),
+    [
+        ('["plugin1", "10-plugin2"]', ("plugin1", "10-plugin2")),
+        ("[ plugin2 ]", ("plugin2",)),
+        ("- a\n- b\n- a\n", ("a", "b")),
+        ("[10, yes, 1.5]", ("10", "yes", "1.5")),
+        ("[]", ()),
+        ("plugin", None),
+        ("", None),
+        ("[a", None),
+        ("[[a]]", None),
+        ("{a: b}", None),
+        ("&a [*a]", None),
+        ("[" * 2_000, None),
+        (json.dumps([f"p{number}" for number in range(33)]), None),
+        (json.dumps(["x" * 5_000]), None),
+    ],
+)
+def test_the_value_of_a_requirement(value: str, plugins: tuple[str, ...] | None) -> None:
+    """As the default validator of NRI reads it, with limits."""
+    assert requirement_of({REQUIRED_PLUGINS: value}) == Requirement(plugins, REQUIRED_PLUGINS)
+
+
+@given(st.text(max_size=200))
+def test_no_value_of_a_requirement_fails(value: str) -> None:
+    found = requirement_of({REQUIRED_PLUGINS: value})
+    assert found is not None and found.annotation == REQUIRED_PLUGINS
+
+
+SCOPES = "/container.app", "/pod", ""
+
+
+@given(st.sets(st.sampled_from((*SCOPES, "/container.other"))), st.sampled_from(("app", "")))
+def test_the_narrowest_requirement_counts(scopes: set[str], container: str) -> None:
+    annotations = {f"{REQUIRED_PLUGINS}{scope}": f"[of{scope}]" for scope in scopes}
+    applicable = [scope for scope in SCOPES[0 if container else 1 :] if scope in scopes]
+    found = requirement_of(annotations, container)
+    expected = applicable[:1] and (f"of{applicable[0]}",)
+    assert (found.plugins if found else []) == expected
+
+
+INDEX = st.from_regex("[0-9]{2}", fullmatch=True)
+
+
+@given(st.lists(NAME, max_size=4), st.lists(st.tuples(INDEX, NAME)))
+def test_plugins_that_a_request_to_validators_does_not_name(
+    required: list[str], named: list[tuple[str, str]]
+) -> None:
+    pod = api.PodSandbox()
+    pod.annotations[REQUIRED_PLUGINS] = json.dumps(required)
+    plugins = [api.PluginInstance(index=index, name=name) for index, name in named]
+    request = api.ValidateContainerAdjustmentRequest(pod=pod, plugins=plugins)
+    # As api.ValidateContainerAdjustmentRequest.GetPluginMap in Go.
+    known = {name for _, name in named} | {f"{index}-{name}" for index, name in named}
+    assert absent_plugins(request.SerializeToString()) == [
+        plugin for plugin in dict.fromkeys(required) if plugin not in known
+    ]
+    assert all(is_named(plugin, [f"{i}-{n}" for i, n in named]) for plugin in known)
+    assert absent_plugins(b"\xff") == []

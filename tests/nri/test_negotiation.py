@@ -9,6 +9,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import PASSIVE_EVENTS, Event
 from nri_scope.nri.runtime_setup import negotiate
+from nri_scope.nri.versions import valid_mask
 
 from .captures import NAMES, exchanges
 
@@ -38,7 +39,7 @@ def test_a_mask_is_never_0_and_has_only_known_events(
         assert chosen is not None
         return
     assert result.mask != 0
-    assert result.mask & ~result.valid == 0
+    assert result.mask & ~valid_mask(result.runtime.version) == 0
     assert Event.ValidateContainerAdjustment not in result.events or validate
     assert set(result.events) <= (PASSIVE_EVENTS if chosen is None else chosen) | {
         Event.ValidateContainerAdjustment
@@ -57,23 +58,27 @@ def test_a_mask_is_never_0_and_has_only_known_events(
 def test_negotiation_with_real_runtimes(name: str, version: str, inferred: bool, mask: int) -> None:
     first = next(exchange for exchange in exchanges(name) if exchange.method == "Configure")
     result = negotiate(api.ConfigureRequest.FromString(first.request))
-    assert (str(result.version), result.inferred, result.mask) == (version, inferred, mask)
+    assert (str(result.runtime.version), result.runtime.inferred, result.mask) == (
+        version,
+        inferred,
+        mask,
+    )
     assert result.warnings == ()
 
 
 def test_an_unknown_runtime_has_the_events_common_to_all() -> None:
     result = negotiate(configure("mystery", "7.0"))
-    assert (result.version, result.inferred, result.mask) == (None, False, 0x07FF)
+    assert (result.runtime.version, result.runtime.inferred, result.mask) == (None, False, 0x07FF)
 
 
 def test_the_version_of_a_build_without_module_information_is_inferred() -> None:
     result = negotiate(configure("containerd", "2.3.1", "0.0.0-unknown"))
-    assert (str(result.version), result.inferred) == ("0.12.0", True)
+    assert (str(result.runtime.version), result.runtime.inferred) == ("0.12.0", True)
 
 
 def test_a_runtime_without_nri_version_is_older_than_that_field() -> None:
     result = negotiate(configure("containerd", "2.3.1"))
-    assert (str(result.version), result.inferred) == ("0.11.0", True)
+    assert (str(result.runtime.version), result.runtime.inferred) == ("0.11.0", True)
 
 
 def test_validation_requires_an_explicit_request() -> None:

@@ -30,10 +30,10 @@ from nri_scope.plugin import Identity, Plugin, PluginSession, inherited, serve
 from nri_scope.plugin.serving import EVENT_HANDLERS
 from nri_scope.transport import Link, adopt_descriptor
 from nri_scope.wire import Connection, RequestReceived
+from tests.logger.list_sink import ListSink
 
 # A launched logger records to its default path, which must not be that of this host.
 from tests.logger.test_launched import default as default
-from tests.logger.test_logger import ListSink
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
 ME = Identity("42", "passive")
@@ -219,8 +219,8 @@ def test_methods_of_another_service_get_an_empty_reply() -> None:
 def test_merging_an_empty_adjustment_changes_nothing(version: str) -> None:
     container = api.Container(id="c", name="x", annotations={"a": "1"}, args=["sh"])
     request = api.CreateContainerRequest(pod=api.PodSandbox(id="p"), container=container)
-    without = merging.Creation(request, version=NriVersion.parse(version))
-    turn = merging.Creation(request, version=NriVersion.parse(version))
+    without = merging.CreationMerging(request, version=NriVersion.parse(version))
+    turn = merging.CreationMerging(request, version=NriVersion.parse(version))
     turn.apply(api.CreateContainerResponse.FromString(EMPTY_ADJUSTMENT), "42-passive")
     assert turn.response() == without.response()
     assert turn.request == without.request

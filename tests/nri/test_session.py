@@ -7,38 +7,45 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError, RemoteProtocolError
-from nri_scope.nri.session import TRANSITIONS, MessageKind, Role, Session, State, check_part_reply
+from nri_scope.nri.session import (
+    TRANSITIONS,
+    ConnectionState,
+    MessageKind,
+    Role,
+    SetupState,
+    check_part_reply,
+)
 
 NORMAL_SEQUENCE = [
-    (MessageKind.REGISTER, State.REGISTERING),
-    (MessageKind.REGISTER_REPLY, State.REGISTERED),
-    (MessageKind.CONFIGURE, State.CONFIGURING),
-    (MessageKind.CONFIGURE_REPLY, State.CONFIGURED),
-    (MessageKind.SYNCHRONIZE, State.SYNCHRONIZING),
-    (MessageKind.SYNCHRONIZE_REPLY, State.READY),
-    (MessageKind.EVENT, State.READY),
-    (MessageKind.UPDATE_CONTAINERS, State.READY),
-    (MessageKind.SHUTDOWN, State.SHUTTING_DOWN),
+    (MessageKind.REGISTER, SetupState.REGISTERING),
+    (MessageKind.REGISTER_REPLY, SetupState.REGISTERED),
+    (MessageKind.CONFIGURE, SetupState.CONFIGURING),
+    (MessageKind.CONFIGURE_REPLY, SetupState.CONFIGURED),
+    (MessageKind.SYNCHRONIZE, SetupState.SYNCHRONIZING),
+    (MessageKind.SYNCHRONIZE_REPLY, SetupState.READY),
+    (MessageKind.EVENT, SetupState.READY),
+    (MessageKind.UPDATE_CONTAINERS, SetupState.READY),
+    (MessageKind.SHUTDOWN, SetupState.SHUTTING_DOWN),
 ]
 
 
-def at(state: State, role: Role = Role.PLUGIN) -> Session:
-    session = Session(role)
+def at(state: SetupState, role: Role = Role.PLUGIN) -> ConnectionState:
+    session = ConnectionState(role)
     session.state = state
     return session
 
 
 @pytest.mark.parametrize("role", Role)
 def test_a_normal_session(role: Role) -> None:
-    session = Session(role)
+    session = ConnectionState(role)
     for kind, state in NORMAL_SEQUENCE:
         assert session.feed(kind) is state
     session.close()
-    assert session.state is State.CLOSED
+    assert session.state is SetupState.CLOSED
 
 
 def test_configure_may_precede_the_registration_reply() -> None:
-    session = Session(Role.PLUGIN)
+    session = ConnectionState(Role.PLUGIN)
     for kind in (
         MessageKind.REGISTER,
         MessageKind.CONFIGURE,
@@ -46,11 +53,11 @@ def test_configure_may_precede_the_registration_reply() -> None:
         MessageKind.CONFIGURE_REPLY,
     ):
         session.feed(kind)
-    assert session.state is State.CONFIGURED
+    assert session.state is SetupState.CONFIGURED
 
 
 def test_a_split_synchronize_ends_with_its_last_part() -> None:
-    session = at(State.CONFIGURED)
+    session = at(SetupState.CONFIGURED)
     for _ in range(3):
         session.feed(MessageKind.SYNCHRONIZE_PART)
         session.feed(MessageKind.SYNCHRONIZE_PART_REPLY)
@@ -66,13 +73,13 @@ def test_a_split_synchronize_ends_with_its_last_part() -> None:
 )
 def test_a_runtime_must_not_call_before_the_registration(kind: MessageKind) -> None:
     with pytest.raises(RemoteProtocolError, match=r"the runtime sent .* while connected"):
-        Session(Role.PLUGIN).feed(kind)
+        ConnectionState(Role.PLUGIN).feed(kind)
     with pytest.raises(LocalProtocolError, match="while connected"):
-        Session(Role.RUNTIME).feed(kind)
+        ConnectionState(Role.RUNTIME).feed(kind)
 
 
 def test_a_plugin_registers_once() -> None:
-    session = Session(Role.RUNTIME)
+    session = ConnectionState(Role.RUNTIME)
     session.feed(MessageKind.REGISTER)
     with pytest.raises(RemoteProtocolError, match="the plugin sent RegisterPlugin while registeri"):
         session.feed(MessageKind.REGISTER)
@@ -82,7 +89,7 @@ def test_a_plugin_registers_once() -> None:
 def test_any_message_is_accepted_or_rejected_without_a_state_change(
     role: Role, kinds: list[MessageKind]
 ) -> None:
-    session = Session(role)
+    session = ConnectionState(role)
     for kind in kinds:
         before = session.state
         try:
@@ -96,8 +103,10 @@ def test_any_message_is_accepted_or_rejected_without_a_state_change(
 
 
 def test_every_state_is_reachable_and_final_states_have_no_transition() -> None:
-    assert set(TRANSITIONS.values()) == set(State) - {State.CONNECTED, State.CLOSED}
-    assert not any(state in (State.SHUTTING_DOWN, State.CLOSED) for state, _ in TRANSITIONS)
+    assert set(TRANSITIONS.values()) == set(SetupState) - {SetupState.CONNECTED, SetupState.CLOSED}
+    assert not any(
+        state in (SetupState.SHUTTING_DOWN, SetupState.CLOSED) for state, _ in TRANSITIONS
+    )
 
 
 def test_a_part_reply_must_have_more_and_no_updates() -> None:

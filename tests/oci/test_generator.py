@@ -11,7 +11,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
-from nri_scope.nri.merging import Creation
+from nri_scope.nri.merging import CreationMerging
 from nri_scope.oci import adjust, remarks, spec_of
 from nri_scope.specs import Spec
 from tests.amount import amount
@@ -82,7 +82,7 @@ def test_unknown_namespaces_are_refused_as_upstream(program: Path) -> None:
 def _merged(case: Case) -> tuple[Spec, api.ContainerAdjustment] | None:
     if not isinstance(case.request, api.CreateContainerRequest):
         return None
-    creation = Creation(case.request, version=None)
+    creation = CreationMerging(case.request, version=None)
     try:
         for number, reply in enumerate(case.replies):
             assert isinstance(reply, api.CreateContainerResponse)

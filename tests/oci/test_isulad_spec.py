@@ -13,7 +13,7 @@ from nri_scope.errors import RuntimeKilled
 from nri_scope.nri.changes import requested_fields
 from nri_scope.nri.merging import IsuladCreation
 from nri_scope.oci import isulad_spec
-from nri_scope.oci.isulad_spec import Node
+from nri_scope.oci.isulad_spec import MachineCpus
 from nri_scope.specs import value_at
 from nri_scope.specs.json_spec import ABSENT
 
@@ -151,7 +151,7 @@ def test_a_refusal_names_a_plugin_that_asked_for_one_of_its_fields(
         for number, one in enumerate(chain)
     }
     for found in (
-        isulad_spec.creation_refusal(creation, Node("0-1", "0")),
+        isulad_spec.creation_refusal(creation, MachineCpus("0-1", "0")),
         isulad_spec.start_refusal(creation),
     ):
         if found is not None and found.reason != isulad_spec.CPUSET:
@@ -222,14 +222,16 @@ def test_memory_limits(
         ("0", None, False),
         ("77", None, False),
         ("x", None, True),
-        ("1-0", Node("0-3", "0"), False),
-        ("0,3", Node("0-3", "0"), False),
-        ("0-4", Node("0-3", "0"), True),
-        ("2", Node("0-1,3", "0"), True),
-        ("0-999999999", Node("0-3", "0"), True),
+        ("1-0", MachineCpus("0-3", "0"), False),
+        ("0,3", MachineCpus("0-3", "0"), False),
+        ("0-4", MachineCpus("0-3", "0"), True),
+        ("2", MachineCpus("0-1,3", "0"), True),
+        ("0-999999999", MachineCpus("0-3", "0"), True),
     ],
 )
-def test_cpu_sets_are_checked_against_the_node(cpus: str, node: Node | None, fails: bool) -> None:
+def test_cpu_sets_are_checked_against_the_node(
+    cpus: str, node: MachineCpus | None, fails: bool
+) -> None:
     adjustment = api.ContainerAdjustment()
     adjustment.linux.resources.cpu.cpus, adjustment.linux.resources.cpu.mems = cpus, "0"
     refusal = isulad_spec.creation_refusal(merged(api.Container(), [adjustment]), node)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity, SessionEnd, inherited, serve
-from nri_scope.runtime import Plugin, Runtime
+from nri_scope.runtime import EmulatedRuntime, Plugin
 from tests.runtime_emulation.profiles import NEW, OLD, SPLITTING
 
 __all__ = ["NEW", "OLD", "SPLITTING", "attached"]
@@ -18,7 +18,7 @@ __all__ = ["NEW", "OLD", "SPLITTING", "attached"]
 
 @asynccontextmanager
 async def attached(
-    runtime: Runtime, plugin: object, index: str = "10", name: str = "written"
+    runtime: EmulatedRuntime, plugin: object, index: str = "10", name: str = "written"
 ) -> AsyncIterator[tuple[Plugin, asyncio.Task[SessionEnd]]]:
     """Serve ``plugin`` during the block; yield the runtime's object for it and the session task."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -16,7 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import PASSIVE_EVENTS, Event, mask_of
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest
-from nri_scope.plugin import Exchange, Identity, SessionEnd, ValidatorSession, unix_socket
+from nri_scope.plugin import HandledCall, Identity, SessionEnd, ValidatorSession, unix_socket
 from nri_scope.plugin.deregistration import deregister
 from nri_scope.runtime import PROFILES, Profile, ProfileSetUp
 from nri_scope.wire import RequestReceived
@@ -48,7 +48,7 @@ class Passive:
     def answer(self, request: RequestReceived) -> bytes:
         return no_change(request.method, request.payload, request.service)
 
-    def answered(self, exchange: Exchange) -> None:
+    def answered(self, exchange: HandledCall) -> None:
         pass
 
     def noticed(self, text: str) -> None:

@@ -14,7 +14,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError, UsageError
 from nri_scope.nri.events import PLUGIN_CONN, RUNTIME_CONN
 from nri_scope.plugin import (
-    Exchange,
+    HandledCall,
     Identity,
     PluginSession,
     SessionEnd,
@@ -33,7 +33,7 @@ class RecordingPlugin:
     """Plugin that records calls, and replies as the test specifies."""
 
     def __init__(self) -> None:
-        self.exchanges: list[Exchange] = []
+        self.exchanges: list[HandledCall] = []
         self.notices: list[str] = []
         self.refuse_configuration = ""
         self.fail_with: Exception | None = None
@@ -48,7 +48,7 @@ class RecordingPlugin:
             raise self.fail_with
         return b""
 
-    def answered(self, exchange: Exchange) -> None:
+    def answered(self, exchange: HandledCall) -> None:
         self.exchanges.append(exchange)
 
     def noticed(self, text: str) -> None:
@@ -185,7 +185,7 @@ async def test_exception_in_a_callback_affects_neither_reply_nor_session(
     runtime: RuntimeEnd, tmp_path: Path
 ) -> None:
     class Crashing(RecordingPlugin):
-        def answered(self, exchange: Exchange) -> None:
+        def answered(self, exchange: HandledCall) -> None:
             raise RuntimeError("no memory")
 
     plugin = Crashing()

@@ -508,23 +508,6 @@ def test(nri_replay, ideal):
     assert passes(output, 2)
 
 
-def test_containers_that_differ_are_compared_path_by_path(suite: Suite) -> None:
-    output = suite.run(
-        """
-def test(nri_replay):
-    one, two = nri_replay(MyPlugin()), nri_replay({"20": MyPlugin("2")})
-    assert one.container("shop/web/sidecar") == two.container("shop/web/sidecar")
-    assert one.container("shop/web/app") == two.container("shop/web/app")
-"""
-    )
-    differences = [line[4:].strip() for line in output.splitlines() if line.startswith("E   ")]
-    assert differences[1:] == [
-        "resulting spec, from left to right:",
-        '~ env MINE "1" → "2"',
-        "owner of env MINE: 10-my != 20-my",
-    ]
-
-
 # -- goldens --------------------------------------------------------------------------------------
 
 GOLDEN = "\ndef test(nri_replay):\n    nri_replay(MyPlugin({value!r})).assert_golden()\n"

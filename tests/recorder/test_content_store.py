@@ -6,7 +6,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recorder.content_store import ObjectStore
+from nri_scope.recorder.shared_rows import ObjectStore
 from nri_scope.recording.blobs import MAX_DEPTH, ObjectKind, StoredObject, load
 from tests.recording.traffic import a_container, a_pod
 

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.events import Event
+from nri_scope.recorder.entry_writer import BatchResult
 from nri_scope.recorder.inbox import Begin, End, Queued, Resume
 from nri_scope.recorder.ring import Ring
-from nri_scope.recorder.transactions import BatchResult, TransactionWriter
+from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
 from tests.in_memory import MEMORY

@@ -15,14 +15,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import RING_REMOVED, CapturedCall, Gap, Mark, Note
+from nri_scope.events import FILTERED, RING_REMOVED, CapturedCall, Gap, Mark, Note
+from nri_scope.recorder import transactions
 from nri_scope.recorder.inbox import Begin, End, Queued
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.marks.sidecar import marks_in
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.writable_file import RecordingFile
+from nri_scope.recording.writable_file import RecordingFile, wal_of, wal_status
 from tests.amount import amount, sampled
 from tests.in_memory import MEMORY
 from tests.recording.marks.recordings import put
@@ -221,15 +222,18 @@ def test_an_open_session_keeps_its_initial_state(ring: Written) -> None:
 def test_a_closed_session_is_removed_with_its_last_event_gaps_and_notes(ring: Written) -> None:
     ring.send([an_item("Synchronize", a_synchronize(3))])
     ring.write(Gap(0, 1, NOW, NOW + 1, "an old gap", 1), Note(0, 1, NOW, "an old note"))
+    ring.write(Note(0, 1, NOW, FILTERED))
     ring.write(End(1, "over", NOW))
     ring.write(Begin(2, a_start()), Note(0, 2, NOW + 10**15, "a young note"))
+    # As old as what is removed, about a session that goes on.
+    ring.write(Note(0, 2, NOW, FILTERED))
     for number in range(120):
         ring.send(noisy(number), session=2)
     ring.close()
     with Recording.open(ring.path) as recording:
         assert [session.id for session in recording.sessions()] == [2]
         assert [gap.reason for gap in recording.gaps()] == [RING_REMOVED]
-        assert [note.text for note in recording.notes()] == ["a young note"]
+        assert [note.text for note in recording.notes()] == [FILTERED, "a young note"]
         assert recording.connection.execute("SELECT count(*) FROM state").fetchone() == (0,)
     ring.check()
 
@@ -436,3 +440,20 @@ def test_a_recorder_closes_while_it_still_removes_events(tmp_path: Path) -> None
     assert counters.recorded == 1
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_the_log_is_moved_into_the_file_while_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "_LOG_BYTES", 100_000)
+    path = tmp_path / "r.db"
+    recorder = Recorder.open(path, limits=WriterLimits(batch_seconds=0.001))
+    session = recorder.begin_session(a_start())
+    for number in range(150):
+        items = noisy(number)
+        for item in items:
+            recorder.capture(session, item)
+        while recorder.counters.recorded < (number + 1) * len(items):
+            time.sleep(0.001)
+    assert 0 < wal_status(wal_of(path))[0] < 300_000 < path.stat().st_size
+    recorder.close()

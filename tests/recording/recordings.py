@@ -6,11 +6,15 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import os
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
+from nri_scope.recording.heartbeat import Heartbeat, HeartbeatFile, heartbeat_of
 
 FOLDER = Path(__file__).parent.parent / "data" / "captures"
 PLUGIN = "00-probe-a"
@@ -81,3 +85,16 @@ def record(
         recorder.end_session(session, "the runtime closed the connection", newest + 10**9)
     recorder.close()
     return path
+
+
+@contextmanager
+def heartbeat_beside(path: Path) -> Iterator[None]:
+    """Let a recording look as if a recorder were writing to it in time."""
+    file = HeartbeatFile(path)
+    file.write(Heartbeat(0, 0, 0, 0, ""))
+    an_hour_later = time.time() + 3600
+    os.utime(heartbeat_of(path), (an_hour_later, an_hour_later))
+    try:
+        yield
+    finally:
+        file.close()

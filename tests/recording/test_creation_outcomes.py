@@ -14,7 +14,7 @@ import pytest
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.entries import CreationFate, Outcome
+from nri_scope.entries import OperationFate, OperationOutcome
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder
@@ -79,7 +79,7 @@ def write(recorder: Recorder, sessions: Sequence[RecordedSession]) -> None:
             recorder.end_session(number, "closed", START_NS + len(one.events) * _SECOND)
 
 
-def outcome(folder: Path, *sessions: RecordedSession, lost: int = 0) -> Outcome:
+def outcome(folder: Path, *sessions: RecordedSession, lost: int = 0) -> OperationOutcome:
     """Return the first creation's outcome in a recording of the sessions without event `lost`."""
     path = folder / "one.nriscope.db"
     recorder = Recorder.open(path)
@@ -98,20 +98,20 @@ def outcome(folder: Path, *sessions: RecordedSession, lost: int = 0) -> Outcome:
 )
 def test_events_after_creation_show_that_it_succeeded(name: str, tmp_path: Path) -> None:
     recorded = RecordedSession([about(CREATE), about(name), about("StopContainer")])
-    assert outcome(tmp_path, recorded).fate is CreationFate.CREATED
+    assert outcome(tmp_path, recorded).fate is OperationFate.CREATED
 
 
 def test_one_session_s_evidence_is_enough(tmp_path: Path) -> None:
     blind = RecordedSession([about(CREATE), about("RunPodSandbox"), about("StopContainer")])
     other = RecordedSession([about(CREATE), about(POST)], plugin="10-other")
-    assert outcome(tmp_path, blind, other).fate is CreationFate.CREATED
+    assert outcome(tmp_path, blind, other).fate is OperationFate.CREATED
 
 
 @pytest.mark.parametrize("name", ["StopContainer", "RemoveContainer"])
 @pytest.mark.parametrize("mask", [_ALL, 0])
 def test_a_removal_without_post_create_shows_failure(name: str, mask: int, tmp_path: Path) -> None:
     found = outcome(tmp_path, RecordedSession([about(CREATE), about(name)], mask=mask))
-    assert found.fate is CreationFate.FAILED
+    assert found.fate is OperationFate.FAILED
     assert found.words == f"PostCreateContainer did not follow, {name} did (event 2)"
 
 
@@ -121,7 +121,7 @@ def test_the_pod_s_end_without_post_create_shows_failure(name: str, tmp_path: Pa
     recorded = RecordedSession(
         [about(CREATE), about(CREATE, other), about(POST, other), about(name)], runtime="cri-o"
     )
-    assert outcome(tmp_path, recorded).fate is CreationFate.FAILED
+    assert outcome(tmp_path, recorded).fate is OperationFate.FAILED
 
 
 def test_a_repeated_creation_shows_failure(tmp_path: Path) -> None:
@@ -143,30 +143,30 @@ def test_outcome_beyond_the_search_limits_is_unknown(
     recorded = RecordedSession(
         [about(CREATE), about(CREATE, again), about(POST, again)], runtime="cri-o"
     )
-    assert outcome(tmp_path, recorded).fate is CreationFate.UNKNOWN
+    assert outcome(tmp_path, recorded).fate is OperationFate.UNKNOWN
 
 
 def test_outcome_with_a_lost_event_is_unknown(tmp_path: Path) -> None:
     recorded = RecordedSession([about(CREATE), about(POST), about("StopContainer")])
-    assert outcome(tmp_path, recorded, lost=2).fate is CreationFate.UNKNOWN
+    assert outcome(tmp_path, recorded, lost=2).fate is OperationFate.UNKNOWN
 
 
 def test_creation_at_the_recording_s_end_is_open(tmp_path: Path) -> None:
     found = outcome(
         tmp_path, RecordedSession([about(CREATE), about("RunPodSandbox")], runtime="cri-o")
     )
-    assert found.fate is CreationFate.OPEN
+    assert found.fate is OperationFate.OPEN
     assert found.after_ns == 2 * _SECOND
 
 
 def test_creation_in_an_open_session_is_unknown(tmp_path: Path) -> None:
     recorded = RecordedSession([about(CREATE)], ended=False)
-    assert outcome(tmp_path, recorded).fate is CreationFate.UNKNOWN
+    assert outcome(tmp_path, recorded).fate is OperationFate.UNKNOWN
 
 
 def test_creation_in_a_replay_is_unknown(tmp_path: Path) -> None:
     recorded = RecordedSession([about(CREATE), about("StopContainer")], role=Role.REPLAY)
-    assert outcome(tmp_path, recorded).fate is CreationFate.UNKNOWN
+    assert outcome(tmp_path, recorded).fate is OperationFate.UNKNOWN
 
 
 class TestWithoutPostCreateContainer:
@@ -180,20 +180,20 @@ class TestWithoutPostCreateContainer:
             [about(CREATE), about("StopContainer")], mask=_WITHOUT_POST_CREATE, runtime=runtime
         )
         is_containerd = runtime == "containerd"
-        expected = CreationFate.FAILED if is_containerd else CreationFate.UNKNOWN
+        expected = OperationFate.FAILED if is_containerd else OperationFate.UNKNOWN
         assert outcome(tmp_path, recorded).fate is expected
 
     def test_stop_of_a_container_that_ran_is_unknown(self, tmp_path: Path) -> None:
         recorded = RecordedSession(
             [about(CREATE), about("StopContainer", _RAN)], mask=_WITHOUT_POST_CREATE
         )
-        assert outcome(tmp_path, recorded).fate is CreationFate.UNKNOWN
+        assert outcome(tmp_path, recorded).fate is OperationFate.UNKNOWN
 
     def test_removal_alone_is_unknown(self, tmp_path: Path) -> None:
         recorded = RecordedSession(
             [about(CREATE), about("RemoveContainer")], mask=_WITHOUT_POST_CREATE
         )
-        assert outcome(tmp_path, recorded).fate is CreationFate.UNKNOWN
+        assert outcome(tmp_path, recorded).fate is OperationFate.UNKNOWN
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -79,7 +79,7 @@ def test_an_error_s_document_has_its_message(recording: Recording) -> None:
 
 def test_a_container_s_document_has_its_newest_message_and_events(recording: Recording) -> None:
     found = document_of(recording, "shop/web/sidecar")
-    assert list(found) == ["container", "told_by_event", "message", "events"]
+    assert list(found) == ["container", "told_by_event", "message", "events", "coverage"]
     assert part(found, "container", "pod") == "web"
     assert part(found, "message", "name") == "sidecar"
     events = found["events"]
@@ -90,7 +90,7 @@ def test_a_container_s_document_has_its_newest_message_and_events(recording: Rec
 
 def test_a_pod_s_document_has_its_containers(recording: Recording) -> None:
     found = document_of(recording, "jobs/batch")
-    assert list(found) == ["pod", "told_by_event", "message", "events"]
+    assert list(found) == ["pod", "told_by_event", "message", "events", "coverage"]
     containers = part(found, "pod", "containers")
     assert isinstance(containers, list)
     assert [part(container, "name") for container in containers] == ["job", "broken"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_scope.nri.events import CONTAINER_ORDER, POD_ORDER, Stage
+from nri_scope.nri.events import CONTAINER_ORDER, POD_ORDER, EventStage
 from nri_scope.recording import lifetimes
 from nri_scope.recording.lifetimes import Lifetime, Lifetimes, container_stage
 from tests.recording.made import an_event
@@ -27,36 +27,40 @@ def seen(*names: str) -> tuple[Lifetime, Lifetime]:
 def test_stages_follow_the_usual_order() -> None:
     pod, container = seen(POD_ORDER[0], *CONTAINER_ORDER, *POD_ORDER[1:])
     assert container.reached == {
-        Stage.CREATING: 2,
-        Stage.CREATED: 3,
-        Stage.STARTED: 4,
-        Stage.STOPPED: 6,
-        Stage.REMOVED: 7,
+        EventStage.CREATING: 2,
+        EventStage.CREATED: 3,
+        EventStage.STARTED: 4,
+        EventStage.STOPPED: 6,
+        EventStage.REMOVED: 7,
     }
-    assert pod.reached == {Stage.STARTED: 1, Stage.STOPPED: 8, Stage.REMOVED: 9}
+    assert pod.reached == {EventStage.STARTED: 1, EventStage.STOPPED: 8, EventStage.REMOVED: 9}
     assert pod.has_start and container.has_start
 
 
 def test_a_late_event_does_not_lead_back() -> None:
     _, container = seen("CreateContainer", "StartContainer", "StopContainer", "PostStartContainer")
-    assert container.stage is Stage.STOPPED
+    assert container.stage is EventStage.STOPPED
 
 
 def test_a_container_neither_begins_nor_ends_its_pod() -> None:
     pod, container = seen("CreateContainer", "StopContainer", "RemoveContainer")
-    assert container.stage is Stage.REMOVED
-    assert pod.stage is Stage.LISTED and not pod.has_start
+    assert container.stage is EventStage.REMOVED
+    assert pod.stage is EventStage.LISTED and not pod.has_start
 
 
 def test_an_id_that_is_used_again_begins_anew() -> None:
     _, container = seen(*CONTAINER_ORDER, "CreateContainer")
-    assert container.reached == {Stage.CREATING: 7}
+    assert container.reached == {EventStage.CREATING: 7}
 
 
-@pytest.mark.parametrize(("runtime", "stage"), [("isulad", Stage.LISTED), ("cri-o", Stage.STARTED)])
-def test_isulad_sends_startcontainer_also_if_the_start_failed(runtime: str, stage: Stage) -> None:
+@pytest.mark.parametrize(
+    ("runtime", "stage"), [("isulad", EventStage.LISTED), ("cri-o", EventStage.STARTED)]
+)
+def test_isulad_sends_startcontainer_also_if_the_start_failed(
+    runtime: str, stage: EventStage
+) -> None:
     assert container_stage("StartContainer", runtime) is stage
-    assert container_stage("PostStartContainer", runtime) is Stage.STARTED
+    assert container_stage("PostStartContainer", runtime) is EventStage.STARTED
 
 
 def test_removed_pods_are_dropped_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,5 +72,5 @@ def test_removed_pods_are_dropped_after_a_while(monkeypatch: pytest.MonkeyPatch)
         complete += [number for _ in known.pop_complete()]
     assert complete == [3]
     (resumed,) = newest
-    assert resumed.is_resumed and resumed.stage is Stage.REMOVED
+    assert resumed.is_resumed and resumed.stage is EventStage.REMOVED
     assert [*known.remaining()] == newest

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import RecordingCut, RecordingError
+from nri_scope.errors import RecordingError
 from nri_scope.recording import row_limits
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.sqlite_text import (
@@ -91,34 +91,19 @@ def _with(path: Path, sql: str, *values: object) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    ("name", "size"),
-    [
-        ("x" * 100_000, "100,000 characters"),
-        ("ß" * 100_000, "100,000 characters"),
-        # SQLite's length of it is 0.
-        ("\0" + "x" * 100_000, "100,001 bytes"),
-    ],
-)
-def test_a_long_name_is_cut_in_every_query(tmp_path: Path, name: str, size: str) -> None:
+# SQLite's length of the last one is 0.
+@pytest.mark.parametrize("name", ["x" * 100_000, "ß" * 1_025, "\0" + "x" * 100_000])
+def test_a_long_name_is_rejected(tmp_path: Path, name: str) -> None:
     path = _with(tmp_path / "r.db", "UPDATE pod SET name = ?", name)
-    with pytest.warns(RecordingCut, match="a pod has a text of more than 1,024 characters"):
-        recording = Recording.open(path)
-    with recording:
+    with pytest.raises(RecordingError, match="names that are too long"):
+        Recording.open(path)
+
+
+def test_a_name_of_the_maximum_length_is_read(tmp_path: Path) -> None:
+    path = _with(tmp_path / "r.db", "UPDATE pod SET name = ?", "ß" * NAME_MAX)
+    with Recording.open(path) as recording:
         (event,) = recording.events()
-        (pod,) = recording.pods()
-        ((cut_text,),) = recording.rows("SELECT pod FROM log")
-        ((asked,),) = recording.rows("SELECT name FROM pod WHERE id = ?", [pod.id])
-    assert event.pod == pod.name == cut_text == asked
-    assert pod.name.endswith(f"… ({size})") and len(pod.name) <= NAME_MAX
-
-
-def test_warnings_name_the_file_as_passed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _with(tmp_path / "r.db", "UPDATE pod SET name = ?", "a" * 100_000)
-    (tmp_path / "link.db").symlink_to("r.db")
-    monkeypatch.chdir(tmp_path)
-    with pytest.warns(RecordingCut, match=r"^link\.db: a pod has a text of more than"):
-        Recording.open("link.db").close()
+    assert event.pod == "ß" * NAME_MAX
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,25 @@ from pathlib import Path
 import pytest
 
 from nri_scope import filter as filters
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.entries import CallsByMetrics
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import opening
+from nri_scope.recording import opening, table_reader
+from nri_scope.recording.plugin_calls import plugin_calls
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.schema import APPLICATION_ID, VERSION
-from tests.recording.traffic import a_start, an_item, lifecycle, lifecycles, one_stream, record
+from nri_scope.recording.schema import APPLICATION_ID, TABLES, VERSION
+from tests.recording.traffic import (
+    a_container,
+    a_pod,
+    a_start,
+    a_synchronize,
+    an_item,
+    lifecycle,
+    lifecycles,
+    one_stream,
+    record,
+)
 
 ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "data" / "recordings"
@@ -319,6 +332,26 @@ class TestAColumnAddedLater:
         with Recording.open(path) as recording:
             assert _newest(recording) == 1320
 
+    def test_does_not_prevent_more_events(self, tmp_path: Path) -> None:
+        path = tmp_path / "r.db"
+        items = [an_item("Synchronize", a_synchronize(pods=2)), *lifecycles(2)]
+        record(path, items)
+        with closing(sqlite3.connect(path)) as connection:
+            for table in TABLES:
+                connection.execute(f"ALTER TABLE {table.name} ADD COLUMN mood TEXT")
+            connection.commit()
+
+        with closing(Recorder.open(path)) as recorder:
+            session = recorder.begin_session(a_start())
+            for item in [items[0], *lifecycles(2, first=500)]:
+                recorder.capture(session, item)
+            recorder.put_control(CallsByMetrics(1, 2, (("10-a", "Synchronize", 3, 0, 4),)))
+
+        with Recording.open(path) as recording:
+            assert len(list(recording.events())) == 2 * len(items)
+            assert len(plugin_calls(recording)) == 1
+            assert not list(recording.gaps())
+
 
 class TestReadOnlyFolder:
     """Read as a user without write permission; root, who can write anywhere, changes its user."""
@@ -419,12 +452,12 @@ def test_a_recording_of_a_real_runtime_has_names_of_pods_and_containers(tmp_path
 def test_a_file_moved_while_it_is_opened_is_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def connect(real_path: Path, *, known: tuple[int, ...] | None, shown: Path) -> opening.Opened:
-        opened = opening.connect(real_path, known=known, shown=shown)
+    def connect(real_path: Path, *, known: tuple[int, ...] | None) -> opening.OpenedFile:
+        opened = opening.connect(real_path, known=known)
         real_path.rename(real_path.with_name("elsewhere"))
         return opened
 
-    monkeypatch.setattr("nri_scope.recording.reader.connect", connect)
+    monkeypatch.setattr("nri_scope.recording.connection.connect", connect)
     with Recording.open(path) as recording:
         # Opening succeeded; later reads detect that the path has changed.
         with pytest.raises(RecordingError, match="no such file"):
@@ -444,7 +477,7 @@ def test_a_file_that_is_written_while_it_is_opened_is_not_damaged(
     journal = path.with_name(f"{path.name}-journal")
     states: list[bool] = []
 
-    def connect(real_path: Path, *, known: tuple[int, ...] | None, shown: Path) -> opening.Opened:
+    def connect(real_path: Path, *, known: tuple[int, ...] | None) -> opening.OpenedFile:
         states.append(journal.exists())
         if len(states) == 1:
             # SQLite writes the first page first: its header states the new size of the file.
@@ -452,13 +485,13 @@ def test_a_file_that_is_written_while_it_is_opened_is_not_damaged(
             with real_path.open("r+b") as file:
                 file.write(later.read_bytes()[:4096])
         try:
-            return opening.connect(real_path, known=known, shown=shown)
+            return opening.connect(real_path, known=known)
         finally:
             if len(states) == 1:
                 real_path.write_bytes(later.read_bytes())
                 journal.unlink()
 
-    monkeypatch.setattr("nri_scope.recording.reader.connect", connect)
+    monkeypatch.setattr("nri_scope.recording.connection.connect", connect)
     with Recording.open(path) as recording:
         assert list(recording.events()) == before
     assert states == [False, False]
@@ -485,3 +518,18 @@ def test_every_version_ever_released_can_be_read(fixture: Path, tmp_path: Path) 
         assert [gap.lost for gap in recording.gaps()] == [3]
         assert [note.text for note in recording.notes()] == ["a remark"]
     assert list(tmp_path.iterdir()) == [copy]
+
+
+def test_a_page_ends_after_long_lists_of_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "r.nriscope.db"
+    pod = a_pod()
+    request = api.CreateContainerRequest(pod=pod, container=a_container(pod))
+    reply = api.CreateContainerResponse()
+    reply.adjust.annotations["key"] = "value"
+    record(path, [an_item("CreateContainer", request, reply.SerializeToString())] * 3)
+    monkeypatch.setattr(table_reader, "_PAGE_CHARACTERS", len("[]") * 4)
+    with Recording.open(path) as recording:
+        pages = list(recording._pages())
+    assert [len(page) for page in pages if page] == [1, 1, 1]

@@ -16,12 +16,18 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import KILLED, LEFT_OUT, Gap, Role, Session
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.plugin import Identity, SessionEnd
+from nri_scope.recording.bundle.unpack import unpack
+from nri_scope.recording.coverage import coverage, range_words
 from nri_scope.recording.event_pages import SessionTables
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.sessions import gaps_between
+from nri_scope.report.collect import collect
+from nri_scope.tui.store.discovery import EventDiscovery
+from tests.agent.drained_reader import copied
+from tests.agent.test_coverage import RECORDINGS
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
-from tests.logger.test_logger import exchange
+from tests.logger.list_sink import exchange
 
 CASES = Path(__file__).parent.parent / "data" / "cases"
 PREINSTALLED = CASES / "crio-00.nriscope.zip"
@@ -80,14 +86,13 @@ def test_every_moment_without_a_session_is_in_one_gap(sessions: list[Session]) -
 
 
 @given(SESSIONS, st.lists(SPANS.map(lambda span: gap(*span)), max_size=4))
-def test_gaps_do_not_overlap_recorded_gaps(
+def test_other_moments_than_those_in_recorded_gaps_are_in_one_gap(
     sessions: list[Session], recorded_gaps: list[Gap]
 ) -> None:
-    found = {moment for span in gap_times(sessions, recorded_gaps) for moment in range(*span)}
-    missing = uncovered(sessions, recorded_gaps)
-    assert found <= missing
-    # The moment before each session's start is covered.
-    assert {one.started_ns - 1 for one in sessions} & missing <= found
+    found = gaps_between(sessions, recorded_gaps)
+    moments = [moment for each in found for moment in range(each.from_ns, each.to_ns)]
+    assert sorted(moments) == sorted(uncovered(sessions, recorded_gaps))
+    assert len({each.id for each in found}) == len(found)
 
 
 @given(SESSIONS, st.integers(1, 6))
@@ -101,7 +106,7 @@ def test_an_open_session_has_no_end(sessions: list[Session], chosen: int) -> Non
 
 
 def test_a_killed_recorder_s_sessions_end_at_the_next_recorder_s_gap() -> None:
-    killed = [session(1, 0, None, reason=KILLED), session(2, 5, None, reason=KILLED)]
+    killed = [session(1, 0, 30, reason=KILLED), session(2, 5, 30, reason=KILLED)]
     recorded_gaps = [gap(30, 50, KILLED)]
     assert gap_times([*killed, session(3, 50, 60), session(4, 65, 70)], recorded_gaps) == [(60, 65)]
 
@@ -116,10 +121,6 @@ def test_only_sessions_that_observe_a_node_count() -> None:
     assert gap_times(sessions, []) == [(10, 20), (30, 40)]
     replays = [session(1, 0, 10, role=Role.REPLAY), session(2, 20, 30, role=Role.REPLAY)]
     assert gap_times(replays, []) == []
-
-
-def test_an_extract_s_own_gap_covers_sessions_that_it_left_out() -> None:
-    assert gap_times([session(1, 0, 10), session(3, 40, 50)], [gap(20, 20, LEFT_OUT)]) == []
 
 
 # -- real files ----------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ def test_a_restart_is_a_gap_in_both_recordings_of_it() -> None:
             tables.read(recording)
         assert (found.session, found.lost, found.reason) == (None, None, words)
         assert found.from_ns == first.ended_ns
-        assert found.to_ns == second.started_ns
+        assert found.to_ns == second.synced_ns
         assert tables.gaps == (found,)
         assert 3e9 < found.to_ns - found.from_ns < 7e9
 
@@ -178,3 +179,30 @@ async def test_a_restarted_launched_logger_begins_with_a_gap(tmp_path: Path) -> 
         (before.ended_ns, after.started_ns) for before, after in pairwise(sessions)
     ]
     assert ["session 1 had ended: closed" in gaps[0].reason, "killed" in gaps[1].reason] == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["containerd-1.7-restart", "containerd-2.1-restart"])
+def test_each_view_says_that_nothing_was_observed_until_the_end_of_synchronize(
+    name: str, tmp_path: Path
+) -> None:
+    path = RECORDINGS / f"{name}.nriscope.zip"
+    (tmp_path / "node").mkdir()
+    unpack(path, tmp_path / "node").rename(tmp_path / "node" / "a.nriscope.db")
+    copied(tmp_path / "node", tmp_path / "copy.db", "pod:shop/none", context=False)
+    with Recording.open(path) as recording, Recording.open(tmp_path / "copy.db") as copy:
+        _, second = recording.sessions()
+        whole = coverage(recording)
+        # The TUI, the report and what an agent sent.
+        assert EventDiscovery().first(recording).coverage == whole
+        assert collect(recording).coverage == whole
+        unobserved = coverage(copy, whole.from_ns, whole.to_ns).unobserved
+        assert [one for one in unobserved if one.why != LEFT_OUT] == [*whole.unobserved]
+        words = range_words(recording, (second.started_ns + 1, second.synced_ns))
+        (noted,) = recording.gaps()
+        assert [(each.to_ns, each.reason) for each in copy.gaps() if not each.is_left_out] == [
+            (noted.to_ns, noted.reason)
+        ]
+    (between,) = whole.unobserved
+    assert between == (noted.from_ns, second.synced_ns, noted.reason)
+    since = between._replace(from_ns=second.started_ns + 1)
+    assert words.endswith(f"not observed: {since.words}")

@@ -10,7 +10,6 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.sql_functions import PROBLEM
 from tests.recording.traffic import a_container, a_pod, an_item, lifecycle, record
 
 
@@ -101,19 +100,18 @@ def test_missing_events_and_objects_are_null(recording: Recording, expression: s
 
 
 @pytest.mark.parametrize(
-    ("expression", "words"),
+    "expression",
     [
-        ("nri_json('1')", "nri_json(id)"),
-        ("nri_json(1.0)", "nri_json(id)"),
-        ("nri_json(x'01')", "nri_json(id)"),
-        ("nri_json(1, 'something')", "'request' or 'reply'"),
-        ("nri_object('1')", "nri_object(pod_object)"),
+        "nri_json('1')",
+        "nri_json(1.0)",
+        "nri_json(x'01')",
+        "nri_json(1, 'something')",
+        "nri_object('1')",
     ],
 )
-def test_invalid_arguments_are_an_error(recording: Recording, expression: str, words: str) -> None:
+def test_invalid_arguments_are_an_error(recording: Recording, expression: str) -> None:
     with pytest.raises(sqlite3.OperationalError):
         _one(recording, expression)
-    assert words in PROBLEM.get()
 
 
 def test_functions_work_on_every_row_of_a_query(tmp_path: Path) -> None:

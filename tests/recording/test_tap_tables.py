@@ -103,7 +103,7 @@ def test_long_metadata_are_cut_with_a_note(tmp_path: Path) -> None:
     *kept, (key, words) = known.metadata
     assert tuple(kept) == many[: len(kept)]
     assert (key, len(kept) > 100) == ("", True)
-    assert words.endswith(f" {len(many) - len(kept)} in all")
+    assert words.endswith(f"omitted, as too long: {len(many) - len(kept)}")
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,13 @@ def test_entries_from_the_end_of_the_range_on_are_omitted() -> None:
     assert [words_of(item) for item in items][2:] == ["gap 1"]
 
 
+def test_the_gap_after_a_killed_recorder_follows_its_last_event() -> None:
+    killed = a_session(1, end_reason=KILLED)
+    gap = a_gap(1, 2, 5, session=None)
+    items = Timeline().merge([an_event(1, 1), an_event(2, 2)], [killed], [gap])
+    assert [words_of(item) for item in items][-2:] == ["event 2", "gap 1"]
+
+
 def test_repeated_merges_repeat_no_entry() -> None:
     timeline = Timeline()
     list(timeline.merge([an_event(1, 1)], [a_session(1)], [a_gap(1, 0, 0.5)]))
@@ -93,5 +100,10 @@ def test_output_lines_come_before_entries_that_are_not_earlier() -> None:
     items = Timeline().merge([an_event(1, 2), an_event(2, 3)], [a_session(1, 0, 3)], [])
     found = [type(item).__name__ for item in merge_output(items, lines)]
     assert found == [
-        "Began", "Printed", "Printed", "Event", "Printed", "Ended", "Event", "Printed", "Printed",
+        "Began", "Printed", "Printed", "Event", "Printed", "Event", "Ended", "Printed", "Printed",
     ]  # fmt: skip
+
+
+def test_a_session_that_ends_with_its_last_event_ends_after_it() -> None:
+    items = Timeline().merge([an_event(1, 2), an_event(2, 3)], [a_session(1, 0, 3)], [])
+    assert [type(item).__name__ for item in items] == ["Began", "Event", "Event", "Ended"]

@@ -35,7 +35,6 @@ def job_of(
     profile: str = "recorded",
     effects: bool = True,
     faults: Sequence[str] = (),
-    rounds: int = 1,
     output: Path | None = None,
 ) -> Job:
     """``plugins`` are objects with handlers by their ``NN-name``."""
@@ -43,9 +42,7 @@ def job_of(
         tuple(InProcess(name[:2], name[3:], one) for name, one in plugins.items())
     )
     playback = PlaybackOptions(faults=parse_faults(faults), effects=effects)
-    return Job(
-        recording, plugin_set, selection or ReplaySelection(), playback, profile, rounds, output
-    )
+    return Job(recording, plugin_set, selection or ReplaySelection(), playback, profile, output)
 
 
 def played(recording: Path, plugins: Mapping[str, object], **options: object) -> Replayed:

@@ -14,14 +14,12 @@ from nri_scope.errors import UsageError
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
-from nri_scope.replay.report import Report
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import RecordingPlace, ReplaySelection, Script
-from tests.plugin_builders import adjust
 from tests.recording.test_cri_answers import a_cri_session, an_answer
 from tests.recording.traffic import an_item, record
 
-from .plays import junit_failures, played
+from .plays import played
 from .recordings import POD, RECORDING, START_NS, container, life, recording, run_pod, write_session
 
 
@@ -153,35 +151,6 @@ def test_a_recording_with_only_a_state_can_be_played(tmp_path: Path) -> None:
     passive = Passive()
     assert played(recording(tmp_path / "s.nriscope.db", [], state=state), {"10-n": passive}).ok
     assert passive.state == ["app"]
-
-
-def test_rounds_start_afresh_and_are_compared(tmp_path: Path) -> None:
-    class Moody:
-        """Plugin whose adjustment differs in each round."""
-
-        def __init__(self) -> None:
-            self.rounds = 0
-
-        def synchronize(self, pods: object, containers: object) -> None:
-            self.rounds += 1
-
-        def create_container(self, pod: PodSandbox, container: Container) -> object:
-
-            return adjust(env={"ROUND": str(self.rounds)})
-
-    path = recording(tmp_path / "r.nriscope.db", [run_pod(), *life(container())])
-    passive = Passive()
-    replayed = played(path, {"10-n": passive}, rounds=3)
-    assert replayed.ok
-    assert replayed.tally.events == 3 * 7
-    replayed = played(path, {"10-moody": Moody()}, rounds=2)
-    assert list(replayed.failures()) == ["shop/web/app differs between round 2 and the first round"]
-    assert junit_failures(replayed) == list(replayed.failures())
-    (problem,) = [one for one in replayed.events if one.has_problem]
-    assert list(Report().event(problem)) == [
-        "     +  round 2              shop/web/app                  "
-        "fails: differs between round 2 and the first round"
-    ]
 
 
 def test_a_call_of_another_service_is_not_decoded(tmp_path: Path) -> None:

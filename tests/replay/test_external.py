@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.replay.chain import Command, command, parse_plugin
+from nri_scope.replay.chain import PluginCommand, command, parse_plugin
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import PlaybackOptions, ReplayListener
 from nri_scope.replay.plugins import PluginSet
@@ -59,13 +59,13 @@ def one_life(tmp_path: Path) -> Path:
     return recording(tmp_path / "life.nriscope.db", events, nri_version="0.6.1", timeout_ms=10_000)
 
 
-def job_of(path: Path, *commands: Command, faults: Sequence[str] = ()) -> Job:
+def job_of(path: Path, *commands: PluginCommand, faults: Sequence[str] = ()) -> Job:
     playback = PlaybackOptions(faults=parse_faults(faults))
     return Job(path, PluginSet(commands, grace_s=60), playback=playback)
 
 
-def of(argv: Sequence[str], index: str = "10", *, is_external: bool = False) -> Command:
-    return Command(index, "plugin", tuple(argv), is_external)
+def of(argv: Sequence[str], index: str = "10", *, is_external: bool = False) -> PluginCommand:
+    return PluginCommand(index, "plugin", tuple(argv), is_external)
 
 
 def synchronized(replayed: Replayed) -> list[str]:
@@ -176,13 +176,6 @@ def test_an_external_plugin_that_connects_again_was_not_started_again(one_life: 
     assert replayed.plugins[0].started_again == 0
 
 
-def test_rounds_are_played_to_an_external_plugin(one_life: Path) -> None:
-    job = replace(job_of(one_life, of(external())), rounds=3)
-    replayed = run(replay(job))
-    assert replayed.ok
-    assert len(synchronized(replayed)) == 3
-
-
 def test_a_crash_of_an_external_plugin_is_reported_at_its_event(one_life: Path) -> None:
     replayed = run(replay(job_of(one_life, of(external(registered=FAILS), is_external=True))))
     (failed,) = [one for one in replayed.replies() if one.problem]
@@ -192,6 +185,7 @@ def test_a_crash_of_an_external_plugin_is_reported_at_its_event(one_life: Path) 
     assert (result.exit, result.ending, result.deserted) == ("exit status 3", "", "")
 
 
+@pytest.mark.exhaustive
 def test_children_of_an_external_plugin_are_reported_and_killed(one_life: Path) -> None:
     child = "subprocess.Popen(['sleep', '1000'], start_new_session=True)"
     replayed = run(replay(job_of(one_life, of(external(registered=child), is_external=True))))
@@ -213,7 +207,7 @@ def test_a_plugin_that_never_registers_is_reported_with_a_hint(tmp_path: Path) -
         run(replay(_impatient(path, stays)))
 
 
-def _impatient(path: Path, plugin: Command) -> Job:
+def _impatient(path: Path, plugin: PluginCommand) -> Job:
     import sqlite3
     from contextlib import closing
 

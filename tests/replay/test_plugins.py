@@ -17,14 +17,14 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.errors import UsageError
 from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
-from nri_scope.replay.chain import Command
+from nri_scope.replay.chain import PluginCommand
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import SEND, PendingEvent, PlaybackOptions, StepDecision
 from nri_scope.replay.plugins import PluginSet, ReplayPlugins
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import PlayedEvent, Replayed
 from nri_scope.replay.run import Job, replay
-from nri_scope.runtime import Runtime
+from nri_scope.runtime import EmulatedRuntime
 from nri_scope.runtime.profile import PROFILES
 from nri_scope.transport.loop import run
 from tests.runtime_emulation.scripts import children, descriptors, plugin, python
@@ -57,7 +57,7 @@ def _life(folder: Path, timeout_ms: int) -> Path:
 def launched(path: Path, *commands: Sequence[str], **environment: str) -> Replayed:
     """Replay to commands, with indices 10, 11, …"""
     cast = tuple(
-        Command(f"{number}", "plugin", tuple(one)) for number, one in enumerate(commands, 10)
+        PluginCommand(f"{number}", "plugin", tuple(one)) for number, one in enumerate(commands, 10)
     )
     return run(replay(Job(path, PluginSet(cast, environment=environment))))
 
@@ -112,7 +112,7 @@ def test_a_plugin_that_hangs_is_late(short_deadline: Path) -> None:
 def test_without_a_deadline_no_reply_is_late(one_life: Path, short_deadline: Path) -> None:
     # The plugin prints the deadlines that it gets, and misses the recorded one.
     sleeping = "import time; print(request.timeout_ns, flush=True); time.sleep(0.8)"
-    command = Command("10", "plugin", tuple(plugin_that_runs(sleeping)))
+    command = PluginCommand("10", "plugin", tuple(plugin_that_runs(sleeping)))
     for path, timeout_s, sent in [(short_deadline, math.inf, 0), (one_life, 0.5, 500_000_000)]:
         job = Job(path, PluginSet((command,)), playback=PlaybackOptions(timeout_s=timeout_s))
         replayed = run(replay(job))
@@ -128,7 +128,7 @@ def test_launched_plugins_get_synchronize_only_where_the_runtime_sends_it(
     name: str, tmp_path: Path
 ) -> None:
     path = of_capture(name, tmp_path / "captured.nriscope.db")
-    cast = PluginSet((Command("10", "plugin", tuple(plugin())),))
+    cast = PluginSet((PluginCommand("10", "plugin", tuple(plugin())),))
     output = tmp_path / "replayed.nriscope.db"
     job = Job(path, cast, output=output)
     first = run(replay(job)).events[1]
@@ -148,7 +148,7 @@ def test_launched_plugins_get_synchronize_only_where_the_runtime_sends_it(
 def test_a_huge_synchronize_that_is_never_sent_is_refused(captures: dict[str, Path]) -> None:
     job = Job(
         captures["containerd-1.7.24"],
-        PluginSet((Command("10", "plugin", tuple(plugin())),)),
+        PluginSet((PluginCommand("10", "plugin", tuple(plugin())),)),
         playback=PlaybackOptions(faults=parse_faults(["huge-sync:10"])),
     )
     with pytest.raises(UsageError, match=r"huge-sync is impossible: .* add --ideal"):
@@ -186,7 +186,7 @@ run(Plugin(), name="crashing")
 def test_the_failure_policy_of_a_python_plugin_applies_where_it_is_known(
     one_life: Path, profile: str, created: bool, warned: bool
 ) -> None:
-    command = Command("10", "crashing", (sys.executable, "-c", CRASHING))
+    command = PluginCommand("10", "crashing", (sys.executable, "-c", CRASHING))
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     plugin_set = PluginSet((command,), environment=environment)
     replayed = run(replay(Job(one_life, plugin_set, profile=profile)))
@@ -232,7 +232,7 @@ def test_the_failure_policy_is_an_attribute_in_this_process_too(tmp_path: Path) 
 def test_a_plugin_that_exits_between_events_is_reported(one_life: Path) -> None:
     leaving = "import asyncio, os; asyncio.get_running_loop().call_later(0.2, os._exit, 0)"
     command = plugin_that_runs(leaving, "StateChange")
-    job = Job(one_life, PluginSet((Command("10", "plugin", tuple(command)),)))
+    job = Job(one_life, PluginSet((PluginCommand("10", "plugin", tuple(command)),)))
 
     class WaitForExit:
         async def before(self, pending: PendingEvent | None) -> StepDecision:
@@ -263,14 +263,16 @@ def test_a_plugin_that_exits_between_events_is_reported(one_life: Path) -> None:
 def test_the_end_of_a_plugin_after_the_replay_is_no_failure(
     one_life: Path, ended: str, grace_s: float, ending: str
 ) -> None:
-    program = Command("10", "plugin", tuple(plugin(ended=f"print('bye', flush=True); {ended}")))
-    job = Job(one_life, PluginSet((program,), grace_s=grace_s), rounds=2)
+    program = PluginCommand(
+        "10", "plugin", tuple(plugin(ended=f"print('bye', flush=True); {ended}"))
+    )
+    job = Job(one_life, PluginSet((program,), grace_s=grace_s))
     replayed = run(replay(job))
     (result,) = replayed.plugins
     assert (result.ending, result.exit, result.gone) == (ending, "", "")
     assert replayed.ok
     printed = [line.text for event in replayed.events for line in event.output]
-    assert printed == (["bye"] * 2 if grace_s else [])
+    assert printed == (["bye"] if grace_s else [])
 
 
 def test_children_are_reported_and_killed(one_life: Path) -> None:
@@ -386,7 +388,7 @@ async def test_a_rejection_is_reported_after_older_ones_were_discarded(
         await peer.register()
 
     before, after = tmp_path / "before.sock", tmp_path / "after.sock"
-    async with Runtime(PROFILES["containerd-2.3"]) as runtime:
+    async with EmulatedRuntime(PROFILES["containerd-2.3"]) as runtime:
         await runtime.listen(before)
         for number in (1, 2):
             await try_to_join(before)

@@ -20,7 +20,7 @@ from nri_scope.recording.records import to_json
 from nri_scope.replay.playback import ReplayListener
 from nri_scope.replay.replies import Reply, Verdict
 from nri_scope.replay.report import Report, document, junit
-from nri_scope.replay.result import PlayedEvent, PluginResult, PrintedLine, Replayed, Tally
+from nri_scope.replay.result import PlayedEvent, PluginResult, PrintedLine, Replayed, ReplyCounts
 from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
 from tests.amount import amount
@@ -110,7 +110,7 @@ def test_reply_over_the_accepted_time_is_a_failure_but_valid() -> None:
 
 
 def test_each_reply_is_counted_once() -> None:
-    tally = Tally()
+    tally = ReplyCounts()
     for took_ns in (1, 60, 60, 90, 90):
         reply = Reply(1, "X", "10-a", "", 1, None, Verdict.OK, "", took_ns, 100, max_took_ns=70)
         tally.count(PlayedEvent(1, "X", "", 0, [reply]))

@@ -228,20 +228,6 @@ def same_index(folder: Path) -> Path:
     return output
 
 
-def unified_on_v2(folder: Path) -> Path:
-    """Record `unified` settings for a container with a cgroup namespace that never ran."""
-    one = container("first")
-    one.linux.namespaces.add(type="cgroup")
-    both = {"pod": POD, "container": one}
-    events: list[tuple[str, Message]] = [
-        run_pod(),
-        ("CreateContainer", api.CreateContainerRequest(**both)),  # type: ignore[arg-type]
-        ("StopContainer", api.StopContainerRequest(**both)),  # type: ignore[arg-type]
-        ("RemoveContainer", api.RemoveContainerRequest(**both)),  # type: ignore[arg-type]
-    ]
-    return _replayed(folder, {"10-unifying": Unifying()}, events)
-
-
 def with_hole(folder: Path) -> Path:
     """Write a recording without the creations of its containers."""
     folder.mkdir()

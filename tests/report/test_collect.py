@@ -115,13 +115,6 @@ def test_an_event_includes_all_connections(chain: Path) -> None:
     assert [one.name for one in facts.changed] == ["shop/web/app"]
 
 
-def test_slow_and_failing_events_are_listed(tmp_path: Path) -> None:
-    (failed, *_) = facts_of(problem_recordings.failed(tmp_path)).troubles
-    assert failed.kind is Mark.FAILED
-    assert failed.subject == "shop/web/first"
-    assert "not today" in failed.words
-
-
 def test_gaps_count_what_they_lost(tmp_path: Path) -> None:
     facts = facts_of(problem_recordings.with_gap(tmp_path))
     assert [gap.reason for gap in facts.gaps] == ["the disk was full"]
@@ -193,6 +186,6 @@ def test_the_timeline_of_a_pod_is_its_own(
     assert [facts.timeline.first_ns, facts.timeline.last_ns] == times
     assert [facts.first_ns, facts.last_ns] == times
     assert len(facts.timeline.gaps) == gaps
-    last = facts.timeline.columns - 1
-    assert what is None or facts.timeline.lanes[0].begin == 0
-    assert what is None or facts.timeline.lanes[0].end == last
+    if what is not None:
+        lane = facts.timeline.lanes[0]
+        assert (lane.begin, lane.end) == (0, facts.timeline.columns - 1)

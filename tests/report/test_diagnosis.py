@@ -16,13 +16,17 @@ from typing import Any
 
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.recording_differ import rounds
-from nri_scope.events import Role
-from nri_scope.recording import lookup
+from nri_scope.events import LEFT_OUT, RING_REMOVED, Role
+from nri_scope.recorder.inbox import TOO_FAST
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording import lookup, work_budget
+from nri_scope.recording.coverage import coverage
 from nri_scope.recording.reader import Recording
 from nri_scope.report import diagnosis
 from nri_scope.report.collect import collect
-from nri_scope.report.diagnosis.recording_facts import Detector, RecordingFacts
+from nri_scope.report.diagnosis.recording_facts import STOPPED, Detector, RecordingFacts
 from nri_scope.report.finder import diagnose
 from nri_scope.report.finding import Finding, FindingKind, Level
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX
@@ -30,7 +34,9 @@ from nri_scope.report.report_data import Diagnosed
 from nri_scope.share.extract import Selection, extract
 from tests.amount import amount, sampled
 from tests.differ.node import Node
+from tests.recording.observed_times import observed
 from tests.recording.recordings import FOLDER, captured, record
+from tests.recording.traffic import NOW, a_start, an_item
 from tests.replay.recordings import BUNDLED, RECORDING, ROOT, of_capture
 
 from . import problem_recordings
@@ -64,8 +70,8 @@ def without_subclasses(kind: type[Any]) -> set[type[Any]]:
 def test_every_detector_runs() -> None:
     for module in iter_modules(diagnosis.__path__, f"{diagnosis.__name__}."):
         import_module(module.name)
-    scene = RecordingFacts((), bool, bool, str, lambda _: frozenset(), ())
-    parts = diagnosis.Diagnosis(scene, lambda _: None)._parts
+    facts = RecordingFacts()
+    parts = diagnosis.Diagnosis(facts, lambda _: None)._parts
     assert {type(one) for one in parts} == without_subclasses(Detector)
 
 
@@ -282,7 +288,7 @@ def test_plugins_without_conflict_have_no_findings(tmp_path: Path) -> None:
         (problem_recordings.dropped, [(FindingKind.DROPPED, Level.WARNING)]),
         (
             problem_recordings.unified,
-            [(FindingKind.UNIFIED, Level.WARNING), (FindingKind.ORDER, Level.NOTE)],
+            [(FindingKind.ORDER, Level.NOTE)],
         ),
         (problem_recordings.twins, [(FindingKind.DUPLICATE, Level.PROBLEM)]),
         (problem_recordings.missed, [(FindingKind.MISSED, Level.WARNING)]),
@@ -336,18 +342,6 @@ def test_a_dropped_field_has_the_reason(tmp_path: Path) -> None:
     assert dropped.title == "memory.reservation, requested by 10-reserving, was dropped"
     assert "of all memory settings only the limit is applied" in dropped.detail
     assert dropped.containers == ("shop/web/first", "shop/web/second")
-
-
-def test_unified_settings_are_no_finding_if_the_container_ran(tmp_path: Path) -> None:
-    unified, _ = found(problem_recordings.unified(tmp_path))
-    # All four containers have the settings; one of them never started.
-    assert unified.containers == ("jobs/batch/broken",)
-
-
-def test_unified_settings_are_no_finding_on_cgroup_v2(tmp_path: Path) -> None:
-    assert FindingKind.UNIFIED not in {
-        one.kind for one in found(problem_recordings.unified_on_v2(tmp_path))
-    }
 
 
 @pytest.mark.parametrize("pod", ["shop/web", "jobs/batch"])
@@ -528,3 +522,100 @@ def _renumber(connection: sqlite3.Connection) -> None:
     """Number the events of each session again, as if none had been lost."""
     before = "SELECT count(*) FROM event AS e WHERE e.session = event.session AND e.id <= event.id"
     connection.execute(f"UPDATE event SET seq = ({before})")
+
+
+# -- what keeps from knowing --------------------------------------------------------------------
+
+
+def changed(tmp_path: Path, *statements: str) -> Path:
+    path = Path(shutil.copy(RECORDING, tmp_path / "r.nriscope.db"))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        for statement in statements:
+            connection.execute(statement)
+    return path
+
+
+def limits_in(path: Path) -> list[Finding]:
+    return [one for one in found(path) if one.kind is FindingKind.UNOBSERVED]
+
+
+def test_lost_events_are_a_finding_for_each_reason(tmp_path: Path) -> None:
+    at_ns = "(SELECT at_ns FROM event WHERE id = 5)"
+    gap = "INSERT INTO gap (session, from_ns, to_ns, reason, lost) VALUES"
+    rows = [f"{gap} (1, {at_ns}, {at_ns}, '{TOO_FAST}', {lost})" for lost in (2, 1_000, "NULL", 0)]
+    rows += [
+        f"{gap} (NULL, {at_ns}, {at_ns}, '{reason}', 7)" for reason in (RING_REMOVED, LEFT_OUT)
+    ]
+    rows += [f"{gap} (1, {at_ns}, {at_ns}, 'database or disk is full', 1)"]
+    assert limits_in(changed(tmp_path)) == []
+    assert [(one.level, one.title) for one in limits_in(changed(tmp_path, *rows))] == [
+        (Level.WARNING, f"1,002 events lost: {TOO_FAST}"),
+        (Level.WARNING, "1 event lost: database or disk is full"),
+    ]
+
+
+def test_a_synchronize_that_was_never_complete_is_a_finding(tmp_path: Path) -> None:
+    after = "SELECT id FROM name WHERE text NOT IN ('RegisterPlugin', 'Configure', 'Synchronize')"
+    alone, partly = f"DELETE FROM event WHERE event IN ({after})", "UPDATE session SET synced_ns = "
+    (one,) = found(changed(tmp_path, alone, f"{partly} NULL"))
+    assert one.title == "Synchronize of 00-nri-scope was never complete"
+    assert (one.kind, one.level) == (FindingKind.DISCONNECTED, Level.WARNING)
+    assert len(one.events) == 1
+    assert found(changed(tmp_path, alone)) == ()
+    is_open = f"{partly} NULL, ended_ns = NULL, end_reason = ''"
+    assert found(changed(tmp_path, alone, is_open)) == ()
+
+
+def test_events_that_were_kept_raw_are_a_note(tmp_path: Path) -> None:
+    (one,) = limits_in(changed(tmp_path, "UPDATE event SET mark = 'malformed' WHERE id IN (7, 9)"))
+    assert one.title == "2 events could not be decoded: malformed request, kept raw"
+    assert (one.level, one.events) == (Level.NOTE, (7, 9))
+
+
+@pytest.mark.filterwarnings("ignore::nri_scope.errors.RecordingCut")
+@pytest.mark.parametrize("per_byte", [0.0, 0.001, 0.004, 0.007, 0.01])
+def test_decoding_that_stopped_is_a_finding_and_not_observed(
+    per_byte: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(work_budget, "DECODING", work_budget.Rate(per_byte, 0))
+    with Recording.open(RECORDING) as recording:
+        diagnosed = diagnose(recording)
+        (stop,) = (one for one in diagnosed.findings if one.kind is FindingKind.UNOBSERVED)
+        first, *_ = stop.events
+        unread = recording.event(first)
+        whole = coverage(recording)
+    assert unread is not None
+    assert stop.title == f"Decoding stopped at event {first}"
+    assert diagnosed.events == first - 1
+    from_ns = max(whole.from_ns, unread.at_ns)
+    assert diagnosed.coverage.unobserved[-1] == (from_ns, whole.to_ns, STOPPED)
+    known = sum(end - begin for begin, end in observed(diagnosed.coverage))
+    unknown = sum(one.to_ns - one.from_ns for one in diagnosed.coverage.unobserved)
+    assert known + unknown == whole.to_ns - whole.from_ns
+
+
+def test_the_end_of_a_pod_that_nobody_recorded_is_told_after_a_restart(tmp_path: Path) -> None:
+    gone, kept, removed = (
+        api.PodSandbox(id=name, name=name, namespace="shop") for name in ("gone", "kept", "removed")
+    )
+
+    def change(event: api.Event.ValueType, pod: api.PodSandbox) -> bytes:
+        return api.StateChangeEvent(event=event, pod=pod).SerializeToString()
+
+    path = tmp_path / "r.nriscope.db"
+    recorder = Recorder.open(path)
+    for pods in ([], [kept]):
+        session = recorder.begin_session(a_start())
+        state = api.SynchronizeRequest(pods=pods).SerializeToString()
+        recorder.capture(session, an_item("Synchronize", state))
+        for pod in () if pods else (gone, kept, removed):
+            recorder.capture(session, an_item("StateChange", change(api.RUN_POD_SANDBOX, pod)))
+        if not pods:
+            last = change(api.REMOVE_POD_SANDBOX, removed)
+            recorder.capture(session, an_item("StateChange", last))
+        recorder.end_session(session, "over", NOW + 1)
+    recorder.close()
+    (finding,) = (one for one in found(path) if "The end of" in one.title)
+    assert finding.title == "The end of 1 pod was not recorded"
+    assert (finding.kind, finding.level) == (FindingKind.UNOBSERVED, Level.NOTE)
+    assert (finding.containers, finding.events) == (("shop/gone",), (2,))

@@ -9,14 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import plugin
+from nri_scope.nri.changes import REQUIRED_PLUGINS
+from nri_scope.recorder.writer import Recorder
+from nri_scope.recording import lookup
 from nri_scope.recording.reader import Recording
+from nri_scope.report.collect import collect
 from nri_scope.report.diagnosis.conflicts import named_by
-from nri_scope.report.finder import diagnose
+from nri_scope.report.finder import Finder, diagnose
 from nri_scope.report.finding import Finding, FindingKind, Level
 from nri_scope.specs import Change, Json, pointer
 from nri_scope.wire.ttrpc import Code
+from tests.differ.required_plugins import TAPPED, NewPod, a_node
+from tests.recording.traffic import a_start, an_item
 from tests.replay.recordings import of_capture
 
 from . import problem_recordings
@@ -160,6 +167,14 @@ def test_a_late_synchronize_that_left_the_connection_open() -> None:
     assert "reconnect" not in silent.advice
 
 
+def test_findings_are_the_same_when_they_are_asked_for_again() -> None:
+    with Recording.open(CASES / "c17-late-synchronize-tap.nriscope.zip") as recording:
+        finder = Finder(recording, None)
+        finder.read(None)
+        finder.conclude()
+        assert finder.diagnosed() == finder.diagnosed()
+
+
 def test_cdi_devices_that_a_version_drops() -> None:
     (found,) = findings("c17-cdi-dropped-tap")
     assert found.title == "cdiDevices[example.com/dev=x], requested by 20-gpu, was dropped"
@@ -293,3 +308,63 @@ def test_a_pod_in_neither_synchronize_nor_its_first_event_is_a_warning() -> None
     assert missed.title == "20-net received events of 1 unknown pod"
     assert (missed.kind, missed.events) == (FindingKind.MISSED, (4,))
     assert missed.containers == ("shop/web",)
+
+
+REQUIRES = {REQUIRED_PLUGINS: '["net", "10-gpu"]'}
+
+
+def test_a_pod_that_passed_without_a_required_plugin(tmp_path: Path) -> None:
+    node = [
+        NewPod("web", REQUIRES, ("10-gpu", TAPPED), is_late=True),
+        NewPod("api", REQUIRES, (TAPPED,)),
+        NewPod("refused", REQUIRES, (TAPPED,), is_created=False),
+        NewPod("other", {}, ()),
+    ]
+    path = a_node(tmp_path / "node.nriscope.db", node)
+    found = [one for one in findings_of(path) if one.kind is FindingKind.REQUIRED]
+    assert [(one.title.split()[0], one.containers, one.level) for one in found] == [
+        ("net", ("shop/web",), Level.PROBLEM),
+        ("10-gpu", ("shop/api/app",), Level.PROBLEM),
+    ]
+    assert "its reply missed the deadline" in found[0].detail
+    with Recording.open(path) as recording:
+        for name, expected in (("shop/web", 1), ("shop/api/app", 1), ("shop/other", 0)):
+            some = diagnose(recording, lookup.find(recording, name)).findings
+            assert sum(one.kind is FindingKind.REQUIRED for one in some) == expected, name
+        # A plugin that came back leaves the pod without its work.
+        (gone,) = (one for one in findings_of(path) if one.title == "20-net was disconnected")
+        assert "continued with the pod shop/web without it. It reconnected later." in gone.detail
+        # The page begins the container's remarks with it.
+        (changed,) = (one for one in collect(recording).changed if one.name == "shop/api/app")
+        assert changed.remarks[0].startswith("created without 10-gpu")
+
+
+@pytest.mark.parametrize(
+    ("events", "count"),
+    [
+        (("RUN_POD_SANDBOX", "STOP_POD_SANDBOX", "REMOVE_POD_SANDBOX"), 1),
+        (("RUN_POD_SANDBOX", "", "STOP_POD_SANDBOX", "REMOVE_POD_SANDBOX"), 0),
+        (("RUN_POD_SANDBOX", "STOP_POD_SANDBOX"), 0),
+        (("STOP_POD_SANDBOX", "REMOVE_POD_SANDBOX"), 0),
+    ],
+)
+def test_a_pod_that_was_undone(events: tuple[str, ...], count: int, tmp_path: Path) -> None:
+    """containerd stops and removes a pod at once if RunPodSandbox fails."""
+    pod = api.PodSandbox(id="p", namespace="shop", name="web")
+    recorder = Recorder.open(tmp_path / "node.nriscope.db")
+    session = recorder.begin_session(a_start())
+    recorder.capture(session, an_item("Synchronize", api.SynchronizeRequest()))
+    for event in events:
+        if event == "STOP_POD_SANDBOX":
+            recorder.capture(session, an_item("StopPodSandbox", api.StopPodSandboxRequest(pod=pod)))
+        elif event:
+            change = api.StateChangeEvent(event=api.Event.Value(event), pod=pod)
+            recorder.capture(session, an_item("StateChange", change))
+        else:
+            create = api.CreateContainerRequest(pod=pod, container=api.Container(id="c"))
+            recorder.capture(session, an_item("CreateContainer", create))
+    recorder.close()
+    found = findings_of(tmp_path / "node.nriscope.db")
+    undone = [one for one in found if one.title.startswith("A pod was stopped and removed before")]
+    assert len(undone) == count
+    assert not count or (undone[0].kind, undone[0].containers) == (FindingKind.ORDER, ("shop/web",))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.events import Gap
-from nri_scope.report.lifetime_lanes import Lanes
+from nri_scope.report.lifetime_lanes import LaneCollector
 from nri_scope.report.limits import COLUMNS
 
 LAST = 10_000
@@ -16,12 +16,12 @@ LAST = 10_000
 def drawn_gaps(gaps: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Return the gaps of a timeline."""
     recorded = [Gap(number, None, *ends, "x", None) for number, ends in enumerate(gaps, 1)]
-    return Lanes(0, LAST).timeline([], recorded, str).gaps
+    return LaneCollector(0, LAST).timeline([], recorded, str).gaps
 
 
 @given(st.lists(st.tuples(st.integers(-5, LAST + 5), st.integers(-5, LAST + 5)), max_size=60))
 def test_each_column_with_a_gap_is_drawn_once(gaps: list[tuple[int, int]]) -> None:
-    column = Lanes(0, LAST).column
+    column = LaneCollector(0, LAST).column
     expected = {place for ends in gaps for place in range(column(min(ends)), column(max(ends)) + 1)}
     shown = [place for begin, end in drawn_gaps(gaps) for place in range(begin, end + 1)]
     assert shown == sorted(expected)

@@ -10,7 +10,7 @@ from time import monotonic_ns
 
 import pytest
 
-from nri_scope.differ.attribution.evidence import Status, container_status
+from nri_scope.differ.attribution.applied_spec import CriAnswer, container_status
 from nri_scope.errors import RpcError
 from nri_scope.events import CONTAINER_STATUS, Event
 from nri_scope.recording.reader import Recording
@@ -67,7 +67,7 @@ class Answers:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def all(self) -> list[tuple[Event, Status]]:
+    def all(self) -> list[tuple[Event, CriAnswer]]:
         with Recording.open(self._file) as recording:
             return [
                 (event, container_status(recording.reply(event.id)))
@@ -76,8 +76,8 @@ class Answers:
             ]
 
     async def newest(
-        self, container: str, condition: Callable[[Status], bool] = lambda status: True
-    ) -> Status:
+        self, container: str, condition: Callable[[CriAnswer], bool] = lambda status: True
+    ) -> CriAnswer:
         """Wait until an answer fulfils the condition, and return it."""
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -86,7 +86,7 @@ class Answers:
                     return found[-1]
                 await asyncio.sleep(0.1)
 
-    async def after(self, mono_ns: int, container: str) -> Status:
+    async def after(self, mono_ns: int, container: str) -> CriAnswer:
         """Wait for an answer to a question that was asked after ``mono_ns``."""
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -103,7 +103,7 @@ def files_of(containerd: Containerd, container: Container) -> dict[str, str]:
     return {key: path.read_text().strip() for key, path in paths.items() if path.exists()}
 
 
-def assert_same(status: Status, files: dict[str, str]) -> None:
+def assert_same(status: CriAnswer, files: dict[str, str]) -> None:
     """Compare an answer with the files, read at a time without changes in between."""
     assert status.cgroup.keys() == files.keys()
     for key, text in files.items():

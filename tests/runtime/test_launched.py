@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.logger.background_output import log_beside
 from nri_scope.logger.launched import Settings
 from nri_scope.recording.records import rfc3339
+from nri_scope.writer.background_output import log_beside
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.happened import in_order
@@ -78,8 +78,9 @@ async def test_recording_continues_after_a_restart_of_containerd(
     await driver.remove_pod(pod)
     await driver.live("shop", "new")
     await recorded(driver, file)
-    (_, second) = rows(file, "SELECT id, started_ns FROM session ORDER BY id")
-    # The gap ends with the start of the second session.
+    query = "SELECT id, coalesce(synced_ns, started_ns) FROM session ORDER BY id"
+    (_, second) = rows(file, query)
+    # The gap ends when the second session knows what exists.
     (gap,) = [line["gap"] for line in await log(file) if "event" not in line]
     assert isinstance(gap, dict)
     assert (gap["session"], gap["lost"]) == (None, None)
@@ -106,7 +107,7 @@ def logged_elsewhere() -> Iterator[Callable[[], str]]:
 
 CONFIGURATIONS = {
     "events it lacks": ("output: {folder}/x.nriscope.db\nevents: UpdatePodSandbox\n", "none of"),
-    "too small": ("output: {folder}/x.nriscope.db\nmax_size: 1\n", "less than the minimum"),
+    "too small": ("output: {folder}/x.nriscope.db\nmax_size: 1\n", "too small; use 1M"),
 }
 
 

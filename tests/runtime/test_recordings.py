@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.differ.blame.owned_lines import FinalOwners
 from nri_scope.differ.recording_differ import histories
 from nri_scope.events import Role
 from nri_scope.recording.reader import Recording
@@ -47,7 +48,7 @@ def test_the_demo_has_owners_a_late_reply_and_a_conflict() -> None:
     assert {session.role for session in sessions} == {Role.TAP}
     # The plugins were called one after the other, so the order of events is that of their times.
     assert [event.at_ns for event in events] == sorted(event.at_ns for event in events)
-    assert str(app.owner_of("/process/env/FOO")[0]) == "30-env-injector"
+    assert str(FinalOwners(app).by_events("/process/env/FOO")[0]) == "30-env-injector"
     (late,) = [event for event in events if event.status == "timeout"]
     assert (late.plugin, late.pod, late.container) == ("40-image-check", "api", "app")
     created = [event for event in events if event.event == "CreateContainer"]

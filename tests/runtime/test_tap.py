@@ -187,7 +187,7 @@ async def test_a_wrapped_plugin_runs_if_the_tap_cannot_start(
             plugin.write_text(plugin.read_text().replace(sys.executable, "/no/python"))
         elif missing == "nri-scope":
             starter = plugin.parent / ".nri-scope" / WRAPPED / "start.py"
-            starter.write_text(starter.read_text().replace("nri_scope.cli", "nri_scope.gone"))
+            starter.write_text(starter.read_text().replace("from nri_scope.", "from nri_gone."))
         else:
             file.mkdir()
         await containerd.start()

@@ -69,6 +69,7 @@ def test_a_plugin_with_two_requests_for_one_creation_is_rejected(tmp_path: Path)
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
+@pytest.mark.exhaustive
 def test_rounds_match_the_truth_live_and_afterwards(
     data: st.DataObject,
 ) -> None:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RpcError
-from nri_scope.nri.v01 import CONF_PATH
 from tests.runtime.conftest import binaries_of
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver
@@ -23,6 +22,7 @@ from tests.runtime.testbed.record import PLUGIN, command, log, nri_scope, record
 pytestmark = pytest.mark.runtime
 
 CONF = Path("/etc/nri/conf.json")
+ANSWER = {"plugin": "quiet", "version": "0.1", "error": ""}
 
 CALLS = {
     "1.6": [
@@ -85,31 +85,41 @@ async def check_first_request(file: Path) -> None:
     assert request["labels"] == {"app": "web"}
     assert request["spec"]["annotations"]["io.kubernetes.cri.sandbox-namespace"] == "shop"
     assert event["namespace"] == "shop"
-    assert shown["reply"] == {"plugin": "nri-scope", "version": "0.1", "error": ""}
+    assert shown["reply"] == ANSWER
     redacted = file.with_name("redacted.nriscope.db")
     await nri_scope("export", file, "--redact", "-o", redacted)
     again = json.loads(await nri_scope("show", redacted, "1", "--format", "json"))
     assert again["request"]["id"] == request["id"]
 
 
+@pytest.fixture
+def plugin(conf: Path, tmp_path: Path) -> Path:
+    """A plugin that only answers, in the list."""
+    path = tmp_path / "quiet"
+    path.write_text(f"#!/bin/sh\necho '{json.dumps(ANSWER)}'\n")
+    path.chmod(0o755)
+    conf.write_text(json.dumps({"version": "0.1", "plugins": [{"type": str(path)}]}))
+    return path
+
+
 async def test_record_has_the_calls_that_this_containerd_makes(
-    containerd: Containerd, conf: Path, tmp_path: Path
+    containerd: Containerd, plugin: Path, tmp_path: Path
 ) -> None:
-    before = conf.read_bytes(), conf.stat()
+    before = plugin.read_bytes(), plugin.stat()
     spool, file = tmp_path / "spool", tmp_path / "a.nriscope.db"
-    await nri_scope("tap", "--wrap", CONF_PATH, "--v01", spool)
+    await nri_scope("tap", "--wrap", plugin, "--v01", spool)
     await live(Driver(containerd))
-    assert await recorded(file, "--spool", spool) == CALLS[containerd.binaries.series]
-    if CALLS[containerd.binaries.series]:
+    calls = CALLS[containerd.binaries.series]
+    assert spool.exists() == bool(calls)
+    if calls:
+        assert await recorded(file, "--spool", spool) == calls
         await check_first_request(file)
-    await nri_scope("tap", "--unwrap", CONF_PATH)
-    after = conf.stat()
-    assert (conf.read_bytes(), after.st_ino, after.st_mode, after.st_mtime_ns) == (
+    await nri_scope("tap", "--unwrap", plugin)
+    after = plugin.stat()
+    assert (plugin.read_bytes(), after.st_ino, after.st_mode, after.st_mtime_ns) == (
         before[0],
         *(before[1].st_ino, before[1].st_mode, before[1].st_mtime_ns),
     )
-    assert not spool.exists()
-    assert [one.name for one in conf.parent.iterdir()] == [conf.name]
     await live(Driver(containerd))
 
 
@@ -142,13 +152,16 @@ async def test_a_missing_program_fails_the_pods_of_containerds_that_call(
             assert details.count("for sandboxes") == 1
 
 
-async def test_a_full_spool_delays_and_fails_no_pod(containerd: Containerd, tmp_path: Path) -> None:
+async def test_a_full_spool_delays_and_fails_no_pod(
+    containerd: Containerd, plugin: Path, tmp_path: Path
+) -> None:
     spool, file = tmp_path / "spool", tmp_path / "a.nriscope.db"
-    await nri_scope("tap", "--wrap", CONF_PATH, "--v01", spool)
+    await nri_scope("tap", "--wrap", plugin, "--v01", spool)
+    (spool / plugin.name).mkdir(mode=0o700, parents=True)
     for number in range(1024):
-        (spool / "nri-scope" / f"{number}-1.in").touch()
+        (spool / plugin.name / f"{number}-1.in").touch()
     await live(Driver(containerd))
-    for entry in (spool / "nri-scope").glob("*.in"):
+    for entry in (spool / plugin.name).glob("*.in"):
         entry.unlink()
     events = await recorded(file, "--spool", spool)
     lost = len(CALLS[containerd.binaries.series])
@@ -181,13 +194,14 @@ async def test_a_wrapped_plugin_is_recorded_at_a_real_containerd(
 
 
 async def test_calls_and_events_of_one_runtime_are_two_sessions(
-    containerd: Containerd, tmp_path: Path
+    containerd: Containerd, plugin: Path, tmp_path: Path
 ) -> None:
     series = containerd.binaries.series
     if series in BEFORE_NRI:
         pytest.skip("this containerd has no NRI events")
     spool, file = tmp_path / "spool", tmp_path / "a.nriscope.db"
-    await nri_scope("tap", "--wrap", CONF_PATH, "--v01", spool)
+    await nri_scope("tap", "--wrap", plugin, "--v01", spool)
+    (spool / plugin.name).mkdir(mode=0o700, parents=True)
     driver = Driver(containerd)
     async with recording(file, containerd, "--spool", str(spool)) as record:
         await live(driver)

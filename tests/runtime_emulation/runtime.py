@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from nri_scope.nri.events import Event
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.runtime import Answer, Plugin
-from nri_scope.runtime import Runtime as EmulatedRuntime
+from nri_scope.runtime import EmulatedRuntime as EmulatedRuntime
 from nri_scope.runtime.operations import event_of, request_for
 
 

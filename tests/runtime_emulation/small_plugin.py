@@ -22,7 +22,7 @@ from nri_scope._gen.nri.api_pb2 import (
 from nri_scope.errors import RpcError
 from nri_scope.nri.events import METHODS, PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.nri.no_change import no_change
-from nri_scope.runtime import Plugin, Runtime
+from nri_scope.runtime import EmulatedRuntime, Plugin
 from nri_scope.transport import Link, adopt_descriptor, connect_unix
 from nri_scope.wire import Connection, RequestReceived
 
@@ -88,7 +88,7 @@ class SmallPlugin:
         request = RegisterPluginRequest(plugin_name=self.name, plugin_idx=self.index)
         await self.connected.call(RUNTIME_SERVICE, "RegisterPlugin", request.SerializeToString())
 
-    async def join(self, runtime: Runtime) -> Plugin:
+    async def join(self, runtime: EmulatedRuntime) -> Plugin:
         """Register with a runtime in this process; return once it sends events."""
         ours, theirs = socket.socketpair()
         await self.adopt(theirs.detach())

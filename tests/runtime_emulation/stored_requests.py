@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from math import inf
 from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
@@ -21,7 +19,6 @@ from nri_scope.nri.events import (
 )
 from nri_scope.nri.runtime_setup import nri_version_of
 from nri_scope.recording.reader import Recording
-from nri_scope.replay.playback import Pace
 from nri_scope.runtime import Answer, Profile, ProfileSetUp
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.runtime.rules import recorded_rules_of
@@ -52,10 +49,6 @@ def recorded_profile(configure: ConfigureRequest) -> Profile:
         registration_timeout_ms=(configure.registration_timeout or DEFAULT_REGISTRATION_TIMEOUT_MS),
         request_timeout_ms=configure.request_timeout or DEFAULT_REQUEST_TIMEOUT_MS,
     )
-
-
-FASTEST = Pace(speed=inf, max_s=1.0)
-"""Pace without pauses: each event is sent as soon as the previous one is answered."""
 
 
 @dataclass(slots=True)
@@ -141,7 +134,6 @@ async def play(
     runtime: Runtime,
     stored: Iterable[Stored],
     *,
-    pace: Pace = FASTEST,
     on_event: Callable[[Stored, list[Answer]], None] = lambda item, answers: None,
 ) -> Played:
     """Send every request to the plugins of ``runtime``, one after the other.
@@ -150,13 +142,9 @@ async def play(
     with each request and its answers.
     """
     played = Played()
-    before_ns: int | None = None
     for item in stored:
         if item.method in SETUP_METHODS:
             continue
-        if before_ns is not None:
-            await asyncio.sleep(pace.pause(before_ns, item.at_ns))
-        before_ns = item.at_ns
         answers = await runtime.send_to(
             item.plugin, item.method, item.request, timeout_ns=item.timeout_ns
         )

@@ -118,6 +118,7 @@ asyncio.run(main())
     )
 
 
+@pytest.mark.exhaustive
 async def test_a_plugin_that_ends_or_stays_without_connecting_is_reported() -> None:
     async with Runtime(NEW) as runtime:
         ends = Started(python("import sys; sys.exit('no config, {socket}')"))

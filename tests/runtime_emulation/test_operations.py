@@ -11,7 +11,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, RpcError
 from nri_scope.nri.events import PASSIVE_EVENTS, Event
-from nri_scope.nri.merging import Creation, IsuladCreation, Updating
+from nri_scope.nri.merging import CreationMerging, IsuladCreation, UpdateMerging
 from nri_scope.runtime import PROFILES, Profile
 from nri_scope.wire import RequestReceived
 from tests.runtime_emulation.runtime import Runtime
@@ -74,7 +74,7 @@ async def test_each_plugin_receives_earlier_plugins_adjustments() -> None:
         assert [set(one.container.annotations) for one in seen] == [  # type: ignore[attr-defined]
             set(), {"key-1"}, {"key-1", "key-2"},
         ]  # fmt: skip
-        assert isinstance(outcome.merged, Creation)
+        assert isinstance(outcome.merged, CreationMerging)
         assert set(outcome.merged.adjustment.annotations) == {"key-1", "key-2", "key-3"}
         assert (outcome.failure, outcome.error, outcome.culprit) == ("", "", "")
     assert api.CreateContainerRequest(pod=POD, container=CONTAINER) == CREATE
@@ -92,7 +92,7 @@ async def test_each_plugin_receives_earlier_plugins_updates() -> None:
             for plugin in (first, second)
             for one in plugin.messages("UpdateContainer")
         ] == [100, 300]
-        assert isinstance(outcome.merged, Updating)
+        assert isinstance(outcome.merged, UpdateMerging)
         assert outcome.merged.resources.cpu.shares.value == 300
         assert outcome.updates == []
 
@@ -212,7 +212,7 @@ async def test_plugin_lost_during_an_operation_does_not_fail_it() -> None:
         outcome = await runtime.operate(Event.CreateContainer, CREATE)
         assert [answer.dropped for answer in outcome.answers] == [True, False]
         assert (outcome.failure, outcome.error) == ("", "")
-        assert isinstance(outcome.merged, Creation)
+        assert isinstance(outcome.merged, CreationMerging)
         assert set(outcome.merged.adjustment.annotations) == {"key"}
 
 

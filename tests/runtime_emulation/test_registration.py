@@ -20,7 +20,7 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError
 from nri_scope.nri.events import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE, Event
-from nri_scope.runtime import PROFILES, Plugin, Profile, Rejection, Stage
+from nri_scope.runtime import PROFILES, Plugin, Profile, Rejection, SetupStage
 from nri_scope.runtime.answer import registration_problem
 from nri_scope.wire import Code, Connection, RequestReceived, ResponseReceived, WireEvent
 from tests.runtime_emulation.runtime import Runtime
@@ -219,7 +219,7 @@ async def refuses(profile: Profile, plugin: SmallPlugin, words: str) -> None:
             await adopting
         (rejection,) = runtime.rejections
         assert rejection.plugin == f"{plugin.index}-{plugin.name}"
-        assert (rejection.stage, rejection.error_sent) == (Stage.REGISTRATION, words)
+        assert (rejection.stage, rejection.error_sent) == (SetupStage.REGISTRATION, words)
         assert rejection.reason.startswith("registration refused: ")
         assert not runtime.plugins and not plugin.requests
         assert not plugin.connected.closed
@@ -271,7 +271,7 @@ async def test_plugin_with_an_unknown_event_bit_is_dropped_after_configure() -> 
         assert plugin.methods == ["Configure"]
         assert isinstance(plugin.configured, ConfigureRequest)
         assert list(runtime.rejections) == [
-            Rejection("10-small", Stage.CONFIGURATION, former.end_reason)
+            Rejection("10-small", SetupStage.CONFIGURATION, former.end_reason)
         ]
 
 
@@ -319,7 +319,7 @@ async def test_failed_synchronize_up_to_nri_0_6_keeps_a_connection_without_event
         with pytest.raises(ConnectionClosed, match="no, thanks"):
             await plugin.join(runtime)
         assert not runtime.plugins and not plugin.connected.closed
-        assert [rejection.stage for rejection in runtime.rejections] == [Stage.SYNCHRONIZATION]
+        assert [rejection.stage for rejection in runtime.rejections] == [SetupStage.SYNCHRONIZATION]
         # The next plugin is not delayed.
         await SmallPlugin("20-good").join(runtime)
 
@@ -340,7 +340,7 @@ async def test_client_that_never_registers_is_a_rejection_without_a_name(tmp_pat
         await mute.connect(tmp_path / "s")
         await runtime.wait_for(lambda: bool(runtime.rejections))
         (rejection,) = runtime.rejections
-        assert (rejection.plugin, rejection.stage) == ("", Stage.REGISTRATION)
+        assert (rejection.plugin, rejection.stage) == ("", SetupStage.REGISTRATION)
         assert rejection.reason == "RegisterPlugin: no answer within 0.2 s"
 
 

@@ -17,7 +17,7 @@ from nri_scope._gen.nri.api_pb2 import (
     SynchronizeResponse,
 )
 from nri_scope.errors import ConnectionClosed
-from nri_scope.runtime import ProfileSetUp, Runtime, synchronize_parts
+from nri_scope.runtime import EmulatedRuntime, ProfileSetUp, synchronize_parts
 from nri_scope.wire.ttrpc import MESSAGE_DATA_MAX
 
 from .profiles import OLD, SPLITTING, patient
@@ -48,7 +48,7 @@ def everything(plugin: SmallPlugin) -> tuple[list[PodSandbox], list[Container]]:
 async def test_state_of_2000_containers_is_split() -> None:
     setup = ProfileSetUp(SPLITTING, pods(500), containers(2000))
     plugin = SmallPlugin()
-    async with Runtime(setup) as runtime:
+    async with EmulatedRuntime(setup) as runtime:
         await plugin.join(runtime)
     assert everything(plugin) == (setup.pods, setup.containers)
     assert plugin.methods == ["Configure", "Synchronize", "Synchronize"]
@@ -58,7 +58,7 @@ async def test_state_of_2000_containers_is_split() -> None:
 async def test_small_state_is_one_message() -> None:
     setup = ProfileSetUp(SPLITTING, pods(5), containers(20))
     plugin = SmallPlugin()
-    async with Runtime(setup) as runtime:
+    async with EmulatedRuntime(setup) as runtime:
         await plugin.join(runtime)
     assert plugin.methods == ["Configure", "Synchronize"]
     assert plugin.messages("Synchronize") == [
@@ -68,7 +68,7 @@ async def test_small_state_is_one_message() -> None:
 
 async def test_later_plugin_receives_the_current_state() -> None:
     setup = ProfileSetUp(SPLITTING)
-    async with Runtime(setup) as runtime:
+    async with EmulatedRuntime(setup) as runtime:
         early, late = SmallPlugin(), SmallPlugin()
         await early.join(runtime)
         setup.pods += pods(1)
@@ -93,7 +93,7 @@ async def test_wrong_reply_to_a_part_drops_the_plugin(
 ) -> None:
     plugin = SmallPlugin()
     plugin.on["Synchronize"] = lambda request: reply
-    async with Runtime(ProfileSetUp(SPLITTING, [], containers(2000))) as runtime:
+    async with EmulatedRuntime(ProfileSetUp(SPLITTING, [], containers(2000))) as runtime:
         with pytest.raises(ConnectionClosed, match=reason):
             await plugin.join(runtime)
     assert plugin.methods == ["Configure", "Synchronize"]
@@ -101,7 +101,7 @@ async def test_wrong_reply_to_a_part_drops_the_plugin(
 
 async def test_one_deadline_covers_all_parts() -> None:
     plugin = SmallPlugin()
-    async with Runtime(ProfileSetUp(SPLITTING, [], containers(40, 1_000_000))) as runtime:
+    async with EmulatedRuntime(ProfileSetUp(SPLITTING, [], containers(40, 1_000_000))) as runtime:
         await plugin.join(runtime)
     deadlines = [one.timeout_ns for one in plugin.requests if one.method == "Synchronize"]
     assert len(deadlines) > 5
@@ -115,14 +115,14 @@ async def test_deadline_can_expire_between_two_parts() -> None:
     plugin.on["Synchronize"] = lambda request: (
         SynchronizeResponse(more=True) if plugin.methods.count("Synchronize") < 3 else None
     )
-    async with Runtime(ProfileSetUp(profile, [], containers(40, 1_000_000))) as runtime:
+    async with EmulatedRuntime(ProfileSetUp(profile, [], containers(40, 1_000_000))) as runtime:
         with pytest.raises(ConnectionClosed, match="Synchronize: no answer within"):
             await plugin.join(runtime)
 
 
 async def test_runtime_that_cannot_split_drops_the_plugin() -> None:
     plugin = SmallPlugin()
-    async with Runtime(ProfileSetUp(OLD, [], containers(2000))) as runtime:
+    async with EmulatedRuntime(ProfileSetUp(OLD, [], containers(2000))) as runtime:
         with pytest.raises(ConnectionClosed, match="exceeds the limit of 4194304"):
             await plugin.join(runtime)
     assert plugin.methods == ["Configure"]
@@ -131,7 +131,9 @@ async def test_runtime_that_cannot_split_drops_the_plugin() -> None:
 async def test_single_object_over_the_limit_drops_the_plugin() -> None:
     """Check a state that upstream retries forever."""
     plugin = SmallPlugin()
-    async with Runtime(ProfileSetUp(SPLITTING, pods(3), containers(1, 5_000_000))) as runtime:
+    async with EmulatedRuntime(
+        ProfileSetUp(SPLITTING, pods(3), containers(1, 5_000_000))
+    ) as runtime:
         with pytest.raises(ConnectionClosed, match="exceeds the limit of 4194304"):
             await plugin.join(runtime)
 

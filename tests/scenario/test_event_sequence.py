@@ -337,7 +337,7 @@ steps: [{run: web}, {stop: web}, {remove: web}]
 
 
 def test_times_follow_the_pace() -> None:
-    text = "rate: 50/s\n" + WEB + "steps: [{run: shop/web}, {wait: 3s}, {create: shop/web/app}]"
+    text = "every: 20ms\n" + WEB + "steps: [{run: shop/web}, {wait: 3s}, {create: shop/web/app}]"
     times = [one.at_ns for one in played(text)]
     assert [(one - times[0]) // 10**6 for one in times] == [0, 21, 3041, 3061]
     assert times[0] == 1_767_225_600 * 10**9

@@ -64,6 +64,7 @@ def completed(prefix: Path, line: str) -> list[str]:
     return done.stdout.split("\n")[:-1]
 
 
+@pytest.mark.exhaustive
 def test_the_installed_command_imports_the_wheel(prefix: Path) -> None:
     code = "import nri_scope; print(nri_scope.__file__)"
     command = (prefix / "bin" / "python", "-P", "-c", code)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.entries import Began, CreationFate, Ended, Entry, Exchange, Outcome
+from nri_scope.entries import Began, Ended, Entry, OperationFate, OperationOutcome, RecordedCall
 from nri_scope.events import CapturedCall, Event, Gap, Note, Printed, Role, Session, Tapped
 from nri_scope.share.agent_messages import entry_of, response_of
 
@@ -33,13 +33,13 @@ ENTRIES: dict[str, Entry] = {
     "gap": filled(Gap),
     "note": filled(Note),
     "output": filled(Printed),
-    "event": Exchange(
+    "event": RecordedCall(
         EVENT,
         b"request",
         b"reply",
         "service",
         tapped=TAPPED._replace(event=EVENT.id),
-        outcome=Outcome(CreationFate.FAILED, 7, "StopContainer", 8, 9),
+        outcome=OperationOutcome(OperationFate.FAILED, 7, "StopContainer", 8, 9),
     ),
 }
 
@@ -54,7 +54,7 @@ def test_every_field_of_a_message_is_sent_and_read(name: str) -> None:
 
 
 def test_a_copy_of_an_event_has_all_of_its_call() -> None:
-    call = Exchange(EVENT, b"request", b"reply", "service", tapped=TAPPED).call
+    call = RecordedCall(EVENT, b"request", b"reply", "service", tapped=TAPPED).call
     for name in CapturedCall._fields:
         other = {"wall_ns": "at_ns"}.get(name, name)
         source = EVENT if hasattr(EVENT, other) else TAPPED

@@ -34,7 +34,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.survey.process import SurveyProcess, SurveyState
 from nri_scope.survey.survey import survey, survey_some
 from tests.amount import amount
-from tests.recording.recordings import PLUGIN, a_start, captured
+from tests.recording.recordings import PLUGIN, a_start, captured, heartbeat_beside
 
 NO_PLACE = "no container"
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.nriscope.*"))
@@ -299,11 +299,12 @@ async def test_a_process_goes_on_with_the_new_events(tmp_path: Path) -> None:
 
     async with surveying(path) as (process, states):
         try:
-            for call in calls[:8]:
-                recorder.capture(session, call)
-            first = await surveyed(8)
-            recorder.capture(session, calls[8]._replace(took_ns=1_900_000_000))
-            second = await surveyed(9)
+            with heartbeat_beside(path):
+                for call in calls[:8]:
+                    recorder.capture(session, call)
+                first = await surveyed(8)
+                recorder.capture(session, calls[8]._replace(took_ns=1_900_000_000))
+                second = await surveyed(9)
             assert (first.findings, second.until) == ((), 9)
             assert [one.kind for one in second.findings] == ["deadline"]
             assert second.file == first.file
@@ -315,9 +316,10 @@ async def test_a_process_goes_on_with_the_new_events(tmp_path: Path) -> None:
         try:
             session = recorder.begin_session(a_start())
             recorder.capture(session, calls[0])
-            kept = await surveyed(10, may_restart=False)
-            assert (kept.file, kept.until) == (first.file, 9)
-            again = await surveyed(10)
+            with heartbeat_beside(path):
+                kept = await surveyed(10, may_restart=False)
+                assert (kept.file, kept.until) == (first.file, 9)
+                again = await surveyed(10)
             assert again.until == 10
             assert first.file is not None and again.file is not None
             former = first.file

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 from nri_scope.events import CapturedCall, SessionStart
+from nri_scope.recorder.inbox import Sink
 
 
-class ListSink:
+class ListSink(Sink):
     """Stores what a tap records, by kind and in order."""
 
     def __init__(self) -> None:

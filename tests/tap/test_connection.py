@@ -47,7 +47,7 @@ async def test_a_refused_plugin_that_stays_connected_is_reported(
     messages: asyncio.Queue[str] = asyncio.Queue()
     ours, runtime = socket.socketpair()
     theirs, plugin = socket.socketpair()
-    tapped = connection_module.Connection(
+    tapped = connection_module.TappedConnection(
         ListSink(), None, lambda start, policy: None, say=messages.put_nowait
     )
     with runtime, plugin:
@@ -70,7 +70,7 @@ async def test_a_refused_plugin_that_stays_connected_is_reported(
 
 async def test_closing_a_connection_closes_both_ends() -> None:
     with ends() as (runtime, plugin, ours, theirs):
-        tapped = connection_module.Connection(ListSink(), None, lambda start, policy: None)
+        tapped = connection_module.TappedConnection(ListSink(), None, lambda start, policy: None)
         relaying = asyncio.create_task(tapped.relay(ours, theirs))
         runtime.send(b"a question")
         assert await receive_some(plugin) == b"a question"
@@ -89,7 +89,7 @@ async def test_an_internal_error_stops_recording_but_not_the_relay(
     messages: asyncio.Queue[str] = asyncio.Queue()
     sink = ListSink()
     with ends() as (runtime, plugin, ours, theirs):
-        tapped = connection_module.Connection(
+        tapped = connection_module.TappedConnection(
             sink, None, lambda start, policy: None, say=messages.put_nowait
         )
         relaying = asyncio.create_task(tapped.relay(ours, theirs))
@@ -113,7 +113,7 @@ async def test_data_that_waits_to_be_decoded_is_bounded(monkeypatch: pytest.Monk
     decoded: list[bytes] = []
     monkeypatch.setattr(TapSession, "receive", lambda _, forth, data, *times: decoded.append(data))
     with ends() as (runtime, plugin, ours, theirs):
-        tapped = connection_module.Connection(ListSink(), None, lambda start, policy: None)
+        tapped = connection_module.TappedConnection(ListSink(), None, lambda start, policy: None)
         relaying = asyncio.create_task(tapped.relay(ours, theirs))
         for size in (400, 600, 400):
             runtime.send(b"x" * size)
@@ -129,7 +129,7 @@ async def test_data_that_waits_is_decoded_at_the_end_of_the_connection(
     monkeypatch.setattr(connection_module, "WAIT_S", PATIENCE)
     sink = ListSink()
     with ends() as (runtime, plugin, ours, theirs):
-        tapped = connection_module.Connection(sink, None, lambda start, policy: None)
+        tapped = connection_module.TappedConnection(sink, None, lambda start, policy: None)
         relaying = asyncio.create_task(tapped.relay(ours, theirs))
         plugin_end = Connection(serves=1, calls=2)
         payload = RegisterPluginRequest(plugin_idx="10", plugin_name="thing").SerializeToString()
@@ -154,7 +154,7 @@ async def test_data_of_several_connections_is_decoded_in_the_order_of_arrival(
     with ends() as first, ends() as second:
         tapped, relaying = [], []
         for _, _, ours, theirs in (first, second):
-            one = connection_module.Connection(
+            one = connection_module.TappedConnection(
                 ListSink(), None, lambda start, policy: None, pieces=pieces
             )
             tapped.append(one)
@@ -179,7 +179,7 @@ async def test_without_a_free_descriptor_both_ends_are_closed(
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     with ends() as (runtime, plugin, ours, theirs):
-        tapped = connection_module.Connection(ListSink(), None, lambda start, policy: None)
+        tapped = connection_module.TappedConnection(ListSink(), None, lambda start, policy: None)
         monkeypatch.setattr(select, "epoll", refuse)
         with pytest.raises(UsageError, match="cannot be relayed: too many open files"):
             await tapped.relay(ours, theirs)

@@ -127,6 +127,7 @@ async def test_an_external_plugin_that_fails_to_start_is_an_error(
             await run.start(argv)
 
 
+@pytest.mark.exhaustive
 async def test_a_plugin_that_does_not_connect_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

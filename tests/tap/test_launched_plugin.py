@@ -90,6 +90,7 @@ async def test_a_plugin_that_stays_after_the_runtime_closed_is_ended(
     assert not is_running(int(run.printed[0]))
 
 
+@pytest.mark.exhaustive
 async def test_leftover_processes_are_reported_and_killed(runtime: Runtime, tmp_path: Path) -> None:
     run = Run(tmp_path)
     start_child = "child = subprocess.Popen(['sleep', '1000']); print(child.pid, flush=True)"

@@ -7,14 +7,22 @@ from time import monotonic_ns
 
 import pytest
 
-from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse, RegisterPluginRequest
+from nri_scope._gen.nri.api_pb2 import (
+    ConfigureRequest,
+    ConfigureResponse,
+    PodSandbox,
+    RegisterPluginRequest,
+    SynchronizeRequest,
+)
 from nri_scope.events import LATE, Role
 from nri_scope.nri.events import PLUGIN_SERVICE, RUNTIME_SERVICE
+from nri_scope.nri.versions import oversized_message
 from nri_scope.plugin import Identity
 from nri_scope.tap import session as session_module
 from nri_scope.tap.session import TapSession
 from nri_scope.wire import Code, Connection
 from tests.tap.sink import ListSink
+from tests.wire.go_connection import GoConnection
 
 SECOND = 10**9
 
@@ -289,6 +297,38 @@ def test_the_number_and_size_of_unanswered_requests_are_bounded(
     assert len(sink.items) == 5
 
 
+def test_a_reply_to_a_request_that_was_given_up_is_no_reply_to_an_unseen_one(
+    sink: ListSink, talk: Talk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session_module, "UNANSWERED_MAX", 1)
+    kept, given_up = talk.ask("StartContainer"), talk.ask("StopContainer")
+    talk.answer(given_up)
+    assert sink.notes[-1][1] == (
+        "the plugin answered a request that was given up, as too many requests wait for an answer"
+    )
+    talk.answer(kept)
+    assert len(sink.notes) == 1
+
+
+def test_the_second_reply_on_a_stream_that_was_used_again_is_noted_as_such(
+    sink: ListSink, talk: Talk
+) -> None:
+    stream = talk.runtime.send_request(PLUGIN_SERVICE, "StartContainer", b"")
+    request = b"".join(talk.runtime.data_to_send())
+    talk.plugin.receive_data(request)
+    talk.plugin.events_received()
+    talk.plugin.send_response(stream)
+    reply = b"".join(talk.plugin.data_to_send())
+    for forth, data in ((True, request), (True, request), (False, reply)):
+        talk.tap.receive(forth, data, talk.now, talk.now)
+    assert sink.items[-2].status_message == "its stream id was used again"
+    assert not sink.items[-1].status_code and not sink.notes
+    talk.tap.receive(False, reply, talk.now, talk.now)
+    assert sink.notes[-1][1] == (
+        "the plugin answered a request that was given up, as its stream id was used again"
+    )
+
+
 def test_printed_lines_belong_to_the_session_even_if_printed_before_it(sink: ListSink) -> None:
     talk = Talk(sink)
     talk.tap.printed("stderr", "starting", talk.now)
@@ -317,3 +357,32 @@ def test_a_reused_stream_id_leaves_the_first_request_unanswered(sink: ListSink, 
         ("StartContainer", Code.UNAVAILABLE),
         ("StopContainer", 0),
     ]
+
+
+@pytest.mark.parametrize("error", ["", "message length 5000072 exceed maximum message size"])
+def test_a_message_over_the_limit_is_a_gap_and_later_events_are_recorded(
+    sink: ListSink, error: str
+) -> None:
+    talk = Talk(sink)
+    talk.runtime = GoConnection(serves=2, calls=1)
+    talk.plugin = GoConnection(serves=1, calls=2)
+    talk.register()
+    talk.configure()
+    stream = talk.ask("Synchronize", SynchronizeRequest(
+        pods=[PodSandbox(annotations={"big": "x" * 5_000_000})]
+    ).SerializeToString())  # fmt: skip
+    if error:
+        talk.plugin.send_error(stream, Code.RESOURCE_EXHAUSTED, error)
+        talk._pass(False)
+    else:
+        talk.answer(stream)
+    talk.answer(talk.ask("StateChange"))
+    talk.tap.ended("closed", talk.now)
+    ((session, reason),) = sink.gaps
+    assert session == 1
+    assert reason.endswith("it was relayed, but not recorded")
+    assert oversized_message([reason]) == ("Synchronize", 5_000_067, 4 << 20)
+    assert sink.methods == ["RegisterPlugin", "Configure", "StateChange"]
+    (note,) = (text for _, text in sink.notes)
+    said = f" with an error: {error}" if error else ""
+    assert note == f"the plugin answered a request over the limit{said}"

@@ -19,7 +19,7 @@ from nri_scope._gen.ttrpc.ttrpc_pb2 import Request, Response
 from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
-from nri_scope.tap.connection import Connection
+from nri_scope.tap.connection import TappedConnection
 from nri_scope.transport.loop import loop_factory
 from tests.amount import amount
 from tests.tap.sink import ListSink
@@ -100,7 +100,7 @@ def test_any_bytes_are_relayed_unchanged_without_internal_errors(
     async def main() -> ListSink:
         sink = ListSink()
         (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-        connection = Connection(sink, None, lambda start, policy: None)
+        connection = TappedConnection(sink, None, lambda start, policy: None)
         relaying = asyncio.create_task(connection.relay(ours, theirs))
         at_runtime, at_plugin = await asyncio.gather(
             _exchange(runtime, forth, first), _exchange(plugin, back, second)
@@ -126,7 +126,7 @@ async def test_a_recorder_that_cannot_write_does_not_stop_the_relay() -> None:
         path.unlink()
         path.mkdir()
         (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-        connection = Connection(recorder, None, lambda start, policy: None)
+        connection = TappedConnection(recorder, None, lambda start, policy: None)
         relaying = asyncio.create_task(connection.relay(ours, theirs))
         configure = Request(
             service=PLUGIN_SERVICE,
@@ -162,7 +162,7 @@ async def test_relayed_calls_and_output_are_recorded(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     recorder = Recorder.open(path)
     (runtime, ours), (theirs, plugin) = socket.socketpair(), socket.socketpair()
-    connection = Connection(recorder, None, lambda start, policy: None)
+    connection = TappedConnection(recorder, None, lambda start, policy: None)
     relaying = asyncio.create_task(connection.relay(ours, theirs))
     loop = asyncio.get_running_loop()
     for sock in (runtime, plugin):

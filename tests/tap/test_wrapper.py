@@ -15,7 +15,8 @@ import pytest
 
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import ORIGINALS_FOLDER
-from nri_scope.tap.wrapper import Places, State, unwrap, wrap
+from nri_scope.process.signals import root_hint
+from nri_scope.tap.wrapper import Places, WrapperState, unwrap, wrap
 
 STARTER = b"import sys; print('tapped', sys.argv[2])\n"
 KILLED = 77
@@ -105,7 +106,7 @@ def test_the_wrapper_runs_instead_of_the_plugin_until_unwrap_restores_it(plugin:
     assert stat.S_IMODE(plugin.stat().st_mode) == 0o751
     assert file_state(places.original) == before
     assert places.instructions.read_bytes() == b"{}"
-    assert unwrap(plugin) is State.WRAPPED
+    assert unwrap(plugin) is WrapperState.WRAPPED
     assert file_state(plugin) == before
     assert names(plugin.parent) == [plugin.name]
 
@@ -182,7 +183,8 @@ def test_unwrapping_killed_at_any_step_is_recoverable(plugin: Path, finish: str)
     wrap(plugin, STARTER, b"{}")
     number = 0
     while is_killed_at(number, lambda step: unwrap(plugin, step)):
-        assert run(plugin).startswith("plain") or number == 0
+        if number:
+            assert run(plugin).startswith("plain")
         if finish == "wrap" and number:
             wrap(plugin, STARTER, b"{}")
             assert run(plugin) == "tapped x\n"
@@ -301,7 +303,7 @@ def test_unwrapping_restores_a_plugin_whose_wrapper_was_removed(plugin: Path) ->
     plugin.unlink()
     with pytest.raises(UsageError, match="--unwrap"):
         wrap(plugin, STARTER, b"")
-    assert unwrap(plugin) is State.GONE
+    assert unwrap(plugin) is WrapperState.GONE
     assert file_state(plugin) == before
 
 
@@ -321,7 +323,7 @@ def test_a_folder_without_write_permission_is_reported_and_unchanged(
         raise PermissionError(13, "Permission denied", str(plugin))
 
     monkeypatch.setattr(os, "link", deny)
-    with pytest.raises(UsageError, match="permission denied; run it as root"):
+    with pytest.raises(UsageError, match="permission denied; " + root_hint("run it as root")):
         wrap(plugin, STARTER, b"{}")
     assert file_state(plugin) == before
     assert names(plugin.parent) == [plugin.name]

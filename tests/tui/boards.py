@@ -18,7 +18,6 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.survey.survey import survey
-from nri_scope.tui.actions import DEFAULT, Keymap
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.widgets.board import Board
@@ -26,6 +25,7 @@ from nri_scope.tui.widgets.messages import (
     Failed,
     Narrow,
     OpenEvent,
+    OpenTime,
     RowChosen,
     SetFilter,
     StatusText,
@@ -36,7 +36,7 @@ from tests.tui.screen import settle
 from tests.tui.widgets.drawn import strips_of
 
 T = TypeVar("T", bound=Message)
-BoardFactory = Callable[[Store, Context, Keymap], Board]
+BoardFactory = Callable[[Store, Context], Board]
 
 
 class BoardApp(App[None]):
@@ -54,6 +54,9 @@ class BoardApp(App[None]):
         self.messages.append(message)
 
     def on_open_event(self, message: OpenEvent) -> None:
+        self.messages.append(message)
+
+    def on_open_time(self, message: OpenTime) -> None:
         self.messages.append(message)
 
     def on_row_chosen(self, message: RowChosen) -> None:
@@ -120,7 +123,7 @@ async def showing(
         if surveyed:
             survey(path, path.with_name("survey.db"))
             await store.attach(path.with_name("survey.db"))
-        board = make(store, context or Context(), DEFAULT)
+        board = make(store, context or Context())
         app = BoardApp(board)
         async with app.run_test(size=size) as pilot:
             shown = Shown(pilot, board, app)

@@ -57,12 +57,6 @@ async def wait_until_still(shown: Screen[Any], seconds: float) -> str:
     return picture
 
 
-each_size = pytest.mark.parametrize(
-    "size", sampled([((120, 40),), ((80, 24),), ((200, 60),)]), ids="{0[0]}x{0[1]}".format
-)
-"""The sizes of the terminal in which snapshots are taken."""
-
-
 async def assert_snapshot(shown: Screen[Any], name: str, folder: Path = FOLDER) -> None:
     """Wait until the screen equals the snapshot, or write the snapshot if requested."""
     size = shown.app.size

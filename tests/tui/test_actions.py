@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from textual.widget import Widget
 
-from nri_scope.tui.actions import ACTIONS, DEFAULT, Scope
+from nri_scope.tui.actions import ACTIONS, Scope, actions_of
 from nri_scope.tui.widgets.board import Board
 from tests.tui.screen import showing
 
@@ -23,7 +23,7 @@ async def test_every_action_is_available_somewhere() -> None:
 
 async def test_app_has_a_method_for_each_global_action() -> None:
     async with showing() as screen:
-        for action in DEFAULT.of(Scope.APP):
+        for action in actions_of(Scope.APP):
             assert hasattr(screen.app, f"action_{action.name}"), action.name
 
 
@@ -37,7 +37,7 @@ async def test_each_view_has_a_method_for_each_of_its_keys() -> None:
             current = screen.app.views.current
             targets: list[Widget] = [current]
             targets += [current.body] if isinstance(current, Board) else []
-            for action in DEFAULT.of(scope):
+            for action in actions_of(scope):
                 has_method = [hasattr(one, f"action_{action.name}") for one in targets]
                 assert any(has_method), (scope, action.name)
 

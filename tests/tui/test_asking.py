@@ -68,7 +68,6 @@ async def test_an_export_without_redaction_says_so(path: Path) -> None:
             ("E", "2 marked events, or 32 shown?", "m", "Enter exports 2 marked events"),
             ("E", "2 marked events, or 32 shown?", "s", "Enter exports 32 shown events"),
             ("S", "2 marked events, or 32 shown?", "enter", "Enter saves 2 marked events"),
-            ("w", "2 marked events, or the selected event 9?", "s", "saved to"),
             ("y", "2 marked events, or the selected event 9?", "m", "copied 2 marked events"),
         ],
         2,

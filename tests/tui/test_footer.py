@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.tui.actions import DEFAULT, Scope, Situation, footer
+from nri_scope.tui.actions import ACTION_OF, Scope, Situation, footer
 from tests.tui.screen import RECORDINGS, Shown, showing
 
 _BOOL = (False, True)
@@ -29,7 +29,7 @@ def test_keys_of_each_situation_work_there() -> None:
                 is_busy=busy,
             )
             for name, _ in footer(now):
-                assert {place, Scope.APP} & set(DEFAULT[name].scopes), (place, name)
+                assert {place, Scope.APP} & set(ACTION_OF[name].scopes), (place, name)
 
 
 @pytest.mark.exhaustive

@@ -19,7 +19,6 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.marks.sidecar import marks_in, marks_of
 from nri_scope.recording.reader import Recording
-from nri_scope.tui.commands.copy import Source
 from nri_scope.tui.detail.comparison import CompareScreen
 from nri_scope.tui.widgets.board import Board
 from tests.share.bundle.bundles import a_bundle
@@ -534,7 +533,7 @@ async def test_marking_in_another_view_keeps_the_details_of_its_selected_event(
 
 
 async def test_marks_in_a_temporary_recording_are_said_to_be_lost(path: Path) -> None:
-    async with showing(path, size=(140, 40), source=Source("web.yaml", ())) as screen:
+    async with showing(path, size=(140, 40), source="web.yaml") as screen:
         await screen.go_to(5)
         await screen.press("M")
         await screen.shows("lost when you leave: this recording is temporary")

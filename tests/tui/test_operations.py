@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,34 +30,27 @@ WIDE = (150, 40)
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("subject", sampled(["", "I", "i"]))
 @pytest.mark.parametrize("times", sampled(["time:+0.41s..+0.6s", "time:-0.3s..", "time:..-0.17s"]))
-async def test_the_copied_command_prints_the_shown_rows(
-    subject: str, times: str, capsys: pytest.CaptureFixture[str]
+async def test_log_prints_the_rows_of_a_filter(
+    times: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shown: list[tuple[list[str], list[int]]] = []
+    shown: list[list[int]] = []
     async with showing(CONFLICT, WIDE) as screen:
-        await screen.go_to(29)
-        if subject:
-            await screen.press(subject)
-            await screen.until(lambda: screen.app.context.about is not None)
+
+        def shows_all(noun: str) -> bool:
+            view = screen.app.views.events.view
+            return view.noun == noun and view.complete
+
         await screen.press("f", *times, "enter")
         # Incomplete times are filters, too.
         await wait_until_still(screen, 1.0)
-        for operations in (True, False):
-            await screen.until(lambda: screen.app.views.events.view.complete)
-            expected = event_rows(screen)
-            assert 1 < len(expected) < 60
-            await screen.press("Y")
-            await screen.shows("copied the command line")
-            command = shlex.split(screen.app.clipboard)
-            assert ("--operations" in command) is operations
-            shown.append((command, expected))
-            if operations:
-                await screen.press("v")
-                await screen.until(lambda: screen.app.views.events.view.noun == "event")
-    for command, expected in shown:
-        assert run(command[1:]) == 0
+        for noun in ("operation", "event"):
+            await screen.until(partial(shows_all, noun))
+            shown.append(event_rows(screen))
+            assert 1 < len(shown[-1]) < 60
+            await screen.press("v")
+    for option, expected in zip((["--operations"], []), shown, strict=True):
+        assert run(["log", str(CONFLICT), *option, "--where", times]) == 0
         numbers = re.findall(r"(?m)^ *([0-9]+) [0-9:.]+ ", capsys.readouterr().out)
         assert list(map(int, numbers)) == expected
 

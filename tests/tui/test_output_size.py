@@ -48,8 +48,8 @@ async def test_keys_send_few_bytes_and_a_redrawn_screen_is_the_same(tmp_path: Pa
         for keys in (("?", _ESCAPE), ("2",), ("1",)):
             for key in keys:
                 await _size_sent(shown, key, 0.4)
-            differences = shown.screen.looks()
+            before = shown.screen.looks()
             assert await _size_sent(shown, _REDRAW, 0.4) > MAX_BYTES / 2
-            assert shown.screen.looks() == differences
+            assert shown.screen.looks() == before
         shown.press("q")
         assert await shown.process.wait() == 0

@@ -39,7 +39,8 @@ ELSEWHERE = {
     "scenario",
     "debug",
     "new-plugin",
-    "import",
+    # Its findings name what a plugin missed, but not for a plugin by name.
+    "missing",
 }
 """Commands without an equivalent in the terminal interface."""
 

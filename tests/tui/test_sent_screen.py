@@ -55,13 +55,13 @@ def test_differences_leave_the_screen_that_textual_draws(
     updates: list[tuple[int, int, Strip]],
 ) -> None:
     console = Console(color_system="truecolor", force_terminal=True)
-    whole, differences = Emulator(WIDTH, HEIGHT), Emulator(WIDTH, HEIGHT)
+    textual, ours = Emulator(WIDTH, HEIGHT), Emulator(WIDTH, HEIGHT)
     sent = SentScreen()
     for y, x, strip in updates:
         drawn = LayoutUpdate([[strip]], Region(x, y, strip.cell_length, 1))
-        whole.feed(drawn.render_segments(console).encode())
-        differences.feed(_sent(sent, y, x, strip))
-        assert differences.looks() == whole.looks()
+        textual.feed(drawn.render_segments(console).encode())
+        ours.feed(_sent(sent, y, x, strip))
+        assert ours.looks() == textual.looks()
 
 
 def test_equal_rows_send_nothing_and_a_forgotten_screen_everything() -> None:

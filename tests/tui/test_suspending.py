@@ -8,6 +8,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from benchmarks.terminal import children
 from tests.tui.screen import RECORDING
 from tests.tui.terminal import needs_tmux, terminal
@@ -33,6 +35,7 @@ async def test_suspended_terminal_interface_continues_at_another_size(tmp_path: 
 
 
 @needs_tmux
+@pytest.mark.exhaustive
 async def test_recorder_of_a_suspended_live_view_is_not_stopped(tmp_path: Path) -> None:
     socket = tmp_path / "nri.sock"
     command = f"tui --live --wait --socket {socket} -o live.nriscope.db"
@@ -69,6 +72,7 @@ def _state(pid: int) -> str:
 
 
 @needs_tmux
+@pytest.mark.exhaustive
 async def test_suspend_is_refused_without_a_shell_to_return_to(tmp_path: Path) -> None:
     async with terminal(tmp_path, f"tui {RECORDING}") as window:
         await window.shows("[1 Events]")

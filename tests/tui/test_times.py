@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,20 +88,6 @@ async def test_the_cursor_of_the_timeline_goes_to_a_time() -> None:
 
 
 @pytest.mark.exhaustive
-async def test_the_timeline_goes_to_the_lane_of_an_event() -> None:
-    async with showing(size=(120, 40)) as shown:
-        board = await timeline(shown)
-        await shown.press("+", "+", "+", "+")
-        for event, name in ((WEB_CREATED, "app"), (4, "jobs/batch"), (9, "sidecar")):
-            await go_to(shown, str(event))
-            await shown.until(partial(selects, board, event))
-            assert name in shown.line("> ")
-        # An event without a lane is shown in the list.
-        await go_to(shown, "2")
-        await shown.until(lambda: (shown.app.views.mode, shown.selected) == ("events", 2))
-
-
-@pytest.mark.exhaustive
 async def test_events_that_are_not_shown_are_reported() -> None:
     async with showing(where=parse("container:app")) as shown:
         await shown.shows("1 of 8")
@@ -178,7 +163,8 @@ async def test_the_timeline_filters_by_what_it_shows(zooms: int) -> None:
         events = list(recording.events())
     async with showing(size=(120, 40), where=parse("ns:shop")) as shown:
         board = await timeline(shown)
-        await go_to(shown, str(WEB_CREATED))
+        await shown.press("down")
+        await go_to(shown, "22:17:21.228")
         await shown.until(lambda: board.selected_event_id == WEB_CREATED)
         await shown.press(*["+"] * zooms)
         await shown.press("=")

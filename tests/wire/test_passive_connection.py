@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import re
 import struct
+from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,10 +17,10 @@ from nri_scope.wire import (
     Limits,
     MessageSkipped,
     PassiveDecoder,
-    RequestObserved,
-    ResponseObserved,
+    RequestReceived,
+    ResponseReceived,
 )
-from nri_scope.wire.connection import RequestReceived
+from tests.wire.go_connection import GoConnection
 
 SMALL = Limits(frame_payload=400, message_data=300, requests_in_flight=4, safe_frame=64)
 
@@ -55,10 +57,10 @@ def test_a_request_and_its_response_are_decoded_with_timeout_and_metadata() -> N
     assert isinstance(plugin.events_received()[0], RequestReceived)
     plugin.send_response(stream, b"reply")
     assert decoder().feed(request) == [
-        RequestObserved(1, stream, "svc", "Do", b"payload", 5, (("k", "v"), ("k", "w")))
+        RequestReceived(stream, "svc", "Do", b"payload", 5, (("k", "v"), ("k", "w")), 1)
     ]
     assert decoder().feed(b"".join(plugin.data_to_send())) == [
-        ResponseObserved(1, stream, 0, "", b"reply")
+        ResponseReceived(stream, 0, "", b"reply", 1)
     ]
 
 
@@ -71,9 +73,9 @@ def test_messages_on_both_ids_are_decoded_in_any_order() -> None:
         )
     )
     assert decoder().feed(data) == [
-        ResponseObserved(2, 7, 0, "", b""),
-        RequestObserved(1, 5, "s", "m", b"", 0, ()),
-        RequestObserved(1, 5, "s", "again", b"", 0, ()),
+        ResponseReceived(7, 0, "", b"", 2),
+        RequestReceived(5, "s", "m", b"", 0, (), 1),
+        RequestReceived(5, "s", "again", b"", 0, (), 1),
     ]
 
 
@@ -82,7 +84,7 @@ def test_an_error_status_is_decoded_without_its_payload() -> None:
     response.status.code = 12
     response.status.message = "no such thing"
     data = frame(1, message(1, 2, response.SerializeToString()))
-    assert decoder().feed(data) == [ResponseObserved(1, 1, 12, "no such thing", b"")]
+    assert decoder().feed(data) == [ResponseReceived(1, 12, "no such thing", b"", 1)]
 
 
 def test_skipped_messages_are_reported_and_later_messages_decoded() -> None:
@@ -99,7 +101,7 @@ def test_skipped_messages_are_reported_and_later_messages_decoded() -> None:
     *strange, last = decoder().feed(data)
     assert [type(one) for one in strange] == [MessageSkipped] * 3
     assert [one.stream_id for one in strange if isinstance(one, MessageSkipped)] == [1, 3, 5]
-    assert last == RequestObserved(1, 9, "s", "m", b"", 0, ())
+    assert last == RequestReceived(9, "s", "m", b"", 0, (), 1)
 
 
 def test_decoding_ends_at_an_invalid_frame() -> None:
@@ -152,3 +154,25 @@ def test_any_split_gives_the_same(messages: list[bytes], cuts: list[int]) -> Non
 def _plain(events: list[object]) -> list[object]:
     # The offset of the end depends on the chunks.
     return [one.error.args if isinstance(one, DecodingEnded) else one for one in events]
+
+
+@given(st.data(), st.integers(1000, 9000))
+def test_of_a_message_over_the_limit_only_its_content_is_lost(
+    data: st.DataObject, size: int
+) -> None:
+    runtime = GoConnection(serves=2, calls=1)
+    stream = runtime.send_request("nri.pkg.api.v1alpha1.Plugin", "Synchronize", b"x" * size)
+    runtime.send_request("svc", "Later", b"")
+    written = b"".join(runtime.data_to_send())
+    cuts = data.draw(st.lists(st.integers(0, len(written)), max_size=8))
+    decoder = PassiveDecoder((1, 2), Limits(frame_payload=64 << 20, message_data=999))
+    events: list[object] = []
+    for start, end in pairwise([0, *sorted(cuts), len(written)]):
+        events += decoder.feed(written[start:end])
+    skipped, later = events
+    assert isinstance(skipped, MessageSkipped) and isinstance(later, RequestReceived)
+    assert (skipped.conn_id, skipped.stream_id, skipped.is_oversized) == (1, stream, True)
+    words = re.fullmatch(r"Synchronize of (\d+) bytes; the limit is 999", skipped.reason)
+    assert words is not None and size < int(words[1]) < size + 100
+    assert later.method == "Later"
+    assert not decoder.in_message

@@ -13,7 +13,7 @@ from nri_scope.cri import RuntimeVersion
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, RpcError
 from nri_scope.recording.event_messages import NOT_FOUND as UNKNOWN
 from nri_scope.writer import cri_polling
-from nri_scope.writer.cri_polling import CALLS_MAX, Answer, CriBegan, CriEnded, CriPoller
+from nri_scope.writer.cri_polling import CALLS_MAX, Answer, CriPoller
 
 NOT_FOUND = RpcError(5, "not found")
 AWAY = ConnectionClosed("ContainerStatus: the runtime closed the connection")
@@ -54,18 +54,17 @@ class Receiver:
     def __init__(self) -> None:
         self.messages: list[str] = []
 
-    def receive(self, message: CriBegan | Answer | CriEnded) -> None:
-        match message:
-            case CriBegan(name):
-                self.messages.append(f"began {name}")
-            case CriEnded():
-                self.messages.append("away")
-            case Answer(text=text):
-                assert message.wall_ns > 0
-                assert message.took_ns >= 0
-                self.messages.append(
-                    f"no {message.container}" if text == UNKNOWN else message.container
-                )
+    def began(self, name: str, version: str, at_ns: int) -> None:
+        self.messages.append(f"began {name}")
+
+    def ended(self, reason: str, at_ns: int) -> None:
+        self.messages.append("away")
+
+    def answered(self, answer: Answer) -> None:
+        assert answer.wall_ns > 0
+        assert answer.took_ns >= 0
+        unknown = answer.text == UNKNOWN
+        self.messages.append(f"no {answer.container}" if unknown else answer.container)
 
 
 class Polling:
@@ -74,7 +73,7 @@ class Polling:
         self.receiver = Receiver()
         self.poller = CriPoller(
             self.client,
-            self.receiver.receive,
+            self.receiver,
             settle=0.0,
             pauses=(0.0,) * pauses,
             away_pause=0.0,
@@ -206,7 +205,7 @@ async def test_at_the_end_an_unavailable_cri_is_not_waited_for() -> None:
 async def test_calls_are_spread_over_time() -> None:
     loop = asyncio.get_running_loop()
     one = Polling(3)
-    one.poller = CriPoller(one.client, one.receiver.receive, settle=0.0, interval=0.01)
+    one.poller = CriPoller(one.client, one.receiver, settle=0.0, interval=0.01)
     task = asyncio.create_task(one.poller.run())
     began = loop.time()
     for number in range(10):

@@ -11,15 +11,15 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall
 from nri_scope.recording.event_messages import CREATION_SECONDS
 from nri_scope.writer import cri_thread
-from nri_scope.writer.cri_thread import CriQueue, Subject
+from nri_scope.writer.cri_thread import CriQueue, QueriedSubject
 from tests.recording.made import an_event
 
 DEADLINE = 2.0
 CREATE, CREATED = "CreateContainer", "PostCreateContainer"
 
 
-def seen(event: str, container: str = "a", *targets: str) -> Subject:
-    return Subject(event, "pod", container, DEADLINE, frozenset(targets))
+def seen(event: str, container: str = "a", *targets: str) -> QueriedSubject:
+    return QueriedSubject(event, "pod", container, DEADLINE, frozenset(targets))
 
 
 def test_a_creation_is_asked_about_when_it_is_done() -> None:
@@ -126,8 +126,8 @@ def test_the_containers_that_a_reply_asks_to_update_are_its_targets() -> None:
             api.ContainerUpdate(container_id=event.container_id),
         ]
     )
-    assert Subject.of(event, call(CREATE, reply=reply.SerializeToString())) == Subject(
-        CREATE, event.pod_id, event.container_id, 2.0, frozenset({"other"})
-    )
-    assert Subject.of(event, call(CREATE, reply=b"\xff\xff\xff")).targets == frozenset()
-    assert Subject.of(event, call(CREATE, timeout_ns=10**12)).deadline == 60.0
+    assert QueriedSubject.of(
+        event, call(CREATE, reply=reply.SerializeToString())
+    ) == QueriedSubject(CREATE, event.pod_id, event.container_id, 2.0, frozenset({"other"}))
+    assert QueriedSubject.of(event, call(CREATE, reply=b"\xff\xff\xff")).targets == frozenset()
+    assert QueriedSubject.of(event, call(CREATE, timeout_ns=10**12)).deadline == 60.0

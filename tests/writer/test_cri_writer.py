@@ -97,6 +97,7 @@ async def test_a_container_that_the_runtime_does_not_know_is_an_answer(tmp_path:
     assert rig.answers() == [("never-there", b'{"notFound": true}')]
 
 
+@pytest.mark.exhaustive
 async def test_another_writer_goes_on_asking(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     async with listening(rig.cri, rig.socket):

@@ -15,14 +15,21 @@ import click
 
 from nri_scope.cluster.agent_pods import NAMESPACE
 
+from ..params import ANY_PATH
+
 if TYPE_CHECKING:
     from nri_scope.cluster.kubectl import Kubectl
 
 
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
-NAMES = ("kubeconfig", "kube_context", "agent_namespace")
+NAMES = ("kubeconfig", "kube_context", "agent_namespace", "token_file")
 """Parameters of the options, for `kubectl_of`."""
+
+
+namespace_option = click.option(
+    "-n", "--namespace", metavar="NAME", default="", help="Namespace of the pods, as for kubectl."
+)
 
 
 def cluster_options(command: _Command) -> _Command:
@@ -38,15 +45,22 @@ def cluster_options(command: _Command) -> _Command:
                 show_default=True,
                 help="Namespace of nri-scope's DaemonSet.",
             ),
+            click.option(
+                "--token-file",
+                type=ANY_PATH,
+                metavar="FILE",
+                help="Token for agents with --authorize.  [default: that of your kubeconfig]",
+            ),
         )
     ):
         command = option(command)
     return command
 
 
-def kubectl_of(cluster: Mapping[str, str | None]) -> Kubectl:
+def kubectl_of(cluster: Mapping[str, Any]) -> Kubectl:
     """Return kubectl with the user's options, which are ``NAMES``."""
     from nri_scope.cluster.kubectl import Kubectl
 
     options = {"--kubeconfig": cluster["kubeconfig"], "--context": cluster["kube_context"]}
-    return Kubectl(tuple(f"{name}={value}" for name, value in options.items() if value))
+    given = tuple(f"{name}={value}" for name, value in options.items() if value)
+    return Kubectl(given, cluster["token_file"])

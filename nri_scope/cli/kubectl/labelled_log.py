@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``kubectl nri-scope log -l``: events of labelled pods on all nodes."""
+"""``kubectl nri-scope log`` of labelled pods, or those of a workload, on all nodes."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import closing, suppress
@@ -12,15 +13,19 @@ from typing import Any, NamedTuple
 
 from nri_scope.cluster.gather import in_utc
 from nri_scope.cluster.labelled_events import Copy, LabelledEvents, LabelledQuery
+from nri_scope.cluster.target import NamedTarget
 from nri_scope.entries import time_of
+from nri_scope.errors import UsageError
 from nri_scope.events import Event, Gap
+from nri_scope.filter import parse
+from nri_scope.filter.tree import quote
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import event_record, gap_record, to_json
 from nri_scope.recording.temporary_files import temporary_folder
 from nri_scope.text.escape import columns
 
-from ..log_lines import Lines
+from ..log_lines import LogLines
 from ..output import Output
 from ..params import say
 from . import kubectl_of
@@ -33,7 +38,7 @@ _NODE_WIDTH = 30
 def print_labelled(
     selector: str, namespace: str, cluster: dict[str, Any], options: dict[str, Any]
 ) -> int:
-    """Print the events; return the exit status: 1 if those of a node are missing."""
+    """Print the events; return the exit status: 1 if the events of a node are missing."""
     since, until = in_utc(options["since"] or "", options["until"] or "")
     query = LabelledQuery(
         selector,
@@ -45,12 +50,11 @@ def print_labelled(
         options["follow"],
     )
     kubectl = kubectl_of(cluster)
-    pulling: LabelledEvents | None = None
-    with temporary_folder() as folder, Output() as output:
+    with temporary_folder() as folder:
         pulling = LabelledEvents(kubectl, cluster["agent_namespace"], query, folder, say)
-        printer = _Printer(output, jsonl=options["output_format"] == "jsonl")
-        with pulling, closing(printer):
-            with suppress(KeyboardInterrupt):
+        with Output() as output, pulling:
+            printer = _Printer(output, jsonl=options["output_format"] == "jsonl")
+            with closing(printer), suppress(KeyboardInterrupt):
                 while not pulling.is_done:
                     if query.follow:
                         printer.print_new(pulling.copies)
@@ -60,10 +64,27 @@ def print_labelled(
                     printer.print_new(pulling.copies)
                 else:
                     printer.print_all(pulling.copies, query.last)
-    assert pulling is not None
     if pulling.error is not None:
         raise pulling.error
     return int(pulling.failed)
+
+
+def print_workload(
+    named: NamedTarget, what: str, node: str, cluster: dict[str, Any], options: dict[str, Any]
+) -> int:
+    """Print the events of all pods of a workload; return the exit status."""
+    for name, value in {**options, "node": node}.items():
+        if value and name in ("node", "operations", "printed"):
+            raise UsageError(f"--{name} and {what} exclude each other", "name a pod")
+    kubectl = kubectl_of(cluster)
+
+    named = asyncio.run(named.in_namespace(kubectl))
+    selector = asyncio.run(named.selector(kubectl))
+    if named.container:
+        term = f"container:{quote(named.container, is_name=True)}"
+        where = options["where"]
+        options["where"] = parse(term if where is None else f"({where.text}) {term}")
+    return print_labelled(selector, named.namespace, cluster, options)
 
 
 class _NodeLog(NamedTuple):
@@ -72,7 +93,7 @@ class _NodeLog(NamedTuple):
     log: Log
 
 
-class _Row(NamedTuple):
+class _LogRow(NamedTuple):
     at_ns: int
     node: str
     item: Event | Gap
@@ -85,14 +106,14 @@ class _Printer:
         self._output = output
         self._jsonl = jsonl
         self._logs: list[_NodeLog] = []
-        self._lines = Lines(colour=output.colour, width=None)
+        self._lines = LogLines(colour=output.colour, width=None)
         self._width = 0
 
     def print_all(self, copies: SimpleQueue[Copy], last: int | None) -> None:
         """Print everything, or the newest events of all nodes."""
         self._open(copies)
-        for one in self._logs:
-            self._lines.add_columns(one.recording.sessions())
+        for node_log in self._logs:
+            self._lines.add_columns(node_log.recording.sessions())
         rows = merge(*map(_rows, self._logs), key=_time)
         for row in rows if last is None else _newest(rows, last):
             self._print(row.node, row.item)
@@ -101,24 +122,24 @@ class _Printer:
     def print_new(self, copies: SimpleQueue[Copy]) -> None:
         """Print what is new; each node's events when they have arrived."""
         self._open(copies)
-        found: list[_Row] = []
-        for one in list(self._logs):
-            is_complete = one.copy.is_complete
-            if one.log.has_new_rows():
-                self._lines.add_columns(one.recording.sessions())
-                found += _rows(one)
+        rows: list[_LogRow] = []
+        for node_log in list(self._logs):
+            is_complete = node_log.copy.is_complete
+            if node_log.log.has_new_rows():
+                self._lines.add_columns(node_log.recording.sessions())
+                rows += _rows(node_log)
             if is_complete:
-                self._logs.remove(one)
-                one.recording.close()
-                one.copy.path.unlink()
-        for row in sorted(found, key=_time):
+                self._logs.remove(node_log)
+                node_log.recording.close()
+                node_log.copy.path.unlink()
+        for row in sorted(rows, key=_time):
             self._print(row.node, row.item)
         self._output.flush()
 
     def close(self) -> None:
         """Close the copies."""
-        for one in self._logs:
-            one.recording.close()
+        for node_log in self._logs:
+            node_log.recording.close()
 
     def _open(self, copies: SimpleQueue[Copy]) -> None:
         while not copies.empty():
@@ -136,19 +157,19 @@ class _Printer:
                 self._output.line(f"{node:{self._width}} {line}")
 
 
-def _rows(one: _NodeLog) -> Iterator[_Row]:
-    for item in one.log.read():
+def _rows(node_log: _NodeLog) -> Iterator[_LogRow]:
+    for item in node_log.log.read():
         if isinstance(item, Event | Gap):
-            yield _Row(time_of(item), one.copy.node, item)
+            yield _LogRow(time_of(item), node_log.copy.node, item)
 
 
-def _time(row: _Row) -> int:
+def _time(row: _LogRow) -> int:
     return row.at_ns
 
 
-def _newest(rows: Iterable[_Row], last: int) -> Iterable[_Row]:
+def _newest(rows: Iterable[_LogRow], last: int) -> Iterable[_LogRow]:
     """Return the last events, and the other items after the first of them."""
-    kept = deque[_Row]()
+    kept = deque[_LogRow]()
     events = 0
     for row in rows:
         kept.append(row)

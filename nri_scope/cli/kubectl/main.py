@@ -14,9 +14,9 @@ from nri_scope.process.signals import interrupted_by_signals
 
 from ..main import prepare_streams, run
 
-_VIEWS = ("blame", "diff", "show", "log", "tui", "report")
-"""Commands of nri-scope that work on the recordings of a node as on a file."""
-COMMANDS = ("status", *_VIEWS, "missing", "collect", "pull")
+VIEW_NAMES = ("blame", "diff", "show", "log", "tui", "report")
+"""Commands of nri-scope that work on the recordings of a node as on a file, as in `views.VIEWS`."""
+COMMANDS = ("status", *VIEW_NAMES, "missing", "collect", "pull")
 """Commands, ordered for new users."""
 
 
@@ -31,7 +31,7 @@ class ClusterGroup(click.Group):
         """Return the command of that name; None if there is none."""
         if cmd_name not in COMMANDS:
             return None
-        if cmd_name in _VIEWS:
+        if cmd_name in VIEW_NAMES:
             from .views import view
 
             return view(cmd_name)
@@ -54,8 +54,13 @@ class ClusterGroup(click.Group):
 def cli() -> None:
     """Show what NRI did to the pods of a cluster, from the recordings on its nodes.
 
-    WHAT is NAMESPACE/POD or NAMESPACE/POD/CONTAINER. The commands use the agents of nri-scope's
-    DaemonSet and your kubectl, with your permissions: pods/portforward in the agents' namespace.
+    WHAT is a pod or a container, as NAMESPACE/POD[/CONTAINER], or as kubectl has it, with -n
+    NAMESPACE or in the namespace of your context: POD, pod/POD[/CONTAINER], and of workloads
+    deploy/NAME[/CONTAINER], ds/, sts/, rs/ or job/. Of a workload's pods, `log` shows all, and
+    others the pod that `kubectl logs` chooses. With -n, POD/CONTAINER is a container.
+
+    The commands use the agents of nri-scope's DaemonSet and your kubectl, with your permissions:
+    pods/portforward in the agents' namespace.
     """
 
 

@@ -14,9 +14,9 @@ from nri_scope.errors import UsageError
 from nri_scope.process.signals import stop_signals
 from nri_scope.recording.display import many
 
-from ..option_rules import NeedOneOf, RuledCommand
+from ..option_rules import Need, NeedOneOf, RuledCommand
 from ..params import NOT_EMPTY, NewRecording, say
-from . import cluster_options
+from . import cluster_options, kubectl_of, namespace_option
 from .views import client_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 @click.command(
     "pull",
     cls=RuledCommand,
-    rules=(NeedOneOf(("WHAT", "--node"), hint="write NAMESPACE/POD, or --node NAME"),),
+    rules=(
+        Need(("--namespace",), ("WHAT",)),
+        NeedOneOf(("WHAT", "--node"), hint="write NAMESPACE/POD, or --node NAME"),
+    ),
 )
 @click.argument("what", required=False, type=NOT_EMPTY)
 @click.option(
@@ -45,30 +48,34 @@ if TYPE_CHECKING:
     help="Recording to create.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events, until ^C.")
+@namespace_option
 @cluster_options
 def command(what: str | None, node: str | None, output: Path, follow: bool, **cluster: Any) -> None:
     """Copy the events of a pod or a node to a recording on this machine.
 
-    WHAT is NAMESPACE/POD. With --follow, other commands can show the file while it grows.
+    WHAT is a pod, or a workload, of which a pod is chosen as by `kubectl logs`. With --follow,
+    other commands can show the file while it grows.
     """
     from nri_scope._gen.agent.nri_scope.agent import v1
-    from nri_scope.cluster.target import Target
+    from nri_scope.cluster.target import NamedTarget
 
-    target = Target.parse(what) if what else None
-    if target is not None and target.container:
+    named = NamedTarget.parse(what, cluster["namespace"]) if what else None
+    if named is not None and named.container:
         raise UsageError(f"{what} is a container", "leave it out: a copy has the whole pod")
     if os.path.lexists(output):
         raise UsageError(f"{output} exists", "name another file")
     if not output.absolute().parent.is_dir():
         raise UsageError(f"{output.parent}: no such folder", "make it, or name another one")
+    target = asyncio.run(named.pod(kubectl_of(cluster), node or "", say)) if named else None
     where = target.where if target else ""
-    request = v1.GetEventsRequest(where=where, context=True, follow=follow)
+    names = [target.namespace] if target else []
+    request = v1.GetEventsRequest(where=where, context=True, follow=follow, namespaces=names)
     events = asyncio.run(_pulled(target, node or "", output, request, cluster))
     say(f"{output}: {_counted(output, events, target)}")
 
 
 def _counted(output: Path, events: int, target: Target | None) -> str:
-    """Return the number of events, those of the beginnings of sessions apart from the pod's."""
+    """Return the number of events as text; for a pod, events at the start of sessions apart."""
     from nri_scope.recording.lookup import events_about
     from nri_scope.recording.reader import Recording
 
@@ -83,7 +90,7 @@ def _counted(output: Path, events: int, target: Target | None) -> str:
 async def _pulled(
     target: Any, node: str, output: Path, request: v1.GetEventsRequest, cluster: dict[str, Any]
 ) -> int:
-    from nri_scope.cluster.pull import pull, with_open_sessions
+    from nri_scope.cluster.pull import pull
 
     async def pulled() -> int:
         client = await client_of(target, node, cluster)
@@ -91,8 +98,8 @@ async def _pulled(
         def tell(text: str) -> None:
             say(text or f"{client.node}: connected again")
 
-        responses = with_open_sessions(client, request, tell)
-        return await pull(responses, client.node, output, follow=request.follow)
+        responses = client.events(request, tell)
+        return await pull(responses, client.node, output, follow=request.follow, say=say)
 
     task = asyncio.ensure_future(pulled())
     with stop_signals(lambda number, reason: task.cancel(), loop=asyncio.get_running_loop()):

@@ -33,35 +33,44 @@ def command(output_format: str, **cluster: Any) -> int:
     kubectl = kubectl_of(cluster)
 
     async def ask() -> list[NodeState]:
-        return [one async for one in node_states(kubectl, cluster["agent_namespace"], say)]
+        return [node async for node in node_states(kubectl, cluster["agent_namespace"], say)]
 
-    states = sorted(asyncio.run(ask()), key=lambda one: one.node)
+    states = sorted(asyncio.run(ask()), key=lambda node: node.node)
     with Output() as output:
         if output_format == "json":
             from nri_scope.recording.records import to_json
 
-            output.line(to_json({"nodes": [one.document() for one in states]}))
+            output.line(to_json({"nodes": [node.document() for node in states]}))
         else:
             for line in _lines(states, output.width):
                 output.line(line)
-    return 0 if all(one.is_good for one in states) else 1
+    return 0 if all(node.is_good for node in states) else 1
 
 
 def _lines(states: Sequence[NodeState], width: int | None) -> Iterator[str]:
-    yield from table(_HEADINGS, [_row(one) for one in states], width, right=(3, 4))
-    answered = [one for one in states if one.status is not None]
+    from nri_scope.recording.display import many
+
+    answered = [node for node in states if node.status is not None]
+    if answered:
+        yield from table(_HEADINGS, [_row(node) for node in answered], width, right=(3, 4))
+    silent: dict[str, list[str]] = {}
+    for node in states:
+        if node.status is None:
+            silent.setdefault(node.problem, []).append(node.node)
+    for problem, nodes in silent.items():
+        yield f"no answer from {many(len(nodes), 'node')}: {problem}: {', '.join(nodes)}"
     remarks = (
         (
             "NRI names other plugins only to validators; see deploy/kustomize/validate",
-            any(not one.validates for one in answered),
+            any(not node.validates for node in answered),
         ),
         (
             "unknown until a container is created",
-            any(one.validates and one.plugins is None for one in answered),
+            any(node.validates and node.plugins is None for node in answered),
         ),
         (
             "as of the newest creation of a container; one that has ended since is still listed",
-            any(one.plugins for one in answered),
+            any(node.plugins for node in answered),
         ),
     )
     if any(is_true for _, is_true in remarks):
@@ -73,15 +82,14 @@ def _row(state: NodeState) -> tuple[str, ...]:
     from nri_scope.recording.display import moment, size
 
     status = state.status
-    if status is None:
-        return (state.node, state.problem, *[""] * 7)
+    assert status is not None
     session, plugins, since = state.runtime, state.plugins, state.connected_since
     return (
         state.node,
         _recorder(state),
         "" if since is None else moment(since),
         str(state.gaps),
-        str(state.lost),
+        _lost(state),
         f"{session.runtime_name} {session.runtime_version}" if session else "unknown",
         session.nri_version if session else "",
         f"{size(status.recorded_bytes)}, {size(status.free_bytes)} free",
@@ -89,12 +97,23 @@ def _row(state: NodeState) -> tuple[str, ...]:
     )
 
 
+def _lost(state: NodeState) -> str:
+    if not state.has_unknown_losses:
+        return str(state.lost)
+    return f"at least {state.lost}" if state.lost else "unknown"
+
+
 def _recorder(state: NodeState) -> str:
+    from nri_scope.recording.display import moment
+
     current = state.current
     if current is None:
         return "none is running"
     if current.problem:
         return current.problem
+    if current.trouble:
+        since_ns = current.unwritten_since_ns or current.heartbeat_ns
+        return current.trouble + (f", since {moment(since_ns)}" if since_ns else "")
     if not current.connected:
         return "not connected"
     return "synchronised" if current.synchronized else "connected, not synchronised"

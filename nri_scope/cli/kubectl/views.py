@@ -7,12 +7,13 @@ import asyncio
 import importlib
 import inspect
 import os
-import re
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from copy import copy
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,101 +22,72 @@ import click
 from nri_scope.errors import NriScopeError, UsageError
 
 from ..option_rules import Exclude, Need, NeedOneOf, Rule, RuledCommand, spellings
-from ..params import NOT_EMPTY, say
-from . import NAMES, cluster_options, kubectl_of
+from ..params import NOT_EMPTY, LiveOption, say
+from . import NAMES, cluster_options, kubectl_of, namespace_option
 
 if TYPE_CHECKING:
+    from nri_scope._gen.agent.nri_scope.agent import v1
     from nri_scope.cluster.agent_client import AgentClient
-    from nri_scope.cluster.target import Target
+    from nri_scope.cluster.target import NamedTarget, Target
     from nri_scope.filter import Filter
 
-_OTHER_FILE = frozenset({"file", "what", "arguments", "live", "keys", "json_spec"})
+_OTHER_FILE = frozenset({"file", "what", "arguments", "live"})
 """Parameters of a command on a file that name the file, or replace it."""
-_LIVE = re.compile(r"[.;] (With|with) --live[^.]*")
-"""What the help of an option says about --live."""
-_HELP = {
-    "blame": "Show which plugin set each line of a container's OCI spec.",
-    "diff": "Show which plugin changed what in the containers of a pod.",
-    "show": "Show a pod or container in full.",
-    "log": "Show the events of a pod, of labelled pods, or of a whole node, newest last.",
-    "tui": "Browse the events of a pod, or of a whole node, in the terminal.",
-    "report": "Write a report of a pod or a whole node, or diagnose problems in it.",
-}
 _SIGNAL_SECONDS = 2.0
 """Seconds between two signals that end a command whose agent broke."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A command on a file that also shows the recordings of a node."""
+
+    help: str
+    with_node: bool = False
+    """Whether it also shows a whole node, without WHAT."""
+    is_interface: bool = False
+    """Whether it is the terminal interface, which always follows the node."""
+    arguments: Sequence[click.Argument] = ()
+    """Arguments after WHAT."""
+    options: Sequence[click.Option] = ()
+    """Options that the command on a file does not have."""
+    rules: Sequence[Rule] = ()
+    """Rules that the command on a file does not have."""
+    with_pod_events: Callable[[dict[str, Any]], bool] = lambda options: False
+    """Function that returns whether the Kubernetes Events of a pod are shown."""
+    check: Callable[[dict[str, Any]], None] = lambda options: None
+    """Function that raises UsageError for options that the command would refuse later."""
+
+
+def _check_output(options: dict[str, Any]) -> None:
+    """Raise UsageError for what `report` would refuse after the events were copied."""
+    from nri_scope.share.output_files import Outputs
+
+    from ..report import renderer_of
+
+    output = options["output"]
+    if output is not None:
+        renderer_of(output)
+        Outputs(output, Path(os.devnull), force=options["force"]).check(output)
+
+
 _NAMES_POD = "write NAMESPACE/POD[/CONTAINER], or --node NAME"
-_RULES: dict[str, Sequence[Rule]] = {
-    "log": (
-        Exclude(("-l",), ("WHAT", "--node", "--operations", "--printed")),
-        Need(("--namespace",), ("-l",), "write NAMESPACE/POD"),
-        NeedOneOf(("WHAT", "--node", "-l"), hint=_NAMES_POD),
+_NEED_NAME = (
+    Need(("--namespace",), ("WHAT",), "name a pod, or leave it out"),
+    NeedOneOf(("WHAT", "--node"), hint=_NAMES_POD),
+)
+VIEWS = {
+    "blame": View("Show which plugin set each line of a container's OCI spec."),
+    "diff": View(
+        "Show which plugin changed what in the containers of a pod, or how two pods' containers "
+        "differ.\n\nWith OTHER, WHAT and OTHER are containers, or pods with one container.",
+        arguments=(click.Argument(["other"], required=False, metavar="[OTHER]", type=NOT_EMPTY),),
+        rules=(Exclude(("OTHER",), ("--node", "--where", "--since", "--until", "--all")),),
     ),
-    "tui": (NeedOneOf(("WHAT", "--node"), hint=_NAMES_POD),),
-    "report": (NeedOneOf(("WHAT", "--node"), hint=_NAMES_POD),),
-}
-"""Rules in addition to those of a command on a file."""
-_WITH_NODE = frozenset({"log", "tui", "report"})
-"""Commands that also show a whole node."""
-
-
-def view(name: str) -> click.Command:
-    """Return the command of this name for pods of a cluster."""
-    local: click.Command = importlib.import_module(f"nri_scope.cli.{name}").command
-    shared = [
-        parameter
-        for parameter in local.params
-        if isinstance(parameter, click.Option) and parameter.name not in _OTHER_FILE
-    ]
-    if name == "tui":
-        from .. import tui
-
-        shared = [option for option in shared if option not in tui.RECORD_OPTIONS]
-    if name == "diff":
-        from .. import diff
-
-        shared = [option for option in shared if set(option.opts).isdisjoint(diff.LIVE_ONLY)]
-    shared = [_without_live(option) for option in shared]
-
-    def perform(**options: Any) -> object:
-        what = options.pop("what")
-        node = options.pop("node", None)
-        selector, namespace = options.pop("selector", None), options.pop("namespace", "")
-        cluster = {key: options.pop(key) for key in NAMES}
-        if selector:
-            from .labelled_log import print_labelled
-
-            return print_labelled(selector, namespace, cluster, options)
-        return _show(name, local, what or "", node or "", cluster, options)
-
-    command = RuledCommand(
-        name,
-        callback=perform,
-        params=[
-            click.Argument(
-                ["what"],
-                required=name not in _WITH_NODE,
-                metavar="[WHAT]" if name in _WITH_NODE else "WHAT",
-                type=NOT_EMPTY,
-            ),
-            *shared,
-        ],
-        help=_HELP[name] + _exit_status(local),
-        epilog=local.epilog,
-    )
-    command.params.append(
-        click.Option(
-            ["--node"],
-            type=NOT_EMPTY,
-            metavar="NAME",
-            help="Read the recordings of this node, e.g. where the pod ran before."
-            + (" Without WHAT: all pods." if name in _WITH_NODE else ""),
-        )
-    )
-    if name == "log":
-        for parameter in command.params:
-            if parameter.name == "last":
-                parameter.type = _Count(min=0)
-        command.params += [
+    "show": View("Show a pod or container in full."),
+    "log": View(
+        "Show the events of a pod, of labelled pods, or of a whole node, newest last.",
+        with_node=True,
+        options=(
             click.Option(
                 ["-l", "--selector"],
                 type=NOT_EMPTY,
@@ -123,31 +95,111 @@ def view(name: str) -> click.Command:
                 help="Show the events of the pods with these labels, on all nodes.",
             ),
             click.Option(
-                ["--namespace"], metavar="NAME", default="", help="-l: only pods of this namespace."
+                ["--all-nodes"],
+                is_flag=True,
+                help="Show the events of all nodes, also of pods that were deleted.",
             ),
-        ]
-    known = {spelled for parameter in command.params for spelled in spellings(parameter)}
+        ),
+        rules=(
+            Need(("--namespace",), ("WHAT", "-l"), "name a pod; a number of events is --last"),
+            Exclude(("-l", "--all-nodes"), ("WHAT", "--node", "--operations", "--printed")),
+            Exclude(("--all-nodes",), ("-l", "-f")),
+            NeedOneOf(("WHAT", "--node", "-l", "--all-nodes"), hint=_NAMES_POD),
+        ),
+        # A filter is about events of NRI.
+        with_pod_events=lambda options: options["where"] is None,
+    ),
+    "tui": View(
+        "Browse the events of a pod, or of a whole node, in the terminal.",
+        with_node=True,
+        is_interface=True,
+        rules=_NEED_NAME,
+    ),
+    "report": View(
+        "Write a report of a pod or a whole node, or diagnose problems in it.",
+        with_node=True,
+        rules=_NEED_NAME,
+        # Their messages are not redacted.
+        with_pod_events=lambda options: options["diagnose"] and options["redact"] is None,
+        check=_check_output,
+    ),
+}
+"""By name; `main.VIEW_NAMES` has the same names, so that it need not import this module."""
+
+
+def view(name: str) -> click.Command:
+    """Return the command of this name for pods of a cluster."""
+    shown = VIEWS[name]
+    local: click.Command = importlib.import_module(f"nri_scope.cli.{name}").command
     rules = local.rules if isinstance(local, RuledCommand) else ()
-    command.rules = [
-        *(rule for rule in rules if known.issuperset(rule.names + rule.others)),
-        *_RULES.get(name, ()),
+    # Each command declares the options that need --live, which this one lacks, in its rules.
+    live_only = {spelled for rule in rules if rule.others == ("--live",) for spelled in rule.names}
+
+    def perform(**options: Any) -> object:
+        from nri_scope.cluster.target import NamedTarget
+
+        from .labelled_log import print_labelled, print_workload
+
+        cluster = {key: options.pop(key) for key in NAMES}
+        what, node = options.pop("what") or "", options.pop("node") or ""
+        other = options.pop("other", None) or ""
+        selector, namespace = options.pop("selector", None), options.pop("namespace", "")
+        if options.pop("all_nodes", False) or selector:
+            return print_labelled(selector or "", namespace, cluster, options)
+        named = NamedTarget.parse(what, namespace) if what else None
+        if named is not None and named.is_workload and name == "log":
+            return print_workload(named, what, node, cluster, options)
+        make = partial(_node_view, shown, local, cluster, options)
+        if named is not None and other:
+            pair = named, NamedTarget.parse(other, namespace)
+            return _compare(partial(make, ""), pair, options)
+        return _show(shown, partial(make, node, named), node, cluster)
+
+    params: list[click.Parameter] = [
+        click.Argument(
+            ["what"],
+            required=not shown.with_node,
+            metavar="[WHAT]" if shown.with_node else "WHAT",
+            type=NOT_EMPTY,
+        ),
+        *shown.arguments,
+        *(
+            _without_live(option)
+            for option in local.params
+            if isinstance(option, click.Option)
+            and option.name not in _OTHER_FILE
+            and live_only.isdisjoint(option.opts)
+        ),
+        click.Option(
+            ["--node"],
+            type=NOT_EMPTY,
+            metavar="NAME",
+            help="Read the recordings of this node, e.g. where the pod ran before."
+            + (" Without WHAT: all pods." if shown.with_node else ""),
+        ),
+        *shown.options,
     ]
-    return cluster_options(command)
-
-
-class _Count(click.IntRange):
-    """A number; in other commands, -n is a namespace."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not str(value).lstrip("-").isdecimal():
-            self.fail(f"{value!r} is no number of events; a namespace is --namespace NAME")
-        return super().convert(value, param, ctx)
+    known = {spelled for parameter in params for spelled in spellings(parameter)}
+    command = RuledCommand(
+        name,
+        callback=perform,
+        params=params,
+        help=shown.help + _exit_status(local),
+        epilog=local.epilog,
+        rules=[
+            *(rule for rule in rules if known.issuperset(rule.names + rule.others)),
+            *shown.rules,
+        ],
+    )
+    return cluster_options(namespace_option(command))
 
 
 def _without_live(option: click.Option) -> click.Option:
-    """Return an option whose help does not mention --live."""
+    """Return an option of a command that has no --live, and whose -n is a namespace."""
     option = copy(option)
-    option.help = _LIVE.sub("", option.help or "")
+    if isinstance(option, LiveOption):
+        option.help = option.help_without_live
+    option.opts = [spelled for spelled in option.opts if spelled != "-n"]
     return option
 
 
@@ -158,110 +210,228 @@ def _exit_status(command: click.Command) -> str:
 
 
 def _show(
-    name: str,
-    local: click.Command,
-    what: str,
-    node: str,
-    cluster: dict[str, Any],
-    options: dict[str, Any],
+    shown: View, make: Callable[[Path], NodeView], node: str, cluster: dict[str, Any]
 ) -> object:
-    from nri_scope._gen.agent.nri_scope.agent import v1
-    from nri_scope.cluster.pull import Puller, pull, with_open_sessions
-    from nri_scope.cluster.target import Target, moved
-    from nri_scope.recording.node_files import SUFFIX
+    from nri_scope.cluster.pod_events import pod_events
+    from nri_scope.cluster.target import moved
     from nri_scope.recording.temporary_files import temporary_folder
 
-    from ..tui import Followed, tui_obstacle
-
-    target = Target.parse(what) if what else None
-    if name == "report" and options["output"] is not None:
-        _check_output(options["output"], force=options["force"])
-    context = click.get_current_context()
-    arguments = _arguments(name, local, what)
     with temporary_folder() as folder:
-        follows = name == "tui" or options.get("follow", False)
-        client = asyncio.run(client_of(target, node, cluster, wait=follows))
-        request = v1.GetEventsRequest(where=target.where if target else "", context=True)
-        file = folder / f"{client.node}{SUFFIX}"
+        node_view = make(folder)
+        target = node_view.target
+        if target is not None and shown.with_pod_events(node_view.options):
+            reading = pod_events(kubectl_of(cluster), target, say)
+            click.get_current_context().obj = asyncio.run(reading)
+        if not node_view.request.follow:
+            node_view.copy_once()
+            return node_view.show()
+        if target is None or node:
+            return node_view.follow()
+        return node_view.follow(partial(moved, kubectl_of(cluster), target, node_view.client.node))
 
-        uses_screen = False
 
-        def show() -> object:
-            nonlocal uses_screen
-            if target is not None and (target.container or name not in _WITH_NODE):
-                _check_named(file, target, client.node)
-            if "where" in options and target is not None and target.container:
-                # The copy has the whole pod, as a part needs its context.
-                with _without_path(file, client.node):
-                    options["where"] = _within(file, what, target, options["where"])
-            uses_screen = is_tui
-            with _without_path(file, client.node):
-                return context.invoke(local, **arguments(file), **options, **_rest(local, options))
+def _node_view(
+    shown: View,
+    local: click.Command,
+    cluster: dict[str, Any],
+    options: dict[str, Any],
+    node: str,
+    named: NamedTarget | None,
+    folder: Path,
+) -> NodeView:
+    """Return the view of a pod or node, which is not copied yet. Raises UsageError."""
+    from nri_scope._gen.agent.nri_scope.agent import v1
+    from nri_scope.recording.node_files import SUFFIX
 
-        def tell(text: str) -> None:
-            # The terminal interface shows the puller's state itself.
-            if not uses_screen:
-                say(text or f"{client.node}: connected again")
+    shown.check(options)
+    target = asyncio.run(named.pod(kubectl_of(cluster), node, say)) if named else None
+    follows = shown.is_interface or options.get("follow", False)
+    client = asyncio.run(client_of(target, node, cluster, wait=follows))
+    where = target.where if target else ""
+    request = v1.GetEventsRequest(where=where, context=True, follow=follows)
+    if target is not None:
+        request.namespaces = [target.namespace]
+    what, file = target.name if target else "", folder / f"{client.node}{SUFFIX}"
+    return NodeView(shown, local, what, target, options, client, request, file)
 
-        is_tui = name == "tui" and not tui_obstacle()
-        if not follows:
-            responses = with_open_sessions(client, request, tell)
-            events = asyncio.run(pull(responses, client.node, file))
-            _check_found(events, what, client.node)
-            return show()
-        request.follow = True
 
-        over = threading.Event()
+def _compare(
+    make: Callable[[NamedTarget, Path], NodeView],
+    pair: Sequence[NamedTarget],
+    options: dict[str, Any],
+) -> int:
+    """Print the differences between containers of two pods; return the exit status."""
+    from nri_scope.recording.temporary_files import temporary_folder
 
-        def end() -> None:
-            # This ends the command, which would wait for more; SIGINT may be ignored. An exception
-            # is lost where SQLite calls back, so one signal may not be enough.
-            while not (is_tui or over.is_set()):
-                os.kill(os.getpid(), signal.SIGTERM)
-                over.wait(_SIGNAL_SECONDS)
+    from ..diff_files import two_containers
 
-        async def watch() -> str:
-            assert target is not None
-            kubectl = kubectl_of(cluster)
-            other = await moved(kubectl, target, client.node)
-            return (
-                f"{target.namespace}/{target.pod} runs on {other} now; these are its events on "
-                f"{client.node}; run the command again for those on {other}"
-            )
+    with ExitStack() as stack:
+        views = list[NodeView]()
+        for named in pair:
+            node_view = make(named, stack.enter_context(temporary_folder()))
+            node_view.copy_once()
+            node_view.check_name()
+            stack.enter_context(_without_path(node_view.file, node_view.client.node))
+            views.append(node_view)
+        a, b = ((each.file, each.what) for each in views)
+        names = [each.client.node for each in views]
+        return int(two_containers(a, b, options["redact"], options["output_format"], names))
 
-        with Puller(
-            *(client, request, file, tell, end), watch if target is not None and not node else None
-        ) as puller:
-            if name == "tui":
-                words = ("kubectl", "nri-scope", "tui", *([what] if what else ["--node", node]))
-                title = f"{what} on {client.node}" if what else client.node
-                context.obj = Followed(title, words, puller)
+
+@dataclass
+class NodeView:
+    """A view of a node: copies its events to a temporary file, and runs the command on that."""
+
+    view: View
+    local: click.Command
+    """The command on a file."""
+    what: str
+    target: Target | None
+    """What WHAT names; None for the whole node."""
+    options: dict[str, Any]
+    """The options of `local` that this command has, by parameter."""
+    client: AgentClient
+    request: v1.GetEventsRequest
+    file: Path
+    """The copy, which this creates."""
+
+    def __post_init__(self) -> None:
+        from ..tui import tui_obstacle
+
+        self._has_screen = self.view.is_interface and not tui_obstacle()
+        self._is_drawn = False
+        self._is_renumbered = False
+        self._is_over = threading.Event()
+
+    def copy_once(self) -> None:
+        """Copy the events recorded so far. Raises UsageError if there are none."""
+        from nri_scope.cluster.pull import pull
+
+        events = self.client.events(self.request, self._say)
+        copying = pull(events, self.client.node, self.file, say=self._say, is_view=True)
+        if not asyncio.run(copying):
+            self._copy_state()
+
+    def _copy_state(self) -> None:
+        """Copy what Synchronize tells of a pod without events. Raises UsageError without it."""
+        from nri_scope._gen.agent.nri_scope.agent import v1
+        from nri_scope.cluster.pull import pull
+        from nri_scope.recording.coverage import coverage
+        from nri_scope.recording.reader import Recording
+
+        with Recording.open(self.file) as recording:
+            observed = coverage(recording)
+        if self.target is None:
+            raise UsageError(self._no_events(), observed.words)
+        self.file.unlink()
+        request = v1.GetEventsRequest(where="event:Synchronize", context=True)
+        request.namespaces = self.request.namespaces
+        events = self.client.events(request, self._say)
+        asyncio.run(pull(events, self.client.node, self.file, is_view=True))
+        with Recording.open(self.file) as recording:
+            names = {(pod.namespace, pod.name) for pod in recording.pods()}
+        if (self.target.namespace, self.target.pod) not in names:
+            raise UsageError(self._no_events(), observed.words)
+        say(
+            f"{self._no_events()}: they have its spec, from Synchronize, but not which plugins "
+            "changed it"
+        )
+
+    def follow(self, watch: Callable[[], Awaitable[str]] | None = None) -> object:
+        """Copy events as they are recorded, while the command shows them; ``watch``: see `Puller`.
+
+        Raises NriScopeError.
+        """
+        from nri_scope.cluster.pull import Puller
+
+        from ..tui import Followed
+
+        with Puller(self.client, self.request, self.file, self._say, self._end, watch) as puller:
+            if self.view.is_interface:
+                words = [self.what] if self.what else ["--node", self.client.node]
+                title = f"{self.what} on {self.client.node}" if self.what else self.client.node
+                followed = Followed(title, ("kubectl", "nri-scope", "tui", *words), puller)
+                click.get_current_context().obj = followed
             result: object = None
             try:
                 if not puller.events:
-                    say(f"{_no_events(what, client.node)} yet; waiting for them")
+                    say(f"{self._no_events()} yet; waiting for them")
                     puller.wait_for_event()
-                result = show()
+                result = self.show()
             except KeyboardInterrupt:
                 if puller.error is None:
                     raise
             finally:
-                over.set()
-            if puller.error is not None and not is_tui:
+                self._is_over.set()
+            if puller.error is not None and not self._has_screen:
                 raise puller.error
             return result
+
+    def show(self) -> object:
+        """Run the command on the copy; return its result. Raises NriScopeError."""
+        target, node = self.target, self.client.node
+        self.check_name()
+        with _without_path(self.file, node):
+            if "where" in self.options and target is not None and target.container:
+                # The copy has the whole pod, as a part needs its context.
+                self.options["where"] = _within(self.file, self.what, target, self.options["where"])
+            self._is_drawn = self._has_screen
+            return click.get_current_context().invoke(self.local, **self._parameters())
+
+    def check_name(self) -> None:
+        """Raise UsageError if the copy cannot have what WHAT names under this name."""
+        target, node = self.target, self.client.node
+        if target is not None and (target.container or not self.view.with_node):
+            if self._is_renumbered and target.container.isdigit():
+                raise UsageError(
+                    f"{self.what}: the number of an event, but events of {node} have other numbers "
+                    "in each view, as its recordings overlap in time",
+                    "name the container or the beginning of its id",
+                )
+            _check_named(self.file, target, node)
+
+    def _parameters(self) -> dict[str, Any]:
+        """Return the values of all parameters of the command on a file, with its defaults."""
+        pair = str(self.file), self.what
+        values = {"file": self.file, "what": self.what or None, "arguments": pair, **self.options}
+        context, params = click.Context(self.local), self.local.params
+        defaults = {param.name: param.get_default(context) for param in params}
+        return {str(name): values.get(name, default) for name, default in defaults.items()}
+
+    def _no_events(self) -> str:
+        about = f" about {self.what}" if self.what else ""
+        return f"the recordings of {self.client.node} have no events{about}"
+
+    def _say(self, text: str) -> None:
+        from nri_scope.cluster.local_copy import RENUMBERED
+
+        self._is_renumbered |= RENUMBERED in text
+        # The terminal interface shows the puller's state itself.
+        if not self._is_drawn:
+            say(text or f"{self.client.node}: connected again")
+
+    def _end(self) -> None:
+        # This ends the command, which would wait for more; SIGINT may be ignored. An exception
+        # is lost where SQLite calls back, so one signal may not be enough.
+        while not (self._has_screen or self._is_over.is_set()):
+            os.kill(os.getpid(), signal.SIGTERM)
+            self._is_over.wait(_SIGNAL_SECONDS)
 
 
 @contextmanager
 def _without_path(file: Path, node: str) -> Iterator[None]:
-    """Name the node in errors that name the temporary copy."""
+    """Name the node and its commands where errors and findings name the temporary copy."""
+    from nri_scope.report.finding import use_cluster_commands, with_commands
+
+    use_cluster_commands()
     try:
         yield
     except NriScopeError as error:
-        text = str(error)
-        if str(file) not in text:
+        before = str(error)
+        text = with_commands(before.replace(str(file), f"the recordings of {node}"))
+        if text == before:
             raise
-        raise UsageError(text.replace(str(file), f"the recordings of {node}")) from error
+        raise UsageError(text) from error
 
 
 def _within(file: Path, what: str, target: Target, where: Filter | None) -> Filter:
@@ -277,7 +447,7 @@ def _within(file: Path, what: str, target: Target, where: Filter | None) -> Filt
 
     with Recording.open(file) as recording:
         match find(recording, what):
-            case Container() as found if container_name(found) == what:
+            case Container() as container if container_name(container) == what:
                 # All of this name.
                 term = f"container:{quote(target.container, is_name=True)}"
             case Container(id=number) | Pod(id=number):
@@ -285,16 +455,6 @@ def _within(file: Path, what: str, target: Target, where: Filter | None) -> Filt
             case event:
                 raise UsageError(f"{what} is event {event.id}", "`show` shows an event")
     return parse(term if where is None else f"({where.text}) {term}")
-
-
-def _check_output(output: Path, *, force: bool) -> None:
-    """Raise UsageError for what `report` would refuse after the events were copied."""
-    from nri_scope.share.output_files import Outputs
-
-    from ..report import renderer_of
-
-    renderer_of(output)
-    Outputs(output, Path(os.devnull), force=force).check(output)
 
 
 def _check_named(file: Path, target: Target, node: str) -> None:
@@ -311,40 +471,10 @@ def _check_named(file: Path, target: Target, node: str) -> None:
         )
 
 
-def _rest(local: click.Command, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the defaults of the command's options that this one lacks."""
-    context = click.Context(local)
-    return {
-        option.name: option.get_default(context)
-        for option in local.params
-        if isinstance(option, click.Option) and option.name and option.name not in options
-    }
-
-
-def _arguments(name: str, local: click.Command, what: str) -> Any:
-    names = {one.name for one in local.params if isinstance(one, click.Argument)}
-
-    def arguments(file: Path) -> dict[str, Any]:
-        if name == "diff":
-            return {"arguments": (str(file), what)}
-        return {"file": file, **({"what": what or None} if "what" in names else {})}
-
-    return arguments
-
-
-def _check_found(events: int, what: str, node: str) -> None:
-    if not events:
-        raise UsageError(_no_events(what, node))
-
-
-def _no_events(what: str, node: str) -> str:
-    return f"the recordings of {node} have no events{f' about {what}' if what else ''}"
-
-
 async def client_of(
     target: Target | None, node: str, cluster: dict[str, Any], *, wait: bool = False
 ) -> AgentClient:
-    """Return the client for a node, or else for that of a pod. Raises UsageError.
+    """Return the client for a node, by default for the node of a pod. Raises UsageError.
 
     ``wait``: until the pod is scheduled.
     """

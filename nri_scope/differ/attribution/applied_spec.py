@@ -11,52 +11,36 @@ the container, too.
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from types import MappingProxyType
 from typing import NamedTuple
 
+from nri_scope import specs
 from nri_scope.events import Event
 from nri_scope.oci.container import UNRESOLVED_CLASS
-from nri_scope.specs import (
-    ABSENT,
-    Absent,
-    Change,
-    ChangeKind,
-    Json,
-    Spec,
-    agrees,
-    apply,
-    changes,
-    inverse,
-    labels_at,
-    same,
-    split,
-    value_at,
-    values_of_key,
-)
+from nri_scope.specs import ABSENT, Absent, Change, Json, Spec
 from nri_scope.specs.json_spec import key_of, member_of
 
 from .attributed_changes import (
+    REQUESTED,
     ChangeStep,
     Evidence,
-    Outcome,
     OutcomeKind,
+    RequestOutcome,
     Shows,
     is_same_limit,
 )
-from .findings import standing
-from .history import History
+from .findings import RequestSource, prefixes, standing, step
+from .history import ANOTHER, EARLIER, NO_VALUE, History, ShownChanges, settle
 from .later_changes import (
-    ANOTHER,
     ANY_OWNER,
-    EARLIER,
     FOLLOWS_LIMIT,
     NAMESAKES,
-    NO_VALUE,
+    REPORTED_UPDATES,
     UPDATABLE,
-    UPDATES_TOLD,
-    settle,
 )
 from .owner import UNKNOWN
 
@@ -69,35 +53,18 @@ _BLOCK_IO = "/linux/resources/blockIO"
 _OWN_PATHS = "/cdiDevices", "/nri"
 
 
-class _Result(Enum):
-    YES = "yes"
-    NO = "no"
-    DIFFERENTLY = "differently"
-    NOT_TOLD = "not told"
+class _ShownResult(NamedTuple):
+    """What an answer shows of one request."""
 
-
-class _Finding(NamedTuple):
-    result: _Result
+    kind: OutcomeKind
+    """IN_EFFECT; DROPPED: the value before it is there; SUPERSEDED: another; REQUESTED: unknown."""
     actual: Json = None
     note: str = ""
 
 
-_YES, _NO, _NOT_TOLD = map(_Finding, (_Result.YES, _Result.NO, _Result.NOT_TOLD))
-
-
-class Judged(NamedTuple):
-    """What an answer shows about a container."""
-
-    settled: list[ChangeStep]
-    """Requests whose outcome it shows."""
-    steps: list[ChangeStep]
-    """Changes that no earlier request explains."""
-
-    def add(self, other: Judged) -> None:
-        """Add what another part of the answer shows."""
-        known = set(map(id, (*self.settled, *self.steps)))
-        self.settled.extend(one for one in other.settled if id(one) not in known)
-        self.steps.extend(one for one in other.steps if id(one) not in known)
+_YES, _NO, _NOT_SHOWN = map(
+    _ShownResult, (OutcomeKind.IN_EFFECT, OutcomeKind.DROPPED, OutcomeKind.REQUESTED)
+)
 
 
 @dataclass(slots=True)
@@ -110,40 +77,43 @@ class _Judging:
     real: Spec = field(default_factory=dict)
     updates: tuple[str, ...] = ()
     """Beginnings of the paths at which the answer shows updates."""
-    found: Judged = field(default_factory=lambda: Judged([], []))
+    shown: ShownChanges = field(default_factory=ShownChanges)
 
-    def is_told(self, one: ChangeStep) -> bool:
-        is_creation = one.event <= self.history.created_until
-        return is_creation or one.change.path.startswith(self.updates)
+    def shows(self, request: ChangeStep) -> bool:
+        """Return whether the answer would show that a request had effect."""
+        is_creation = request.event <= self.history.created_until
+        return is_creation or request.change.path.startswith(self.updates)
 
-    def concluded(self) -> Judged:
+    def concluded(self) -> ShownChanges:
         """Add the changes of an answer to the history; return them with all settled requests."""
-        history, found = self.history, self.found
-        if found.steps:
-            history.add(found.steps, apply(history.spec, [one.change for one in found.steps]))
-        known = set(map(id, found.settled))
-        for one in history.renew_open():
-            if id(one) not in known:
-                (found.steps if one.event == self.event.id else found.settled).append(one)
-        return found
+        history, shown = self.history, self.shown
+        if shown.steps:
+            history.add(
+                shown.steps, specs.apply(history.spec, [step.change for step in shown.steps])
+            )
+        known = set(map(id, shown.settled))
+        for request in history.renew_open():
+            if id(request) not in known:
+                (shown.steps if request.event == self.event.id else shown.settled).append(request)
+        return shown
 
     def settle_newest(self, among: Collection[str] | None = None) -> set[str]:
         """Settle the newest step at each path, or only at `among`; return paths of dropped ones."""
-        some = self.history.counted
+        counted = self.history.counted
         if self.shown_by is Shows.CONFIG:
-            some = [one for one in some if self.is_told(one)]
+            counted = [step for step in counted if self.shows(step)]
         known, lost = self.history.spec, set[str]()
-        for number in _newest(some):
-            one = some[number]
-            path = one.change.path
-            if not self.is_told(one) or (among is not None and path not in among):
+        for number in _newest(counted):
+            request = counted[number]
+            path = request.change.path
+            if not self.shows(request) or (among is not None and path not in among):
                 continue
-            if one.change.kind == "moved":
-                finding = _of_move(path, self.real, known)
+            if request.change.kind == "moved":
+                result = _of_move(path, self.real, known)
             else:
-                finding = _of_change(one.change, self.real)
-            self.settle(one, finding)
-            if not one.has_effect and one.change.kind != "moved":
+                result = _of_change(request.change, self.real)
+            self.settle(request, result)
+            if not request.has_effect and request.change.kind != "moved":
                 lost.add(path)
         return lost
 
@@ -151,59 +121,53 @@ class _Judging:
         """Settle requests that the expected state lacks, with those for the same path."""
         history = self.history
         for path in list(history.open):
-            now = value_at(self.real, path)
-            requests = [one for one in history.open_at(path, now, self.event) if self.is_told(one)]
-            if all(one.is_expected for one in requests) or _is_own_path(path):
+            now = specs.value_at(self.real, path)
+            requests = [each for each in history.open_at(path, now, self.event) if self.shows(each)]
+            if all(request.is_expected for request in requests) or _is_own_path(path):
                 continue
-            known = value_at(history.spec, path)
-            if settle(requests, now, self.event, self.shown_by, is_known=same(known, now)):
-                before = None if isinstance(known, Absent) else known
-                after = None if isinstance(now, Absent) else now
-                if not (isinstance(now, Absent) and isinstance(known, Absent)):
-                    kind: ChangeKind = "removed" if isinstance(now, Absent) else "added"
-                    history.spec = apply(history.spec, [Change(path, before, after, kind)])
+            known = specs.value_at(history.spec, path)
+            is_known = specs.same(known, now)
+            is_explained = settle(requests, now, self.event, self.shown_by, is_known=is_known)
+            if is_explained and not is_known:
+                history.spec = specs.apply(history.spec, [specs.whole_change(path, known, now)])
 
-    def settle(self, one: ChangeStep, finding: _Finding) -> None:
+    def settle(self, request: ChangeStep, result: _ShownResult) -> None:
         """Set the outcome of a request by the value that is there."""
-        history, event, shown_by, found = self.history, self.event, self.shown_by, self.found
-        change, kind = one.change, one.outcome.kind
-        if finding.result is _Result.YES:
+        history, event, shown_by, shown = self.history, self.event, self.shown_by, self.shown
+        change, kind = request.change, request.outcome.kind
+        if result.kind is OutcomeKind.IN_EFFECT:
             if kind is not OutcomeKind.IN_EFFECT:
-                one.outcome = Outcome.by(OutcomeKind.IN_EFFECT, event, shown_by)
-                found.settled.append(one)
+                request.outcome = RequestOutcome.by(OutcomeKind.IN_EFFECT, event, shown_by)
+                shown.settled.append(request)
             return
-        if finding.result is _Result.NOT_TOLD:
-            if finding.note and kind is OutcomeKind.REQUESTED:
-                one.outcome = one.outcome._replace(reason=finding.note)
+        if result.kind is OutcomeKind.REQUESTED:
+            if result.note and kind is OutcomeKind.REQUESTED:
+                request.outcome = REQUESTED._replace(reason=result.note)
             return
-        is_no = finding.result is _Result.NO
-        other = _instead(change, finding)
+        is_no = result.kind is OutcomeKind.DROPPED
+        other = _instead(change, result)
         if kind is OutcomeKind.REQUESTED:
-            result = OutcomeKind.DROPPED if is_no else OutcomeKind.SUPERSEDED
-            reason = finding.note or (EARLIER if is_no else ANOTHER)
-            outcome = Outcome.by(result, event, shown_by, reason)
-            one.drop(outcome._replace(actual=finding.actual))
-            found.settled.append(one)
+            reason = result.note or (EARLIER if is_no else ANOTHER)
+            outcome = RequestOutcome.by(result.kind, event, shown_by, reason)
+            request.drop(outcome._replace(actual=result.actual))
+            shown.settled.append(request)
             # The earlier value is gone, too.
             is_fixed = not change.path.startswith(UPDATABLE)
-            is_removed = is_fixed and finding.note == NO_VALUE and change.kind == "changed"
+            is_removed = is_fixed and result.note == NO_VALUE and change.kind == "changed"
             if is_no and not is_removed:
-                history.spec = apply(history.spec, [other])
+                history.spec = specs.apply(history.spec, [other])
                 return
         elif shown_by is Shows.CONFIG or not change.path.startswith(UPDATABLE):
             # An event shows the value, and only updates change it later.
             return
         by = ANY_OWNER if change.path.startswith(UPDATABLE) else history.tail
-        by = UNKNOWN if is_no and finding.note == NO_VALUE else by
-        found.steps.append(
-            ChangeStep(
-                history.id, other, by, (Evidence.CRI,), event.id, event.at_ns,
-                outcome=Outcome.by(OutcomeKind.IN_EFFECT, event, shown_by),
-            )
-        )  # fmt: skip
+        by = UNKNOWN if is_no and result.note == NO_VALUE else by
+        in_effect = RequestOutcome.by(OutcomeKind.IN_EFFECT, event, shown_by)
+        source = RequestSource(by, Evidence.CRI, event)
+        shown.steps.append(step(history.id, other, source, outcome=in_effect))
 
 
-def judge(history: History, real: Spec, event: Event, shown_by: Shows = Shows.CRI) -> Judged:
+def judge(history: History, real: Spec, event: Event, shown_by: Shows = Shows.CRI) -> ShownChanges:
     """Settle the requests for a container by its spec in the answer `event`.
 
     All requests must have been carried out when the runtime was asked. A change is in effect if the
@@ -213,25 +177,25 @@ def judge(history: History, real: Spec, event: Event, shown_by: Shows = Shows.CR
     CDI devices, the contents of a block I/O class, a swap limit on nodes without swap, most of
     CRI-O's updates. config.json shows the creation only.
     """
-    is_cri_o = value_at(real, "/annotations/io.kubernetes.cri-o.ContainerID") is not ABSENT
-    updates: tuple[str, ...] = UPDATES_TOLD if is_cri_o else ("/",)
+    is_cri_o = specs.value_at(real, "/annotations/io.kubernetes.cri-o.ContainerID") is not ABSENT
+    updates: tuple[str, ...] = REPORTED_UPDATES if is_cri_o else ("/",)
     updates = () if shown_by is Shows.CONFIG else updates
     judging = _Judging(history, event, shown_by, real, updates)
     judging.settle_asked()
     if paths := judging.settle_newest():
         # The value is that of the step before a dropped one.
         judging.settle_newest(paths)
-    for one in _changed_in_part(history.counted):
-        expected = value_at(history.spec, one.change.path)
-        if isinstance(expected, Absent) or not judging.is_told(one):
+    for request in _changed_in_part(history.counted):
+        expected = specs.value_at(history.spec, request.change.path)
+        if isinstance(expected, Absent) or not judging.shows(request):
             continue
-        actual = values_of_key(real, one.change.path)
-        if any(_honours(one.change.path, expected, each) for each in actual):
-            judging.settle(one, _YES)
+        actual = specs.values_of_key(real, request.change.path)
+        if any(_honours(request.change.path, expected, each) for each in actual):
+            judging.settle(request, _YES)
     return judging.concluded()
 
 
-def judge_cgroup(history: History, values: Mapping[str, Json], event: Event) -> Judged:
+def judge_cgroup(history: History, values: Mapping[str, Json], event: Event) -> ShownChanges:
     """Settle the requests for a container by the values of its cgroup files, by OCI path.
 
     A value that the runtime's spec in the same answer has, and the cgroup does not, never took
@@ -241,47 +205,51 @@ def judge_cgroup(history: History, values: Mapping[str, Json], event: Event) -> 
     judging = _Judging(history, event, Shows.CGROUP)
     real = history.real if history.real_event == event.id else None
     for path, value in list(history.only_recorded.items()):
-        if agrees(path, value, values.get(path)):
+        if specs.agrees(path, value, values.get(path)):
             # Applied after all: the next event that shows it is a change.
             del history.only_recorded[path]
-    some = history.counted
-    for number in standing(some):
-        one = some[number]
-        path = one.change.path
-        if path not in values or one.change.kind == "removed":
+    counted = history.counted
+    for number in standing(counted):
+        request = counted[number]
+        path = request.change.path
+        if path not in values or request.change.kind == "removed":
             continue
-        if agrees(path, one.change.after, values[path]):
-            finding = _YES
+        if specs.agrees(path, request.change.after, values[path]):
+            result = _YES
         elif (
             real is not None
-            and _was_before(one.change, values[path])
-            and same(value_at(real, path), one.change.after)
+            and _was_before(request.change, values[path])
+            and specs.same(specs.value_at(real, path), request.change.after)
         ):
-            outcome = Outcome.by(OutcomeKind.DROPPED, event, Shows.CGROUP, ONLY_RECORDED)
-            one.outcome = outcome._replace(actual=values[path])
-            judging.found.settled.append(one)
-            history.spec = apply(history.spec, [inverse(one.change)])
-            history.real = real = apply(real, [inverse(one.change)])
-            history.only_recorded[path] = one.change.after
+            outcome = RequestOutcome.by(OutcomeKind.DROPPED, event, Shows.CGROUP, ONLY_RECORDED)
+            request.outcome = outcome._replace(actual=values[path])
+            judging.shown.settled.append(request)
+            history.spec = specs.apply(history.spec, [specs.inverse(request.change)])
+            history.real = real = specs.apply(real, [specs.inverse(request.change)])
+            history.only_recorded[path] = request.change.after
             continue
-        elif one.change.kind == "changed" and agrees(path, one.change.before, values[path]):
-            finding = _NO
+        elif request.change.kind == "changed" and specs.agrees(
+            path, request.change.before, values[path]
+        ):
+            result = _NO
         else:
-            finding = _Finding(_Result.DIFFERENTLY, values[path])
-        judging.settle(one, finding)
+            result = _ShownResult(OutcomeKind.SUPERSEDED, values[path])
+        judging.settle(request, result)
     return judging.concluded()
 
 
 def _was_before(change: Change, actual: Json) -> bool:
     """Return whether a cgroup has the value before a change; without one, it has no limit."""
-    return actual == -1 if change.kind == "added" else agrees(change.path, change.before, actual)
+    return (
+        actual == -1 if change.kind == "added" else specs.agrees(change.path, change.before, actual)
+    )
 
 
-def _instead(change: Change, finding: _Finding) -> Change:
+def _instead(change: Change, result: _ShownResult) -> Change:
     """Return the change from the requested value to the one that is there instead."""
-    if finding.result is _Result.NO and finding.note != NO_VALUE:
-        return inverse(change)
-    path, after, actual = change.path, change.after, finding.actual
+    if result.kind is OutcomeKind.DROPPED and result.note != NO_VALUE:
+        return specs.inverse(change)
+    path, after, actual = change.path, change.after, result.actual
     if actual is None:
         return Change(path, after, None, "removed")
     return Change(path, after, actual, "added" if change.kind == "removed" else "changed")
@@ -289,58 +257,60 @@ def _instead(change: Change, finding: _Finding) -> Change:
 
 def _changed_in_part(steps: Sequence[ChangeStep]) -> list[ChangeStep]:
     """Return the open requests for values of which later steps changed parts only."""
-    found: list[ChangeStep] = []
+    changed: list[ChangeStep] = []
     later: set[str] = set()
-    for one in reversed(steps):
-        path, kind, is_open = one.change.path, one.change.kind, one.is_open
+    for request in reversed(steps):
+        path, kind, is_open = request.change.path, request.change.kind, request.is_open
         if kind == "moved":
             continue
-        if is_open and kind != "removed" and later.isdisjoint((path, *_above(path))):
-            found.append(one)
+        if is_open and kind != "removed" and later.isdisjoint(prefixes(path)):
+            changed.append(request)
         later.add(path)
-    return found
+    return changed
 
 
 def _newest(steps: Sequence[ChangeStep]) -> list[int]:
     """Return the positions of the steps whose value, part or parent no later step changed."""
-    found = [number for number in standing(steps) if steps[number].change.kind != "moved"]
+    positions = standing(steps)
     later: set[str] = set()
     for number in range(len(steps) - 1, -1, -1):
         path = steps[number].change.path
         # A move counts unless a later step moved, removed or added the member.
-        stands = path not in later and later.isdisjoint(_above(path))
+        stands = later.isdisjoint(prefixes(path))
         if stands and steps[number].change.kind == "moved":
-            found.append(number)
+            positions.append(number)
         later.add(path)
-    return found
+    return positions
 
 
-def _of_change(change: Change, real: Spec) -> _Finding:
+def _of_change(change: Change, real: Spec) -> _ShownResult:
     path, before, after, kind, _ = change
     if _is_own_path(path):
-        return _NOT_TOLD
+        return _NOT_SHOWN
     if _is_class(change):
         return _of_class(change, real)
-    actual = value_at(real, path)
+    actual = specs.value_at(real, path)
     if kind == "removed" and isinstance(actual, Absent):
         return _YES
-    if kind != "removed" and any(_honours(path, after, each) for each in values_of_key(real, path)):
+    if kind != "removed" and any(
+        _honours(path, after, each) for each in specs.values_of_key(real, path)
+    ):
         return _YES
     if is_same_limit(change, actual):
         return _YES
-    if len(values_of_key(real, key_of(member_of(path)))) > 1:
-        return _NOT_TOLD._replace(note=NAMESAKES)
+    if len(specs.values_of_key(real, key_of(member_of(path)))) > 1:
+        return _NOT_SHOWN._replace(note=NAMESAKES)
     if isinstance(actual, Absent):
         # Go omits empty fields, except members of a map.
         is_omitted = after in ({}, []) and not path.startswith("/linux/netDevices/")
         if is_omitted:
             return _YES
         if _is_no_swap(path, after, real):
-            return _NOT_TOLD._replace(note=FOLLOWS_LIMIT)
+            return _NOT_SHOWN._replace(note=FOLLOWS_LIMIT)
         return _NO._replace(note=NO_VALUE)
-    if kind != "added" and same(actual, before):
+    if kind != "added" and specs.same(actual, before):
         return _NO
-    return _Finding(_Result.DIFFERENTLY, actual)
+    return _ShownResult(OutcomeKind.SUPERSEDED, actual)
 
 
 def _is_own_path(path: str) -> bool:
@@ -348,7 +318,9 @@ def _is_own_path(path: str) -> bool:
 
 
 def _is_no_swap(path: str, requested: Json, real: Spec) -> bool:
-    return path == f"{_MEMORY}/swap" and same(value_at(real, f"{_MEMORY}/limit"), requested)
+    return path == f"{_MEMORY}/swap" and specs.same(
+        specs.value_at(real, f"{_MEMORY}/limit"), requested
+    )
 
 
 def _is_class(change: Change) -> bool:
@@ -361,19 +333,21 @@ def _is_class(change: Change) -> bool:
     )
 
 
-def _of_class(change: Change, real: Spec) -> _Finding:
-    is_empty = value_at(real, _BLOCK_IO) in (ABSENT, None, {})
+def _of_class(change: Change, real: Spec) -> _ShownResult:
+    is_empty = specs.value_at(real, _BLOCK_IO) in (ABSENT, None, {})
     if change.kind == "removed":
         return _YES if is_empty else _NO
-    return _NO if is_empty else _NOT_TOLD._replace(note=CLASS_UNKNOWN)
+    return _NO if is_empty else _NOT_SHOWN._replace(note=CLASS_UNKNOWN)
 
 
 def _honours(path: str, requested: Json, actual: Json) -> bool:
     """Return whether `actual` is as requested, ignoring zeros and fields left to the runtime."""
-    if same(requested, actual):
+    if specs.same(requested, actual):
         return True
-    specs = (apply({}, [Change(path, None, each, "added")]) for each in (requested, actual))
-    return all(_is_negligible(change) for change in changes(*specs))
+    before, after = (
+        specs.apply({}, [Change(path, None, each, "added")]) for each in (requested, actual)
+    )
+    return all(_is_negligible(change) for change in specs.changes(before, after))
 
 
 def _is_negligible(change: Change) -> bool:
@@ -388,12 +362,12 @@ def _is_negligible(change: Change) -> bool:
     return change.kind == "removed" and not change.before
 
 
-def _of_move(path: str, real: Spec, known: Spec) -> _Finding:
+def _of_move(path: str, real: Spec, known: Spec) -> _ShownResult:
     array = path.rpartition("/")[0]
-    label = split(path)[-1]
-    requested, actual = labels_at(known, array), labels_at(real, array)
+    label = specs.split(path)[-1]
+    requested, actual = specs.labels_at(known, array), specs.labels_at(real, array)
     if label not in requested:
-        return _NOT_TOLD
+        return _NOT_SHOWN
     if label not in actual:
         return _NO._replace(note=OTHER_ORDER)
     shared = {*requested} & {*actual}
@@ -401,6 +375,62 @@ def _of_move(path: str, real: Spec, known: Spec) -> _Finding:
     return _YES if preceding[0] == preceding[1] else _NO._replace(note=OTHER_ORDER)
 
 
-def _above(path: str) -> list[str]:
-    parts = path.split("/")
-    return ["/".join(parts[:count]) for count in range(1, len(parts))]
+class CriAnswer(NamedTuple):
+    """What the CRI and the container's files said, at the time of one question."""
+
+    spec: Spec | None
+    """The OCI spec that the runtime created; None if the answer has none."""
+    failure: str = ""
+    """The runtime's error if the container failed to start; "" otherwise."""
+    bundle_spec: Spec | None = None
+    """The container's config.json, which has the spec of its creation; None if it was not read."""
+    cgroup: Mapping[str, Json] = MappingProxyType({})
+    """Limits in the container's cgroups, by OCI path; see `specs.agrees` for inexact values."""
+    not_found: bool = False
+    """Whether the runtime did not know the container."""
+
+
+_WORDS_MAX = 1_000
+_RESOURCES = "/linux/resources/"
+
+
+def container_status(reply: bytes) -> CriAnswer:
+    """Parse the CRI's verbose answer; invalid JSON is an empty status."""
+    try:
+        info = json.loads(reply, parse_constant=_finite, parse_float=_finite)
+    except (ValueError, RecursionError):
+        return CriAnswer(None)
+    if not isinstance(info, dict):
+        return CriAnswer(None)
+    spec, patch, cgroup = map(info.get, ("runtimeSpec", "bundleSpec", "cgroup"))
+    spec = spec if isinstance(spec, dict) else None
+    limits = cgroup.items() if isinstance(cgroup, dict) else ()
+    try:
+        bundle_spec = specs.patched(spec, patch) if spec and isinstance(patch, dict) else None
+    except RecursionError:
+        bundle_spec = None
+    return CriAnswer(
+        spec,
+        _failure(info.get("status")),
+        bundle_spec,
+        {path: value for path, value in limits if path.startswith(_RESOURCES)},
+        info.get("notFound") is True,
+    )
+
+
+def _failure(status: object) -> str:
+    if not isinstance(status, dict) or status.get("state") != "CONTAINER_EXITED":
+        return ""
+    reason, code, message = (status.get(key) for key in ("reason", "exitCode", "message"))
+    facts = [reason[:_WORDS_MAX]] if isinstance(reason, str) and reason else []
+    facts += [f"exit code {code}"] if isinstance(code, int) else []
+    words = f": {message[:_WORDS_MAX]}" if isinstance(message, str) and message else ""
+    return f"the container failed to start and never ran ({', '.join(facts)}){words}"
+
+
+def _finite(text: str) -> float:
+    """Parse a JSON number. Raises ValueError for NaN, Infinity and numbers outside the range."""
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"not a finite number: {text}")
+    return number

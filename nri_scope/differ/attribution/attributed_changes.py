@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import NamedTuple, TypeAlias
+from enum import Enum, StrEnum, auto
+from typing import NamedTuple, Self, TypeAlias
 
+from nri_scope.errors import AdjustmentRefused, FieldConflict
 from nri_scope.events import HAPPENED, Event
 from nri_scope.events import OutcomeKind as OutcomeKind
 from nri_scope.oci import IGNORED, LOGGED
@@ -21,38 +22,34 @@ of the id if the name is unknown."""
 
 
 class Evidence(StrEnum):
-    """Source of the knowledge of a change."""
+    """Source of the knowledge of a change, with a letter and two descriptions for legends."""
 
-    TAP = "tap"
+    letter: str
+    short: str
+    """A description of a few words."""
+    meaning: str
+
+    def __new__(cls, value: str, letter: str = "", short: str = "", meaning: str = "") -> Evidence:
+        """Return the kind with this value."""
+        kind = str.__new__(cls, value)
+        kind._value_, kind.letter, kind.short, kind.meaning = value, letter, short, meaning
+        return kind
+
+    TAP = "tap", "T", "plugin's reply", "the plugin's own reply"
     """The plugin's own reply, seen on its connection."""
-    REPLAY = "replay"
-    """The plugin's own reply, in a replay."""
-    VALIDATOR = "validator"
+    REPLAY = "replay", "R", "plugin's reply in a replay", "the plugin's own reply in a replay"
+    VALIDATOR = "validator", "V", "runtime's list of owners", "the runtime's list of last owners"
     """The runtime's own list of last owners, which it sends to validators (NRI 0.10 and later)."""
-    PROBES = "probes"
-    """Two connections of one chain saw the container differently."""
-    EVENTS = "events"
+    PROBES = (
+        *("probes", "P", "two connections differ"),
+        "two connections in the chain show different states",
+    )
+    EVENTS = "events", "E", "seen in a later event", "a later event shows the change"
     """A later event shows a state of the container that the known changes do not explain."""
-    CRI = "cri"
-    """The runtime's answer to ContainerStatus: the spec that was actually used."""
-    REQUEST = "request"
+    CRI = "cri", "C", "spec that was actually used", "the spec that the runtime actually used"
+    """The runtime's answer to ContainerStatus."""
+    REQUEST = "request", "Q", "runtime's request", "the runtime's own request"
     """The runtime's own request, which contains the changes that a CRI client requested."""
-
-    @property
-    def meaning(self) -> str:
-        """A short description, for legends."""
-        return _MEANING[self]
-
-
-_MEANING = {
-    Evidence.TAP: "the plugin's own reply",
-    Evidence.REPLAY: "the plugin's own reply in a replay",
-    Evidence.VALIDATOR: "the runtime's list of last owners",
-    Evidence.PROBES: "two connections in the chain show different states",
-    Evidence.EVENTS: "a later event shows the change",
-    Evidence.CRI: "the spec that the runtime actually used",
-    Evidence.REQUEST: "the runtime's own request",
-}
 
 
 WITHOUT_EFFECT = frozenset({OutcomeKind.REFUSED, OutcomeKind.DROPPED})
@@ -76,7 +73,7 @@ class Shows(StrEnum):
     CGROUP = "cgroup"
 
 
-class Outcome(NamedTuple):
+class RequestOutcome(NamedTuple):
     """The outcome of one request, with its evidence."""
 
     kind: OutcomeKind
@@ -90,24 +87,26 @@ class Outcome(NamedTuple):
     """Wall-clock time of the evidence, in ns since the epoch; 0 without an event."""
     actual: Json = None
     """The value that is there instead, if it is another one than before the request."""
+    is_voided: bool = False
+    """Whether the reason is a reply that voided the whole update; see `oci.VOIDED`."""
 
     @classmethod
-    def by(cls, kind: OutcomeKind, event: Event, shown_by: Shows, reason: str = "") -> Outcome:
+    def by(cls, kind: OutcomeKind, event: Event, shown_by: Shows, reason: str = "") -> Self:
         """Return an outcome that `event` shows."""
         return cls(kind, reason, shown_by, event.id, event.at_ns)
 
 
-REQUESTED = Outcome(OutcomeKind.REQUESTED)
+REQUESTED = RequestOutcome(OutcomeKind.REQUESTED)
 
 
-def dropped(reason: str, shown_by: Shows = Shows.RULE) -> Outcome:
+def dropped(reason: str, shown_by: Shows = Shows.RULE) -> RequestOutcome:
     """Return the outcome of a request that a rule drops."""
-    return Outcome(OutcomeKind.DROPPED, reason, shown_by)
+    return RequestOutcome(OutcomeKind.DROPPED, reason, shown_by)
 
 
-def refused(reason: str, shown_by: Shows = Shows.EVENT) -> Outcome:
+def refused(reason: str, shown_by: Shows = Shows.EVENT) -> RequestOutcome:
     """Return the outcome of a request in an operation that failed."""
-    return Outcome(OutcomeKind.REFUSED, reason, shown_by)
+    return RequestOutcome(OutcomeKind.REFUSED, reason, shown_by)
 
 
 class Claim(NamedTuple):
@@ -141,7 +140,7 @@ class ChangeStep:
     """Wall-clock time of that event, in ns since the epoch."""
     disputed: tuple[Claim, ...] = ()
     """Contradicting claims of other sources."""
-    outcome: Outcome = REQUESTED
+    outcome: RequestOutcome = REQUESTED
     note: str = ""
     """Explanation of the change; "" for none."""
     is_expected: bool = True
@@ -165,10 +164,10 @@ class ChangeStep:
     @property
     def is_open(self) -> bool:
         """Whether nothing is known about the outcome, and no reason for that."""
-        one = self.outcome
-        return one.kind is OutcomeKind.REQUESTED and one.reason in ("", IGNORED, LOGGED)
+        outcome = self.outcome
+        return outcome.kind is OutcomeKind.REQUESTED and outcome.reason in ("", IGNORED, LOGGED)
 
-    def drop(self, outcome: Outcome) -> None:
+    def drop(self, outcome: RequestOutcome) -> None:
         """Set the outcome that the value is not there, with a note on how that can be."""
         if self.outcome.reason in (IGNORED, LOGGED):
             self.note = self.note or self.outcome.reason
@@ -200,11 +199,77 @@ def _is_no_limit(value: Json | Absent) -> bool:
     return isinstance(value, int) and value is not False and value <= 0
 
 
+class FailureKind(Enum):
+    """Cause of an event's failure."""
+
+    CONFLICT = auto()
+    """Two plugins set one field."""
+    SET_TWICE = auto()
+    """One plugin set one field twice in a reply."""
+    NO_ANSWER = auto()
+    """A plugin did not answer, and its failure policy fails the request."""
+    NO_VERDICT = auto()
+    """A validator did not answer."""
+    PLUGIN_ERROR = auto()
+    """A plugin returned an error."""
+    REJECTED = auto()
+    """A validator rejected the container."""
+    REFUSED = auto()
+    """The runtime refused the merged adjustments."""
+    CALL_REFUSED = auto()
+    """The runtime answered a plugin's own call with an error."""
+    CHAIN_ENDED = auto()
+    """Plugins at the end of the chain did not receive the event."""
+    CHAIN_SEEMS_ENDED = auto()
+    """The same, if their connections may have ended before."""
+    WITHOUT_POST = auto()
+    """Later events show that the container was not created or updated."""
+    NOT_STARTED = auto()
+    """The container was created, but never ran."""
+    UNKNOWN = auto()
+    """Nothing shows whether the event failed."""
+    OTHER = auto()
+
+
+class Failure(NamedTuple):
+    """The failure of an event."""
+
+    kind: FailureKind
+    text: str
+    """The reason, in the words of the runtime, the plugin or nri-scope."""
+    plugin: str = ""
+    """For a conflict: the plugin (``NN-name``) that set the field last; "" for others."""
+    field: str = ""
+    """For a conflict: the field, in the runtime's words; "" for others."""
+
+    @classmethod
+    def of(cls, error: AdjustmentRefused) -> Self:
+        """Return the failure of an event in which merging refuses a reply."""
+        if not isinstance(error, FieldConflict):
+            return cls(FailureKind.OTHER, error.problem)
+        kind = FailureKind.SET_TWICE if error.plugin == error.other else FailureKind.CONFLICT
+        return cls(kind, error.problem, error.plugin, error.field)
+
+
+ENDED, SEEMS_ENDED = "the chain ended", "the chain seems to have ended"
+"""Beginnings of the texts of `FailureKind.CHAIN_ENDED` and `CHAIN_SEEMS_ENDED`."""
+
+
+def confirmed(cause: Failure | None, words: str) -> Failure:
+    """Return a failure that later events show by `words`, with the one that the chain shows."""
+    if cause is None:
+        return Failure(FailureKind.WITHOUT_POST, words)
+    if cause.kind is FailureKind.CHAIN_SEEMS_ENDED:
+        text = cause.text.replace(SEEMS_ENDED, ENDED, 1)
+        cause = Failure(FailureKind.CHAIN_ENDED, text)
+    return cause._replace(text=f"{cause.text}; {words}")
+
+
 EVICTION = "/evict"
 """Path of a request to evict a container."""
 
 
-class Span(NamedTuple):
+class PluginSpan(NamedTuple):
     """Time that one plugin, or the plugins between two connections, took in a round."""
 
     owner: Owner
@@ -245,18 +310,24 @@ class RoundDiff:
     """Requests in order: for the event's container and, as side effects, for other containers."""
     settled: tuple[ChangeStep, ...]
     """Requests of earlier rounds whose outcome this round shows."""
-    spans: tuple[Span, ...]
-    failure: str
-    """Reason of the failure, in the words of the runtime, the plugin or nri-scope; "" if no
-    evidence shows that the event failed."""
+    spans: tuple[PluginSpan, ...]
+    cause: Failure | None
+    """What made the event fail; None if no evidence shows that it failed."""
     doubt: str = ""
     """Reason why the outcome of the event is unknown; "" if it is known or irrelevant."""
     open_ns: int = 0
     """With a `doubt`: time in ns from the event to the end of the observation."""
     created: bool = field(default=False, compare=False)
     """Whether later events show that the round created a container."""
+    absences: tuple[str, ...] = ()
+    """Sentences about plugins that missed the creation."""
     remarks: tuple[str, ...] = ()
     """Limits of the evidence, in words, such as "nothing was observed after 50-probe"."""
+
+    @property
+    def failure(self) -> str:
+        """Reason of the failure; "" if no evidence shows that the event failed."""
+        return "" if self.cause is None else self.cause.text
 
     @property
     def changes(self) -> tuple[ChangeStep, ...]:

@@ -17,9 +17,10 @@ from nri_scope.nri.events import SYNCHRONIZE, VALIDATE
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.specs import Change, Spec
 
-from .attributed_changes import Span
+from .attributed_changes import PluginSpan
+from .observed_round import ConnectionPart, Round
 from .owner import UNKNOWN, Owner, OwnerKind, one_of, plugin
-from .rounds import ASIDE, ConnectionPart, Round
+from .rounds import ASIDE
 
 LOWEST, HIGHEST = "00", "99"
 
@@ -36,9 +37,9 @@ class Chain:
     """Whether plugins are called in the order of their indices."""
 
     @classmethod
-    def of(cls, stations: Iterable[ConnectionPart], plugins: Sequence[str] = ()) -> Chain:
+    def of(cls, parts: Iterable[ConnectionPart], plugins: Sequence[str] = ()) -> Chain:
         """Return the chain of one round."""
-        seen = _seen(tuple([(each.plugin, each.session.runtime_name) for each in stations]))
+        seen = _seen(tuple([(each.plugin, each.session.runtime_name) for each in parts]))
         return seen if not plugins else replace(seen, plugins=tuple(plugins))
 
     def between(
@@ -53,7 +54,8 @@ class Chain:
             return Owner(OwnerKind.ONE_OF, or_runtime=or_runtime)
         named = self._named(after, before)
         if named is None:
-            return _by_index(after, before, or_runtime=or_runtime)
+            low, high = (None if part is None else part.index for part in (after, before))
+            return _range(low, high, or_runtime)
         if named:
             return one_of(*named, or_runtime=or_runtime)
         return Owner(OwnerKind.RUNTIME) if or_runtime else UNKNOWN
@@ -80,14 +82,6 @@ def _seen(connections: tuple[tuple[str, str], ...]) -> Chain:
     """Return the chain of observed connections, by the names of plugins and runtimes."""
     ordered = all(runtime_rules_of(runtime).has_ordered_chain for _, runtime in connections)
     return Chain((), frozenset(plugin for plugin, _ in connections), ordered)
-
-
-def _by_index(
-    after: ConnectionPart | None, before: ConnectionPart | None, *, or_runtime: bool
-) -> Owner:
-    return _range(
-        None if after is None else after.index, None if before is None else before.index, or_runtime
-    )
 
 
 @lru_cache(maxsize=4096)
@@ -126,29 +120,29 @@ def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
     return specs.changes(oci.sort_mounts(before), oci.sort_mounts(after))
 
 
-def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
+def spans(round_: Round, chain: Chain) -> tuple[PluginSpan, ...]:
     """Return the spans of observed plugins and between two observed connections, in order.
 
     A span between two connections includes the runtime's own time, but not the time of nri-scope's
     passive connections.
     """
-    found: list[Span] = []
-    if one.first.method in ASIDE and one.name != SYNCHRONIZE:
+    result: list[PluginSpan] = []
+    if round_.first.method in ASIDE and round_.name != SYNCHRONIZE:
         return ()
-    for station in one.stations:
-        if not station.is_passive:
-            event = station.event
-            found.append(Span(plugin(station.plugin), "", "", event.took_ns, event.timeout_ns))
-    if one.name != VALIDATE:
+    for part in round_.parts:
+        if not part.is_passive:
+            event = part.event
+            result.append(PluginSpan(plugin(part.plugin), "", "", event.took_ns, event.timeout_ns))
+    if round_.name != VALIDATE:
         # Validators are asked in parallel.
-        for after, before in pairwise(one.stations):
+        for after, before in pairwise(round_.parts):
             passed = before.event.mono_ns - after.answered_ns
             if after.session.role == before.session.role == Role.REPLAY:
                 # nri-scope was the runtime: no plugin was between them.
                 continue
             if passed >= 0:
-                found.append(
-                    Span(
+                result.append(
+                    PluginSpan(
                         chain.between(after, before),
                         after.plugin,
                         before.plugin,
@@ -156,4 +150,4 @@ def spans(one: Round, chain: Chain) -> tuple[Span, ...]:
                         before.event.timeout_ns,
                     )
                 )
-    return tuple(found)
+    return tuple(result)

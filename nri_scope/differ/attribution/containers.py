@@ -9,26 +9,25 @@ from typing import cast
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
-from nri_scope.nri.events import CONTAINER_ENDS, CREATE, STOP, UPDATE
+from nri_scope.nri.events import CONTAINER_ENDS, CREATE, POD_ENDS, STOP, UPDATE
 from nri_scope.nri.request_subject import name_of_container, name_of_pod
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.specs import Spec
 
 from . import applied_spec, later_changes
-from .applied_spec import Judged
-from .attributed_changes import REQUESTED, ChangeStep, Outcome, Shows, dropped
-from .evidence import Status
-from .findings import Shown
-from .history import History
-from .later_changes import Drift
+from .applied_spec import CriAnswer
+from .attributed_changes import REQUESTED, ChangeStep, RequestOutcome, Shows, dropped
+from .history import History, ShownChanges
+from .observed_round import Round, ShownContainer
 from .owner import UNKNOWN, Owner
-from .rounds import Round
 
 NO_SUCH = "the container does not exist; runtimes drop updates of unknown containers"
 NOT_TOLD = "no event shows the container; runtimes drop updates of unknown containers"
 REMOVED = "the container was already removed; runtimes drop updates of unknown containers"
 STOPPED = "the container was already stopped; the runtime drops updates of stopped containers"
 NOT_CREATED = "the container was not created; runtimes drop updates of unknown containers"
+UNDECIDED_MAX = 10_000
+"""Maximum number of creations with an unknown outcome that are stored."""
 GONE_MAX = 100_000
 """Maximum number of ids stored of stopped containers, and of removed containers."""
 
@@ -52,11 +51,9 @@ class Containers:
         """The message that shows a container as created, and its spec, until its first event."""
         self._tails: dict[str, Owner] = {}
         """Plugins that may have changed a container unobserved since its last event."""
-        self.is_unheard: Callable[[str], bool] = lambda _: False
-        """Test whether all existing containers are known, and none has an id with this prefix."""
-        self.updates_stopped = True
-        """Whether the runtime applies updates to stopped containers."""
         self._stopped: dict[str, None] = {}
+        self._undecided: dict[str, Event] = {}
+        """First events of creations with an unknown outcome, by container."""
         self._gone: dict[str, None] = {}
         """Ids of removed containers."""
         self._doing: dict[str, frozenset[int]] = {}
@@ -85,7 +82,7 @@ class Containers:
 
     # -- facts about one container -----------------------------------------------------------
 
-    def know(self, container: api.Container, name: str = "") -> History:
+    def add_existing(self, container: api.Container, name: str = "") -> History:
         """Add an existing container."""
         history = self.histories.get(container.id)
         if history is None:
@@ -109,26 +106,32 @@ class Containers:
             self.histories[container_id] = history
         return history
 
-    def target(self, container_id: str) -> History | None:
-        """Return the history of a container to be updated; None if no such container exists."""
+    def target(self, container_id: str, rules: oci.RuntimeRules) -> History | None:
+        """Return the history of a container to be updated; None if the runtime drops the update.
+
+        ``rules``: those of the runtime that received the update.
+        """
         history = self.histories.get(container_id)
         if container_id in self._gone or (history is not None and history.failure):
             return None
-        if container_id in self._stopped and not self.updates_stopped:
+        if container_id in self._stopped and not rules.updates_stopped:
             return None
         if history is not None or container_id not in self._names:
             return history
         return self.history(container_id)
 
-    def absence(self, container_id: str) -> Outcome:
-        """Return the outcome of a request for a container without a `target`."""
+    def absence(self, container_id: str, is_absent: Callable[[str], bool]) -> RequestOutcome:
+        """Return the outcome of a request for a container without a `target`.
+
+        ``is_absent``: whether no container existed at that time whose id has this prefix.
+        """
         if container_id in self._gone:
             return dropped(REMOVED)
         if container_id in self._stopped:
             return dropped(STOPPED)
         if container_id in self.histories:
             return dropped(NOT_CREATED)
-        if self.is_unheard(container_id):
+        if is_absent(container_id):
             return dropped(NO_SUCH)
         return REQUESTED._replace(reason=NOT_TOLD)
 
@@ -149,18 +152,36 @@ class Containers:
         if len(self._stopped) > GONE_MAX:
             del self._stopped[next(iter(self._stopped))]
 
-    def created(self, history: History, at: Event, described: bytes = b"") -> None:
-        """Start a new container's history. ``at``: the first event of its creation.
+    def created(self, history: History, first: Event, described: bytes = b"") -> None:
+        """Start a new container's history. ``first``: the first event of its creation.
 
-        ``described``: see `creation.Created`.
+        ``described``: see `creation.CreationEvaluation`.
         """
         self._gone.pop(history.id, None)
         self._stopped.pop(history.id, None)
         self.histories[history.id] = history
-        self._done_ns[history.id] = at.mono_ns
+        self._done_ns[history.id] = first.mono_ns
         self._shown.pop(history.id, None)
         self._described[history.id] = described, history.spec
         self._tails[history.id] = history.tail
+
+    def leave_undecided(self, creation: Event, *, is_undecided: bool) -> None:
+        """Store or drop the first event of a creation, by whether its outcome is unknown."""
+        self._undecided.pop(creation.container_id, None)
+        if is_undecided:
+            self._undecided[creation.container_id] = creation
+            if len(self._undecided) > UNDECIDED_MAX:
+                del self._undecided[next(iter(self._undecided))]
+
+    def take_undecided(self, event: Event) -> list[Event]:
+        """Return the undecided creations of the container or pod of which `event` is the end."""
+        ended: list[str] = []
+        if event.event in CONTAINER_ENDS:
+            ended = [event.container_id]
+        elif event.event in POD_ENDS:
+            pod = event.pod_id
+            ended = [key for key, each in self._undecided.items() if each.pod_id == pod]
+        return [self._undecided.pop(key) for key in ended if key in self._undecided]
 
     def updated(
         self,
@@ -183,15 +204,15 @@ class Containers:
         """Store that the container's newest change was complete at this time."""
         self._done_ns[container_id] = max(mono_ns, self._done_ns.get(container_id, 0))
 
-    def touched(self, container_id: str) -> None:
+    def mark_update(self, container_id: str) -> None:
         """Mark an update of the container that another container's event caused."""
         self._doing.setdefault(container_id, frozenset())
 
-    def compare(self, shown: Shown, event: Event, rules: oci.RuntimeRules) -> Drift:
+    def compare(self, shown: ShownContainer, event: Event, rules: oci.RuntimeRules) -> ShownChanges:
         """Return what an event shows about its container, and add the changes to its history."""
-        nothing = Drift()
+        nothing = ShownChanges()
         container = shown.id
-        if not shown.is_told or (event.event == UPDATE and self._doing.get(container)):
+        if not shown.is_described or (event.event == UPDATE and self._doing.get(container)):
             # Another connection may show the container before the same update.
             return nothing
         history = self.histories.get(container)
@@ -211,7 +232,7 @@ class Containers:
         before = self._shown.get(container)
         self._shown[container] = mark
         if history is None:
-            known = self.know(shown.container)
+            known = self.add_existing(shown.container)
             if event.event in CONTAINER_ENDS and shown.never_ran:
                 known.created = False
             return nothing
@@ -226,16 +247,15 @@ class Containers:
             return nothing
         # Another container's event may have updated this one in the meantime.
         described = described if spec is history.spec else b""
-        drift = later_changes.drift(history, shown, tail, event, rules, described)
-        history.add(drift.steps, drift.spec)
-        if drift.steps:
+        changes = later_changes.compare_with_event(history, shown, tail, event, rules, described)
+        if changes.steps:
             self.done(container, event.mono_ns)
         self._shown[container] = mark[0], len(history.steps)
-        return drift
+        return changes
 
     # -- updates that the runtime has applied --------------------------------------------------
 
-    def settle(self, one: Round) -> None:
+    def settle(self, round_: Round) -> None:
         """Mark the updates that the runtime must have completed before this round.
 
         Runtimes apply updates of other containers before the next event. Those of an event's own
@@ -244,17 +264,17 @@ class Containers:
         """
         for container, sessions in list(self._doing.items()):
             if sessions:
-                if container != one.first.container_id or one.name == STOP:
+                if container != round_.first.container_id or round_.name == STOP:
                     continue
-                seen = {station.session.id for station in one.stations}
-                if one.name == UPDATE and not sessions & seen:
+                seen = {part.session.id for part in round_.parts}
+                if round_.name == UPDATE and not sessions & seen:
                     continue
             del self._doing[container]
-            self.done(container, one.first.mono_ns)
+            self.done(container, round_.first.mono_ns)
             if container in self.histories:
                 self.histories[container].running = frozenset()
 
-    def judge(self, container_id: str, status: Status, event: Event) -> Judged | None:
+    def judge(self, container_id: str, status: CriAnswer, event: Event) -> ShownChanges | None:
         """Settle the container's requests by an answer of the CRI; return what it shows.
 
         None if the newest change may not have been complete when the CRI was asked.
@@ -264,20 +284,20 @@ class Containers:
             return None
         if event.mono_ns < self._done_ns.get(history.id, 0):
             return None
-        found = Judged([], [])
+        judged = ShownChanges()
         if status.spec is not None:
             history.created = True
             history.real, history.real_event = history.applied_part(status.spec), event.id
-            found.add(applied_spec.judge(history, history.real, event))
+            judged.add(applied_spec.judge(history, history.real, event))
         if status.bundle_spec is not None:
-            found.add(applied_spec.judge(history, status.bundle_spec, event, Shows.CONFIG))
+            judged.add(applied_spec.judge(history, status.bundle_spec, event, Shows.CONFIG))
         if status.cgroup:
-            found.add(applied_spec.judge_cgroup(history, status.cgroup, event))
+            judged.add(applied_spec.judge_cgroup(history, status.cgroup, event))
         if status.failure:
             settled = history.fail_start(status.failure, event, Shows.EVENT)
-            found.settled.extend(one for one in settled if one not in found.settled)
+            judged.settled.extend(request for request in settled if request not in judged.settled)
         self._shown.pop(container_id, None)
-        return found
+        return judged
 
     def forget(self, container_id: str) -> None:
         """Drop all facts about a removed container."""

@@ -3,17 +3,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Event, Gap, Session
-from nri_scope.nri.events import CREATE, VALIDATE
+from nri_scope.entries import OperationFate, OperationOutcome
+from nri_scope.events import CONTAINER_STATUS, Event, Gap, Session
+from nri_scope.nri.events import (
+    CREATE,
+    REMOVE,
+    START,
+    STOP,
+    SYNCHRONIZE,
+    UNSOLICITED,
+    UPDATE,
+    VALIDATE,
+)
+from nri_scope.nri.events import Event as NriEvent
 
-from .attributed_changes import RoundDiff
+from .applied_spec import container_status
+from .attributed_changes import Failure, FailureKind, RoundDiff, Shows
+from .chain import Chain, spans
 from .containers import Containers
+from .creation import CreationEvaluation, CreationVerdict
+from .findings import (
+    Findings,
+    RequestedUpdate,
+    RequestSource,
+    evictions,
+    evictions_of_replies,
+    rejection,
+    updates_of_replies,
+    updates_of_validation,
+)
 from .history import History
-from .round_evaluation import Evaluation
-from .rounds import ASIDE, NO_SURROUNDINGS, Round, Rounds, Surroundings
+from .observed_round import CONTINUED, ConnectionPart, Round, ShownContainer
+from .owner_list import OwnerList
+from .presence import INTRODUCTION
+from .rounds import ASIDE, NO_SURROUNDINGS, Rounds, Surroundings
+from .unordered_creation import UnorderedCreation
+from .updates import UpdateEvaluation, UpdatesOfOthers, stop_refusal
 
 _CHANGE_COST = 80
 """Budget units per change, which uses about 1 kB. Recordings of real runtimes contain some 5,000
@@ -23,6 +52,8 @@ WAITING_BYTES_MAX = 16 << 20
 """Maximum size in bytes of the events that wait for the end of a round."""
 _WAITING_EVENT_BYTES = 1 << 10
 """Bytes counted per waiting event in addition to its messages."""
+_WITHOUT_CONTAINERS = INTRODUCTION | {"Shutdown"}
+"""Events that show nothing about containers."""
 
 
 class Differ:
@@ -40,20 +71,18 @@ class Differ:
         only: Iterable[str] | None = None,
         gaps: Iterable[Gap] = (),
         around: Surroundings = NO_SURROUNDINGS,
-        only_findings: bool = False,
     ) -> None:
         """Start without events. ``only``: ids of the containers that matter; of all others only the
         effects on these are examined. ``gaps``: see `Rounds`. ``around``: what the recording shows
         beyond these events; without it each creation counts as successful unless an event fed
-        shows otherwise. ``only_findings``: leave out rounds without changes, failures and times, so
-        that they take less time.
+        shows otherwise.
         """
         self._containers = Containers()
         self._rounds = Rounds.of(sessions)
         self._rounds.around = around
         self.lose(gaps)
-        chosen = None if only is None else frozenset(only)
-        self._evaluation = Evaluation(self._containers, self._rounds, chosen, only_findings, keep)
+        self._only = None if only is None else frozenset(only)
+        self._keep = keep
         self._creation: Round | None = None
         """A CreateContainer whose chain is complete, but which may still be validated."""
         self._validated = ""
@@ -61,6 +90,12 @@ class Differ:
         self._waiting: list[Round] = []
         """Rounds from outside the chain that arrived during an open round."""
         self._waiting_bytes = 0
+        self._removed: list[str] = []
+        """Removed containers whose history is dropped with the next round."""
+        self._synchronized_with: set[int] = set()
+        """Sessions whose Synchronize listed all containers."""
+        self._unspent_changes = 0
+        """Number of the changes found since `take_work`."""
 
     @property
     def histories(self) -> dict[str, History]:
@@ -77,18 +112,18 @@ class Differ:
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> list[RoundDiff]:
         """Process the next event; return the rounds that it completes."""
-        found = self._feed(event, request, reply)
+        diffs = self._feed(event, request, reply)
         # Afterwards: the rounds before it did not know the container yet.
         self._containers.learn_name(event)
-        return found
+        return diffs
 
     def _feed(self, event: Event, request: bytes, reply: bytes) -> list[RoundDiff]:
         over = self._rounds.feed(event, request, reply)
         if over is None:
             return []
         if over.first.method not in ASIDE:
-            found = self._take(over)
-            return found if self._creation is not None else [*found, *self._take_waiting()]
+            diffs = self._complete(over)
+            return diffs if self._creation is not None else [*diffs, *self._take_waiting()]
         # Such an event can arrive during an open round, and may concern the result of that round.
         self._waiting.append(over)
         self._waiting_bytes += _WAITING_EVENT_BYTES + sum(map(len, (request, reply)))
@@ -99,8 +134,8 @@ class Differ:
     def flush(self) -> list[RoundDiff]:
         """Return the open rounds, as far as they were observed."""
         over = self._rounds.flush()
-        found = [] if over is None else self._take(over)
-        return [*found, *self._finish_creation(None), *self._take_waiting()]
+        diffs = [] if over is None else self._complete(over)
+        return [*diffs, *self._finish_creation(None), *self._take_waiting()]
 
     def flush_over(self) -> list[RoundDiff]:
         """Return the open rounds, if no existing connection can add to them."""
@@ -111,7 +146,7 @@ class Differ:
 
         They count the elements that were searched, and the changes found since the last call.
         """
-        changes, self._evaluation.found_changes = self._evaluation.found_changes, 0
+        changes, self._unspent_changes = self._unspent_changes, 0
         return self._rounds.looked_at + _CHANGE_COST * changes
 
     @property
@@ -123,62 +158,333 @@ class Differ:
     def first_waiting(self) -> int | None:
         """Id of the first event whose round was not returned yet; None if there is none."""
         rounds = (self._rounds.open, self._creation, *self._waiting)
-        return min((one.first.id for one in rounds if one is not None), default=None)
+        return min((each.first.id for each in rounds if each is not None), default=None)
 
     def name_of(self, container_id: str) -> str:
         """Return ``ns/pod/container``; the beginning of the id if the name is unknown."""
         return self._containers.name_of(container_id)
 
-    def know(self, container: api.Container, name: str = "") -> History:
+    def add_existing(self, container: api.Container, name: str = "") -> History:
         """Add an existing container in the state that Synchronize shows."""
-        return self._containers.know(container, name)
+        return self._containers.add_existing(container, name)
+
+    # -- the order of rounds ------------------------------------------------------------------
 
     def _take_waiting(self, before: int | None = None) -> list[RoundDiff]:
         """Return the waiting rounds from outside the chain, or only those before an event."""
         if not self._waiting:
             return []
-        later = [] if before is None else [one for one in self._waiting if one.first.id > before]
+        later = [] if before is None else [each for each in self._waiting if each.first.id > before]
         ready = self._waiting[: len(self._waiting) - len(later)]
         self._waiting = later
         self._waiting_bytes = self._waiting_bytes if later else 0
-        return [diff for one in ready if (diff := self._evaluation.other(one)) is not None]
+        return [diff for each in ready if (diff := self._evaluate(each)) is not None]
 
-    # -- rounds -----------------------------------------------------------------------------
-
-    def _take(self, one: Round) -> list[RoundDiff]:
-        while self._evaluation.removed:
+    def _complete(self, round_: Round) -> list[RoundDiff]:
+        """Return the rounds that are complete with this one, which may wait for its validation."""
+        while self._removed:
             # Not earlier: until now, callers may need the name.
-            self._containers.forget(self._evaluation.removed.pop())
-        if one.name == CREATE:
-            found = [*self._finish_creation(None), *self._take_waiting(one.first.id)]
-            self._containers.settle(one)
-            self._creation = one
-            if one.over_by is not None and one.over_by.event != VALIDATE:
+            self._containers.forget(self._removed.pop())
+        if round_.name == VALIDATE:
+            return self._complete_validation(round_)
+        diffs = [*self._finish_creation(None), *self._take_waiting(round_.first.id)]
+        self._containers.settle(round_)
+        if round_.name == CREATE:
+            self._creation = round_
+            if round_.over_by is not None and round_.over_by.event != VALIDATE:
                 # Runtimes call validators immediately, or not at all.
-                found += self._finish_creation(None)
-            return found
-        if one.name == VALIDATE:
-            return self._validate(one)
-        found = [*self._finish_creation(None), *self._take_waiting(one.first.id)]
-        self._containers.settle(one)
+                diffs += self._finish_creation(None)
+            return diffs
         self._validated = ""
-        diff = self._evaluation.other(one)
+        diff = self._evaluate(round_)
         if diff is not None:
-            found.append(diff)
-        return found
+            diffs.append(diff)
+        return diffs
 
-    def _validate(self, one: Round) -> list[RoundDiff]:
-        container = one.first.container_id
+    def _complete_validation(self, validation: Round) -> list[RoundDiff]:
+        container = validation.first.container_id
         if self._creation is not None and self._creation.first.container_id == container:
             self._validated = container
-            return self._finish_creation(one)
-        found = self._finish_creation(None)
+            return self._finish_creation(validation)
+        diffs = self._finish_creation(None)
         # Runtimes call validators in parallel, so a late one has a round of its own.
         if container != self._validated:
             self._validated = container
-            found += self._evaluation.creation(None, one)
-        return found
+            diffs.append(self._evaluate_creation(validation, None, validation))
+        return diffs
 
     def _finish_creation(self, validation: Round | None) -> list[RoundDiff]:
-        one, self._creation = self._creation, None
-        return [] if one is None else self._evaluation.creation(one, validation)
+        creation, self._creation = self._creation, None
+        if creation is None:
+            return []
+        return [self._evaluate_creation(creation, creation, validation)]
+
+    # -- creations ----------------------------------------------------------------------------
+
+    def _evaluate_creation(
+        self, whole: Round, creation: Round | None, validation: Round | None
+    ) -> RoundDiff:
+        """Evaluate a creation, and begin its container's history.
+
+        ``creation``: None if its chain was not observed. ``validation``: the request to validators;
+        None if no connection received it. ``whole``: the first of them.
+        """
+        owner_list = None if validation is None else OwnerList.of(validation.parts)
+        outcome = self._outcome_of(whole)
+        is_chosen = self._is_chosen(whole.first.container_id)
+        kind = CreationEvaluation if whole.parts[0].is_ordered else UnorderedCreation
+        evaluation = kind(
+            creation.parts if creation else (),
+            owner_list,
+            created=outcome.fate is OperationFate.CREATED,
+        )
+        is_decoded = evaluation.evaluate()
+        chain = evaluation.chain if is_decoded else Chain.of(whole.parts)
+        findings = evaluation.findings
+        if validation is not None:
+            findings.fail(rejection(validation))
+        verdict = CreationVerdict.of(
+            outcome, findings.cause, lambda: self._early_end(None if validation else creation)
+        )
+        updates = [*findings.updates]
+        if owner_list is not None and not verdict.is_explained:
+            updates += updates_of_validation(owner_list, chain.between(None, None))
+        verdict.settle(findings)
+        if creation is not None and validation is None and not (verdict.cause or verdict.doubt):
+            self._note_left_open(creation, findings)
+        if not is_decoded:
+            findings.note("the request cannot be decoded, so its changes are unknown")
+        elif not is_chosen:
+            # Only its effects on other containers matter.
+            findings.steps = [each for each in findings.steps if self._is_chosen(each.container)]
+        else:
+            has_outcomes = self._rounds.around.has_outcomes
+            history = evaluation.history(
+                self.name_of(evaluation.id),
+                (whole.first.id, (validation or whole).parts[-1].event.id),
+                is_certain=evaluation.created or not has_outcomes,
+            )
+            findings.created = history.created and not verdict.cause and not verdict.doubt
+            self._containers.created(history, whole.first, evaluation.described)
+        if is_decoded:
+            self._apply_updates(updates, findings, whole.parts[0], doubt=verdict.updates_doubt)
+        if is_chosen or not is_decoded:
+            is_undecided = (
+                outcome.fate is OperationFate.UNKNOWN and self._rounds.around.has_outcomes
+            )
+            self._containers.leave_undecided(whole.first, is_undecided=is_undecided)
+        if is_decoded and is_chosen and creation is None:
+            findings.note("the chain was not observed")
+        return self._diff(whole, findings, chain, extra=validation if creation else None)
+
+    def _early_end(self, creation: Round | None) -> Failure | None:
+        return None if creation is None else self._rounds.ended_early(creation)
+
+    def _outcome_of(self, round_: Round) -> OperationOutcome:
+        """Return the outcome that later events show; UNKNOWN if these are not available."""
+        return self._rounds.around.outcome(round_.first)
+
+    def _decide(self, round_: Round, findings: Findings) -> None:
+        """Decide the outcome of undecided creations when their container or pod ends."""
+        for creation in self._containers.take_undecided(round_.first):
+            outcome = self._rounds.around.outcome(creation)
+            history = self.histories.get(creation.container_id)
+            if outcome.fate is not OperationFate.FAILED or history is None:
+                continue
+            if not history.failure:
+                name = self.name_of(history.id)
+                findings.note(
+                    f"the creation of {name} (event {creation.id}) failed: {outcome.words}"
+                )
+            history.failure = "; ".join(filter(None, (history.failure, outcome.words)))
+
+    # -- other events -------------------------------------------------------------------------
+
+    def _evaluate(self, round_: Round) -> RoundDiff | None:
+        """Evaluate a round that is no creation; None if there is nothing to report."""
+        first, part = round_.first, round_.parts[0]
+        if first.event in _WITHOUT_CONTAINERS:
+            return None
+        findings = Findings()
+        chain = Chain.of(round_.parts)
+        if first.method == CONTAINER_STATUS:
+            if not self._evaluate_status(part, findings):
+                return None
+        elif first.event == UNSOLICITED:
+            self._evaluate_unsolicited(part, findings)
+        elif first.event == SYNCHRONIZE:
+            self._evaluate_synchronize(part, findings)
+        else:
+            self._decide(round_, findings)
+            if self._is_chosen(first.container_id):
+                self._compare(part.shown_container, part, findings)
+            self._evaluate_chain(round_, chain, findings)
+            if not part.is_ordered:
+                for failing in round_.failing:
+                    findings.note(f"{failing.error.text}; {CONTINUED}")
+        return self._diff(round_, findings, chain)
+
+    def _evaluate_chain(self, round_: Round, chain: Chain, findings: Findings) -> None:
+        """Evaluate an event of the chain that is no creation."""
+        container = round_.first.container_id
+        if round_.name == UPDATE:
+            self._evaluate_update(round_, chain, findings)
+            return
+        if round_.name == STOP:
+            self._containers.stopped(container)
+            findings.fail(stop_refusal(round_.parts))
+            self._apply_updates(updates_of_replies(round_.parts), findings, round_.parts[0])
+            return
+        if round_.stopped_at is not None:
+            findings.fail(round_.stopped_at.error)
+        if round_.name == START:
+            self._evaluate_start(round_, findings)
+        elif round_.name == REMOVE:
+            self._containers.removed(container)
+            if not self._keep:
+                self._removed.append(container)
+
+    def _evaluate_update(self, round_: Round, chain: Chain, findings: Findings) -> None:
+        container = round_.first.container_id
+        history = self._containers.history(container)
+        evaluation = UpdateEvaluation(round_, chain, history.spec)
+        evaluation.evaluate(self._outcome_of(round_), self._rounds.ended_early(round_))
+        tail = chain.between(round_.parts[-1], None, or_runtime=True)
+        own = [each for each in evaluation.findings.steps if each.container == container]
+        sessions = frozenset(part.session.id for part in round_.parts)
+        self._containers.updated(history, own, evaluation.spec, tail, sessions)
+        findings.join(evaluation.findings)
+        self._note_left_open(round_, findings)
+        updates, doubt = evaluation.findings.updates, evaluation.updates_doubt
+        self._apply_updates(updates, findings, round_.parts[0], doubt=doubt)
+        findings.steps += evictions_of_replies(round_.parts)
+
+    def _evaluate_start(self, round_: Round, findings: Findings) -> None:
+        """Check whether a start failed, at a runtime that sends StartContainer after it."""
+        history = self.histories.get(round_.first.container_id)
+        if history is None or round_.parts[0].rules.start_event == START:
+            return
+        outcome = self._outcome_of(round_)
+        if outcome.fate is OperationFate.FAILED:
+            findings.fail(Failure(FailureKind.NOT_STARTED, outcome.words_of(START)))
+            findings.settled += history.fail_start(findings.failure, round_.first, Shows.NO_EVENT)
+
+    def _evaluate_unsolicited(self, part: ConnectionPart, findings: Findings) -> None:
+        request = part.request_as(api.UpdateContainersRequest)
+        if request is None:
+            return
+        reply = part.reply_as(api.UpdateContainersResponse)
+        failed = [each.container_id for each in reply.failed] if reply is not None else []
+        source = RequestSource.of(part)
+        updates = [RequestedUpdate(source, each) for each in request.update]
+        if reply is None:
+            words = part.event.status_message or "the runtime answered with an error"
+            findings.fail(Failure(FailureKind.CALL_REFUSED, words))
+        self._apply_updates(updates, findings, part, failed)
+        findings.steps += evictions(source, request.evict, part.rules)
+
+    def _evaluate_synchronize(self, part: ConnectionPart, findings: Findings) -> None:
+        request = part.request_as(api.SynchronizeRequest)
+        if request is not None:
+            for pod in request.pods:
+                self._containers.learn_pod(pod)
+            for container in request.containers:
+                if not self._is_chosen(container.id):
+                    continue
+                if container.id in self.histories:
+                    # The container may have changed while no connection observed it.
+                    self._compare(ShownContainer.of(container), part, findings)
+                else:
+                    self._containers.add_existing(container)
+            self._synchronized_with.add(part.session.id)
+        self._apply_updates(updates_of_replies([part], merged=False), findings, part)
+
+    def _evaluate_status(self, part: ConnectionPart, findings: Findings) -> bool:
+        """Evaluate the CRI's answer about a container; return whether it shows anything."""
+        status = container_status(part.reply)
+        container = part.event.container_id
+        shown = self._containers.judge(container, status, part.event)
+        if shown is None and not status.failure:
+            return False
+        if shown is not None:
+            findings.steps, findings.settled = shown.steps, shown.settled
+        history = self.histories.get(container)
+        if status.failure:
+            findings.fail(Failure(FailureKind.NOT_STARTED, status.failure))
+            if history is not None:
+                history.add_remark(f"this spec was created, but never ran: {status.failure}")
+        return True
+
+    # -- parts of rounds ----------------------------------------------------------------------
+
+    def _is_chosen(self, container_id: str) -> bool:
+        """Return whether the changes of a container matter."""
+        return self._only is None or container_id in self._only
+
+    def _note_left_open(self, round_: Round, findings: Findings) -> None:
+        words = self._rounds.left_open(round_)
+        if words and not findings.failure:
+            findings.note(words)
+
+    def _compare(
+        self, shown: ShownContainer | None, part: ConnectionPart, findings: Findings
+    ) -> None:
+        """Compare the container in an event with its known state."""
+        if shown is not None:
+            changes = self._containers.compare(shown, part.event, part.rules)
+            findings.steps += changes.steps
+            findings.settled += changes.settled
+
+    def _apply_updates(
+        self,
+        updates: Sequence[RequestedUpdate],
+        findings: Findings,
+        part: ConnectionPart,
+        failed: Sequence[str] | None = None,
+        doubt: str = "",
+    ) -> None:
+        """Apply plugins' requests for other containers than the event's."""
+        event, own = part.event, part.event.container_id
+        updates = [each for each in updates if self._is_chosen(each.update.container_id or own)]
+        if updates:
+            UpdatesOfOthers(
+                findings=findings,
+                containers=self._containers,
+                rules=part.rules,
+                version=part.version,
+                is_absent=partial(self._is_absent, event=event),
+                failed=failed,
+                doubt=doubt,
+            ).apply(updates)
+
+    def _is_absent(self, container_id: str, event: Event) -> bool:
+        """Return whether all existing containers are known, and none has an id with this prefix."""
+        known = self._rounds.around.is_absent(container_id, event)
+        if known is not None:
+            return known
+        if self._only is not None or self._rounds.gaps:
+            return False
+        sessions = self._rounds.sessions
+        listed = (sessions[number] for number in self._synchronized_with if number in sessions)
+        is_complete = any(session.subscribes_to(NriEvent.CreateContainer) for session in listed)
+        return is_complete and not self._containers.is_named(container_id)
+
+    def _diff(
+        self, round_: Round, findings: Findings, chain: Chain, *, extra: Round | None = None
+    ) -> RoundDiff:
+        for step in findings.steps:
+            if round_.name == UNSOLICITED:
+                # The runtime replies after it has applied the updates.
+                self._containers.done(step.container, round_.parts[0].answered_ns)
+            elif step.container != round_.first.container_id and not step.is_without_effect:
+                self._containers.mark_update(step.container)
+            if step.container in self.histories:
+                self.histories[step.container].add([step])
+        self._unspent_changes += len(findings.steps)
+        return findings.diff(
+            round_,
+            () if extra is None else extra.parts,
+            missed_by=tuple([session.plugin for session in self._rounds.missed_by(round_)]),
+            chain=chain.plugins,
+            spans=spans(round_, chain),
+        )

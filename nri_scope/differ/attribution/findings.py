@@ -3,37 +3,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import NamedTuple, cast
-
-from google.protobuf.message import DecodeError, Message
+from itertools import islice
+from typing import Any, NamedTuple, cast
 
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event, Role
-from nri_scope.nri.events import CREATE, METHODS, VALIDATE
-from nri_scope.nri.request_subject import UNKNOWN, container_of
-from nri_scope.nri.versions import NriVersion
+from nri_scope.nri.events import CREATE, VALIDATE
+from nri_scope.nri.merging import EVICTION_IGNORED
 from nri_scope.specs import Change, Json, Spec
-from nri_scope.wire.ttrpc import Code
 
 from .attributed_changes import (
+    EVICTION,
     REQUESTED,
     ChangeStep,
     Evidence,
-    Outcome,
+    Failure,
+    FailureKind,
     OutcomeKind,
+    PluginSpan,
+    RequestOutcome,
+    RoundDiff,
     Shows,
     dropped,
     refused,
 )
-from .owner import Owned, Owner, one_of, plugin
-from .rounds import GONE, ConnectionPart
+from .observed_round import ConnectionPart, Round
+from .owner import Owner, one_of, plugin
+from .owner_list import OwnerList
 
 
-class Source(NamedTuple):
+class RequestSource(NamedTuple):
     """The origin of a request."""
 
     owner: Owner
@@ -42,27 +44,31 @@ class Source(NamedTuple):
     """The event that shows it."""
 
     @classmethod
-    def of(cls, station: ConnectionPart) -> Source:
-        """Return the plugin behind a station, as the origin of the requests in its reply."""
-        is_replay = station.session.role == Role.REPLAY
+    def of(cls, part: ConnectionPart) -> RequestSource:
+        """Return the plugin behind a part, as the origin of the requests in its reply."""
+        is_replay = part.session.role == Role.REPLAY
         evidence = Evidence.REPLAY if is_replay else Evidence.TAP
-        return cls(plugin(station.plugin), evidence, station.event)
+        return cls(plugin(part.plugin), evidence, part.event)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedUpdate:
     """A plugin's request to update a container."""
 
-    source: Source
+    source: RequestSource
     update: api.ContainerUpdate
     merged: bool = False
     """Whether it was in a reply to an event. NRI merges these, and drops pids and device rules."""
-    owned: Owned | None = None
+    owner_list: OwnerList | None = None
     """The runtime's own list of owners, by path; None if the runtime sent none."""
 
-    def source_of(self, path: str) -> Source:
+    def source_of(self, path: str) -> RequestSource:
         """Return the source with the plugin that requested the value at `path`."""
-        names = () if self.owned is None else self.owned.owners_of(self.update.container_id, path)
+        names = (
+            ()
+            if self.owner_list is None
+            else self.owner_list.owners_of(self.update.container_id, path)
+        )
         return self.source._replace(owner=one_of(*names)) if names else self.source
 
 
@@ -74,9 +80,9 @@ class Findings:
     settled: list[ChangeStep] = field(default_factory=list)
     """Requests of earlier rounds whose outcome this round shows."""
     remarks: list[str] = field(default_factory=list)
-    updates: list[Wanted] = field(default_factory=list)
+    updates: list[RequestedUpdate] = field(default_factory=list)
     """Requested updates of other containers, which apply unless the round failed."""
-    failure: str = ""
+    cause: Failure | None = None
     doubt: str = ""
     open_ns: int = 0
     created: bool = False
@@ -85,26 +91,29 @@ class Findings:
     """Requested values, by container and path."""
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is no result."""
-        return not (self.steps or self.settled or self.failure or self.doubt or self.remarks)
+    def failure(self) -> str:
+        """Reason of the failure; "" for none."""
+        return "" if self.cause is None else self.cause.text
 
     def note(self, remark: str) -> None:
         """Add a remark, unless it is already present."""
         if remark not in self.remarks:
             self.remarks.append(remark)
 
-    def fail(self, failure: str) -> None:
+    def fail(self, cause: Failure | None) -> None:
         """Set the failure, unless there is one: later failures are consequences of the first."""
-        self.failure = self.failure or failure
+        self.cause = self.cause or cause
 
     def join(self, other: Findings) -> None:
-        """Add the steps, the failure and the remarks of another part of the round."""
+        """Add the steps, the failure, the doubt and the remarks of another part of the round."""
         self.steps += other.steps
-        self.fail(other.failure)
-        self.remarks += (one for one in other.remarks if one not in self.remarks)
+        self.fail(other.cause)
+        self.doubt = self.doubt or other.doubt
+        self.remarks += (remark for remark in other.remarks if remark not in self.remarks)
 
-    def ask(self, container: str, path: str, value: Json, source: Source, outcome: Outcome) -> None:
+    def ask(
+        self, container: str, path: str, value: Json, source: RequestSource, outcome: RequestOutcome
+    ) -> None:
         """Add a request that is not visible in the chain, unless another source showed it.
 
         ``value``: ``-KEY`` for the removal of a member.
@@ -113,23 +122,22 @@ class Findings:
         if value not in values:
             values.append(value)
             change = _change_of(path, value)
-            made = step(container, change, source, outcome=outcome)
-            made.is_expected = False
-            self.steps.append(made)
+            asked = step(container, change, source, outcome=outcome, is_expected=False)
+            self.steps.append(asked)
 
-    def add_remark(self, container: str, source: Source, one: oci.Remark) -> None:
-        """Set the outcome of a request that the runtime treats in a way that `one` describes."""
-        outcome = outcome_of(one)
-        about = container, one.path, source.event.id, source.owner
+    def add_remark(self, container: str, source: RequestSource, remark: oci.Remark) -> None:
+        """Set the outcome of a request that the runtime treats in a way that `remark` describes."""
+        outcome = outcome_of(remark)
+        about = container, remark.path, source.event.id, source.owner
         asked = next(
             (each for each in reversed(self.steps)
              if (each.container, each.change.path, each.event, each.owner) == about),
             None,
         )  # fmt: skip
-        is_other = one.kind == "dropped" and one.value == ""
-        if asked is None or (is_other and asked.change.after != one.value):
+        is_other = remark.kind == "dropped" and remark.value == ""
+        if asked is None or (is_other and asked.change.after != remark.value):
             # Another update in the same reply sets the cpus.
-            self.ask(container, one.path, one.value, source, outcome)
+            self.ask(container, remark.path, remark.value, source, outcome)
         elif asked.outcome.kind is not OutcomeKind.DROPPED:
             asked.outcome = outcome
 
@@ -140,39 +148,76 @@ class Findings:
         """
         later: dict[str, ChangeStep] = {}
         parts: dict[str, ChangeStep] = {}
-        for one in reversed(self.steps):
-            path = one.change.path
-            if not one.has_effect or one.change.kind == "moved":
+        for request in reversed(self.steps):
+            path = request.change.path
+            if not request.has_effect or request.change.kind == "moved":
                 continue
-            above = [*_prefixes(path)]
+            above = [*prefixes(path)]
             newer = next((later[each] for each in above if each in later), parts.get(path))
-            if newer is not None and one.outcome.kind is OutcomeKind.REQUESTED:
-                one.outcome = superseded_by(newer)
-            later.setdefault(path, one)
-            if one.change.kind != "added":
+            if newer is not None and request.outcome.kind is OutcomeKind.REQUESTED:
+                request.outcome = superseded_by(newer)
+            later.setdefault(path, request)
+            if request.change.kind != "added":
                 for each in above:
-                    parts.setdefault(each, one)
+                    parts.setdefault(each, request)
 
     def refuse(self, failure: str, *, is_explained: bool) -> None:
         """Refuse all requests that no rule drops: the operation failed.
 
         Without an explanation, what a request's effect depends on stays as its note.
         """
-        for one in self.steps:
-            if one.outcome.kind is OutcomeKind.REQUESTED and not is_explained:
-                one.note = one.note or one.outcome.reason
-            if one.outcome.kind in (OutcomeKind.REQUESTED, OutcomeKind.SUPERSEDED):
-                one.outcome = refused(failure)
+        for request in self.steps:
+            if request.outcome.kind is OutcomeKind.REQUESTED and not is_explained:
+                request.note = request.note or request.outcome.reason
+            if request.outcome.kind in (OutcomeKind.REQUESTED, OutcomeKind.SUPERSEDED):
+                request.outcome = refused(failure)
+
+    def leave_open(self, doubt: str) -> None:
+        """Say of open requests why their outcome is not known."""
+        for request in self.steps:
+            if request.is_open:
+                request.outcome = REQUESTED._replace(reason=doubt)
+
+    def diff(
+        self,
+        round_: Round,
+        validation: tuple[ConnectionPart, ...],
+        *,
+        missed_by: tuple[str, ...],
+        chain: tuple[str, ...],
+        spans: tuple[PluginSpan, ...],
+    ) -> RoundDiff:
+        """Return the results of the complete round. ``validation``: the request to validators."""
+        first = round_.first
+        return RoundDiff(
+            event=first.id,
+            events=tuple([part.event.id for part in (*round_.parts, *validation)]),
+            name=CREATE if round_.name == VALIDATE else round_.name,
+            at_ns=first.at_ns,
+            container=first.container_id,
+            pod=first.pod_id,
+            seen_by=tuple([part.plugin for part in round_.parts]),
+            missed_by=missed_by,
+            chain=chain,
+            steps=tuple(self.steps),
+            settled=tuple(self.settled),
+            spans=spans,
+            cause=self.cause,
+            doubt=self.doubt,
+            open_ns=self.open_ns,
+            created=self.created,
+            remarks=tuple(self.remarks),
+        )
 
 
-def superseded_by(later: ChangeStep) -> Outcome:
+def superseded_by(later: ChangeStep) -> RequestOutcome:
     """Return the outcome of a request that a later one of the same chain replaces."""
-    return Outcome(
+    return RequestOutcome(
         OutcomeKind.SUPERSEDED, f"by {later.owner}", Shows.CHAIN, later.event, later.at_ns
     )
 
 
-def outcome_of(remark: oci.Remark) -> Outcome:
+def outcome_of(remark: oci.Remark) -> RequestOutcome:
     """Return the outcome of a request on which there is a remark."""
     match remark.kind:
         case "dropped":
@@ -204,101 +249,19 @@ def _change_of(path: str, value: Json) -> Change:
 
 
 def step(
-    container: str, change: Change, source: Source, note: str = "", outcome: Outcome = REQUESTED
+    container: str,
+    change: Change,
+    source: RequestSource,
+    note: str = "",
+    outcome: RequestOutcome = REQUESTED,
+    *,
+    is_expected: bool = True,
 ) -> ChangeStep:
     """Return a step with a single kind of evidence."""
     owner, evidence, event = source
     return ChangeStep(
-        container, change, owner, (evidence,), event.id, event.at_ns, outcome=outcome, note=note
+        container, change, owner, (evidence,), event.id, event.at_ns, (), outcome, note, is_expected
     )
-
-
-CACHED_LENGTH = 8 << 10
-"""Maximum size in bytes of a message that is cached decoded."""
-
-
-def request_of(station: ConnectionPart) -> Message | None:
-    """Return the decoded request, which must not be modified.
-
-    None if it is malformed, or a creation's request that was not read.
-    """
-    known = METHODS.get(station.event.method)
-    if known is None or station.event.mark:
-        return None
-    if not station.request and station.event.event == CREATE:
-        return None
-    request = _decode(known.request, station.request)
-    if isinstance(request, api.CreateContainerRequest) and not request.container.id:
-        # iSulad assigns the id later.
-        shared, request = request, api.CreateContainerRequest()
-        request.CopyFrom(shared)
-        request.container.id = station.event.container_id
-    return request
-
-
-def reply_of(station: ConnectionPart) -> Message | None:
-    """Return the decoded reply, which must not be modified.
-
-    None if the runtime did not accept it, or if it is malformed.
-    """
-    known = METHODS.get(station.event.method)
-    # An error status drops the payload, and the runtime ignores replies after the deadline. A
-    # method of another service may have the same name.
-    if known is None or station.event.status_code or station.event.mark == UNKNOWN:
-        return None
-    return _decode(known.reply, station.reply)
-
-
-def _decode(kind: type[Message], content: bytes) -> Message | None:
-    # The connections of a round receive the same message, and many rounds are alike.
-    if len(content) <= CACHED_LENGTH:
-        return _decoded(cast("Hashable", kind), content)
-    return decoded(kind, content)
-
-
-def decoded(kind: type[Message], content: bytes) -> Message | None:
-    """Return a decoded message; None if it is malformed."""
-    try:
-        return kind.FromString(content)
-    except DecodeError:
-        return None
-
-
-_decoded = lru_cache(maxsize=64)(decoded)
-
-
-BY_POLICY = "which fails the request by its failure policy"
-"""Part of the text about a plugin that did not answer, in `error_text`."""
-UNVALIDATED = "which fails the creation"
-"""The same for a validator."""
-RETURNED = "returned an error"
-"""The same for an error."""
-
-
-def error_text(station: ConnectionPart) -> str:
-    """Describe the error that a plugin returned, or why its missing reply failed the request."""
-    code, message = station.event.status_code, station.event.status_message
-    if code in GONE:
-        why = "in time" if code == Code.DEADLINE_EXCEEDED else f"({message or 'it disconnected'})"
-        policy = station.session.failure_policy
-        # A validator that does not answer fails the creation under any policy.
-        by_policy = policy and policy.fail_request and station.event.method != VALIDATE
-        effect = f"{BY_POLICY} ({policy})" if by_policy else UNVALIDATED
-        return f"{station.plugin} did not answer {why}, {effect}"
-    return f"{station.plugin} {RETURNED}: {station.event.status_message or 'no message'}"
-
-
-def runtime_rules_of(station: ConnectionPart) -> oci.RuntimeRules:
-    """Return the rules of a connection's runtime, for behaviour that differs between runtimes."""
-    return oci.runtime_rules_of(station.session.runtime_name, station.session.runtime_version)
-
-
-def version_of(station: ConnectionPart) -> NriVersion | None:
-    """Return the runtime's NRI version; None if unknown."""
-    return _parsed(station.session.nri_version)
-
-
-_parsed = lru_cache(maxsize=64)(NriVersion.parse)
 
 
 def value_at(spec: Spec, path: str) -> Json:
@@ -312,67 +275,94 @@ def standing(steps: Sequence[ChangeStep]) -> list[int]:
 
     Moves are ignored.
     """
-    found: list[int] = []
+    positions: list[int] = []
     changed: set[str] = set()
     above: set[str] = set()
     for number in range(len(steps) - 1, -1, -1):
         change = steps[number].change
         if change.kind == "moved":
             continue
-        higher = list(_prefixes(change.path))
+        higher = list(prefixes(change.path))
         if change.path not in above and changed.isdisjoint(higher):
-            found.append(number)
+            positions.append(number)
         changed.add(change.path)
         above.update(higher)
-    return found
+    return positions
 
 
-def _prefixes(path: str) -> Iterator[str]:
+def prefixes(path: str) -> Iterator[str]:
     """Yield the path itself, and all paths that contain it."""
     while path:
         yield path
         path = path.rpartition("/")[0]
 
 
-class Shown(NamedTuple):
-    """A container in an event."""
+EVICTIONS_MAX = 5_000
+"""Maximum number of evictions read from one message: more than any node has containers."""
 
-    id: str
-    container: api.Container
-    described: bytes
-    """The container without its state, serialized."""
-    is_told: bool
-    """Whether the message describes the container, and has not only its id."""
-    never_ran: bool
-    """Whether the container has no state and never had a process. containerd sends this while it
-    undoes a creation; some runtimes send it for all containers."""
 
-    @classmethod
-    def of(cls, container: api.Container) -> Shown:
-        """Return the container in a message."""
-        is_told = bool(
-            container.args or container.env or container.mounts or container.HasField("linux")
+def updates_of_replies(
+    parts: Iterable[ConnectionPart], *, merged: bool = True
+) -> list[RequestedUpdate]:
+    """Return the updates that plugins requested in replies without an adjustment.
+
+    `merged`: whether NRI merges them, as in all replies except those to Synchronize.
+    """
+    return [
+        RequestedUpdate(RequestSource.of(part), update, merged)
+        for part in parts
+        if (reply := part.reply_message) is not None and hasattr(reply, "update")
+        for update in cast("Any", reply).update
+    ]
+
+
+def updates_of_validation(owner_list: OwnerList, plugins: Owner) -> list[RequestedUpdate]:
+    """Return the merged updates of other containers, by `plugins`, in the validators' request."""
+    source = RequestSource(plugins, Evidence.VALIDATOR, owner_list.event)
+    return [
+        RequestedUpdate(source, update, owner_list=owner_list)
+        for update in owner_list.request.update
+    ]
+
+
+def evictions(
+    source: RequestSource, requests: Iterable[api.ContainerEviction], rules: oci.RuntimeRules
+) -> list[ChangeStep]:
+    """Return a plugin's requests to evict containers."""
+    outcome = REQUESTED._replace(reason="evictions were never tried with this runtime")
+    event = source.event
+    if event.status_code:
+        outcome = refused(event.status_message or "the runtime answered with an error")
+    elif rules.ignores_evictions:
+        outcome = dropped(EVICTION_IGNORED)
+    steps: list[ChangeStep] = []
+    for eviction in islice(requests, EVICTIONS_MAX):
+        target, change = eviction.container_id, Change(EVICTION, None, eviction.reason, "added")
+        steps.append(step(target, change, source, outcome=outcome, is_expected=False))
+    return steps
+
+
+def evictions_of_replies(parts: Iterable[ConnectionPart]) -> list[ChangeStep]:
+    """Return the evictions that plugins requested in their replies."""
+    return [
+        asked
+        for part in parts
+        if (reply := part.reply_message) is not None and hasattr(reply, "evict")
+        for asked in evictions(
+            RequestSource.of(part),
+            cast("Any", reply).evict,
+            part.rules,
         )
-        has_state = container.state != api.ContainerState.CONTAINER_UNKNOWN
-        times = container.pid or container.created_at or container.started_at
-        described = oci.without_state(container)
-        return cls(container.id, container, described, is_told, not (has_state or times))
+    ]
 
 
-def shown_by(station: ConnectionPart) -> Shown | None:
-    """Return the container in a station's request; None if it has none."""
-    if not station.event.mark and len(station.request) <= CACHED_LENGTH:
-        # Many rounds have the same request.
-        return _shown_by(station.event.method, station.request)
-    return _shown_in(station.event.method, request_of(station))
-
-
-@lru_cache(maxsize=64)
-def _shown_by(method: str, content: bytes) -> Shown | None:
-    known = METHODS.get(method)
-    return None if known is None else _shown_in(method, decoded(known.request, content))
-
-
-def _shown_in(method: str, request: Message | None) -> Shown | None:
-    container = None if request is None else container_of(method, request)
-    return None if container is None else Shown.of(container)
+def rejection(validation: Round) -> Failure | None:
+    """Return a validator's rejection, or its error; None if no reply shows one."""
+    for part in validation.parts:
+        reply = part.reply_as(api.ValidateContainerAdjustmentResponse)
+        if reply is not None and reply.reject:
+            text = f"{part.plugin} rejected it: {reply.reason or 'no reason given'}"
+            return Failure(FailureKind.REJECTED, text)
+        if part.event.status_code:
+            return part.error
+    return None

@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import groupby
 
+from nri_scope import specs
 from nri_scope.events import Event
-from nri_scope.specs import Absent, Change, ChangeKind, Json, Spec, apply, same, value_at
+from nri_scope.recording.coverage import Coverage
+from nri_scope.specs import Absent, Change, Json, Spec
 
-from .attributed_changes import ChangeStep, Evidence, Outcome, OutcomeKind, Shows
+from .attributed_changes import ChangeStep, Evidence, OutcomeKind, RequestOutcome, Shows
 from .owner import RUNTIME, UNKNOWN, Owner
 
 DROPPED = OutcomeKind.DROPPED
@@ -22,6 +26,22 @@ UNSURE_ANNOTATIONS = (
     "runtime repeats, or those that a later plugin set"
 )
 NEVER_RAN = "the container failed to start and never ran"
+
+
+@dataclass(slots=True)
+class ShownChanges:
+    """What an event, or an answer of the CRI, shows about a container."""
+
+    steps: list[ChangeStep] = field(default_factory=list)
+    """Changes that no earlier request explains."""
+    settled: list[ChangeStep] = field(default_factory=list)
+    """Earlier requests whose outcome it shows."""
+
+    def add(self, other: ShownChanges) -> None:
+        """Add what another part of the answer shows."""
+        known = set(map(id, (*self.settled, *self.steps)))
+        self.settled.extend(request for request in other.settled if id(request) not in known)
+        self.steps.extend(request for request in other.steps if id(request) not in known)
 
 
 @dataclass(slots=True)
@@ -68,6 +88,10 @@ class History:
     """Plugins that may have removed a key which another plugin set, by path."""
     only_recorded: dict[str, Json] = field(default_factory=dict)
     """Values that the runtime shows and the container's cgroup refutes, by path."""
+    absences: tuple[str, ...] = ()
+    """Sentences about plugins that missed the creation."""
+    coverage: Coverage | None = field(default=None, compare=False)
+    """What the recording observed of its life; None if that was not derived."""
     remarks: list[str] = field(default_factory=list)
     """Limits of the evidence, in words."""
     _known: set[int] = field(default_factory=set, init=False, compare=False)
@@ -87,12 +111,12 @@ class History:
 
     def add(self, steps: Iterable[ChangeStep], spec: Spec | None = None) -> None:
         """Add steps that are not there yet, which led to `spec`; None for no new state."""
-        for one in steps:
-            if id(one) not in self._known:
-                self._known.add(id(one))
-                self.steps.append(one)
-                if _is_open(one):
-                    self.open.setdefault(one.change.path, []).append(one)
+        for step in steps:
+            if id(step) not in self._known:
+                self._known.add(id(step))
+                self.steps.append(step)
+                if _is_open(step):
+                    self.open.setdefault(step.change.path, []).append(step)
         if spec is not None:
             self.spec = spec
 
@@ -100,14 +124,11 @@ class History:
         """Return what a runtime shows, with the known values where its own were refuted."""
         corrections = []
         for path, value in list(self.only_recorded.items()):
-            if not same(value_at(shown, path), value):
+            if not specs.same(specs.value_at(shown, path), value):
                 del self.only_recorded[path]
                 continue
-            known = value_at(self.spec, path)
-            after = None if isinstance(known, Absent) else known
-            kind: ChangeKind = "removed" if isinstance(known, Absent) else "changed"
-            corrections.append(Change(path, value, after, kind))
-        return apply(shown, corrections) if corrections else shown
+            corrections.append(specs.whole_change(path, value, specs.value_at(self.spec, path)))
+        return specs.apply(shown, corrections) if corrections else shown
 
     def open_at(self, path: str, now: Json | Absent, event: Event) -> list[ChangeStep]:
         """Return the open requests for a path that has the value `now`.
@@ -128,9 +149,9 @@ class History:
         """Remove the requests from `open` that have an outcome, and return them."""
         settled: list[ChangeStep] = []
         for path, some in list(self.open.items()):
-            kept = [one for one in some if _is_open(one)]
-            settled += (one for one in some if not _is_open(one))
-            if any(one.outcome.kind is OutcomeKind.REQUESTED for one in kept):
+            kept = [request for request in some if _is_open(request)]
+            settled += (request for request in some if not _is_open(request))
+            if any(request.outcome.kind is OutcomeKind.REQUESTED for request in kept):
                 self.open[path] = kept
             else:
                 del self.open[path]
@@ -141,48 +162,51 @@ class History:
         """Steps that explain the spec. That of a failed creation is the one that was asked for."""
         failed = bool(self.failure or self.never_ran)
         return [
-            one
-            for one in self.steps
-            if one.has_effect or (failed and one.is_expected and one.outcome.kind is not DROPPED)
+            step
+            for step in self.steps
+            if step.has_effect or (failed and step.is_expected and step.outcome.kind is not DROPPED)
         ]
 
     @property
     def without_effect(self) -> list[ChangeStep]:
         """All other steps."""
         counted = set(map(id, self.counted))
-        return [one for one in self.steps if id(one) not in counted]
+        return [step for step in self.steps if id(step) not in counted]
 
     def fail_start(self, failure: str, event: Event, shown_by: Shows) -> list[ChangeStep]:
         """Refuse the requests of a container that never ran; return them."""
         self.never_ran = failure
-        outcome = Outcome.by(OutcomeKind.REFUSED, event, shown_by, NEVER_RAN)
-        settled = (DROPPED, OutcomeKind.REFUSED)
-        found = [one for one in self.steps if one.outcome.kind not in settled]
-        for one in found:
-            one.outcome = outcome
+        outcome = RequestOutcome.by(OutcomeKind.REFUSED, event, shown_by, NEVER_RAN)
+        refused = [step for step in self.steps if not step.is_without_effect]
+        for step in refused:
+            step.outcome = outcome
         self.renew_open()
-        return found
+        return refused
+
+    @property
+    def final_spec(self) -> Spec:
+        """The newest known spec: the CRI's spec with later changes, if the CRI reported one."""
+        if self.real is None:
+            return self.spec
+        spec = self.real
+        later = (step for step in self.counted if step.event > self.real_event)
+        # Apply steps with the same event, evidence and owner together, before the next group.
+        for _, steps in groupby(later, key=lambda step: (step.event, step.evidence, step.owner)):
+            spec = specs.apply(spec, [step.change for step in steps])
+        return spec
+
+    @property
+    def limits(self) -> list[str]:
+        """Doubt, remarks, and what was not observed, in words."""
+        unobserved = "" if self.coverage is None else self.coverage.words
+        return [*filter(None, [self.doubt]), *self.remarks, *filter(None, [unobserved])]
 
     def add_remark(self, text: str) -> None:
         """Add a remark, unless it is already present."""
         if text not in self.remarks:
             self.remarks.append(text)
 
-    def owner_of(self, path: str) -> tuple[Owner, tuple[Evidence, ...], ChangeStep | None]:
-        """Return the owner of the current value at `path`, the evidence, and the step.
-
-        The step is the newest one at `path` or a parent; None if the value is part of the
-        container's first state. Moves do not change values.
-        """
-        for step in reversed(self.counted):
-            change = step.change
-            if change.kind == "moved":
-                continue
-            if path == change.path or path.startswith(f"{change.path}/"):
-                return step.owner, step.evidence, step
-        return self.base_owner, (), None
-
-    def of(self, path: str) -> list[ChangeStep]:
+    def steps_at(self, path: str) -> list[ChangeStep]:
         """Return all steps at `path`, its parents and its parts, in order."""
         below = f"{path}/"
         return [
@@ -194,15 +218,98 @@ class History:
         ]
 
 
-def _is_open(one: ChangeStep) -> bool:
+def _is_open(step: ChangeStep) -> bool:
     """Return whether later evidence may show the outcome. If the runtime drops the value that
     supersedes another one in the chain, either may be there.
     """
-    kind, reason, shown_by, *_ = one.outcome
+    kind, reason, shown_by, *_ = step.outcome
     if reason == REPEATED:
         # The next event repeats it, too.
         return False
     is_open = kind is OutcomeKind.REQUESTED or (
         kind is OutcomeKind.SUPERSEDED and shown_by is Shows.CHAIN
     )
-    return is_open and one.change.path.startswith("/")
+    return is_open and step.change.path.startswith("/")
+
+
+EARLIER = "the earlier value is there"
+ANOTHER = "another value is there"
+NO_VALUE = "no value is there"
+
+
+def settle(
+    requests: Sequence[ChangeStep],
+    now: Json | Absent,
+    event: Event,
+    shown_by: Shows,
+    running: Collection[int] = (),
+    *,
+    is_known: bool = False,
+) -> bool:
+    """Settle the open requests for one path, in order, by the value that the container has now.
+
+    ``running``: identities of requests that may be applied later; ``is_known``: whether the known
+    state has the value. Return whether the requests explain the value: one of them asked for it, or
+    it is initial.
+
+    The value is *initial* if no request asks for it, and the first one replaced it. Requests after
+    the explaining one are *later* than the value; if the value is initial, all are. The first line
+    that matches a request decides:
+
+    =========================  ===================  ===============================
+    request                    outcome              `is_expected`
+    =========================  ===================  ===============================
+    explains the value         seen, or in effect   true
+    superseded in its chain    unchanged            false if the value is initial
+    running                    unchanged            false
+    later, for the same value  unchanged            false
+    later, for another value   dropped              unchanged
+    earlier, expected          superseded           unchanged
+    earlier, not expected      unchanged            unchanged
+    =========================  ===================  ===============================
+    """
+    by = partial(RequestOutcome.by, event=event, shown_by=shown_by)
+    expected = [request for request in requests if request.is_expected]
+    explaining = _explaining_request(requests, expected, now)
+    first = [*expected, *(requests if is_known else ())][:1]
+    is_initial = explaining is None and any(request.was(now) for request in first)
+    is_later = is_initial
+    for request in requests:
+        if request is explaining:
+            happened = OutcomeKind.SEEN if shown_by is Shows.EVENT else OutcomeKind.IN_EFFECT
+            request.outcome, request.is_expected = by(happened), True
+            is_later = True
+        elif request.outcome.kind is OutcomeKind.SUPERSEDED:
+            request.is_expected = request.is_expected and not is_initial
+        elif id(request) in running:
+            # The known state does not have its value yet.
+            request.is_expected = False
+        elif is_later and explaining is not None and request.asks_for(now):
+            request.is_expected = False
+        elif is_later:
+            is_voided = request.outcome.is_voided
+            words = NO_VALUE if isinstance(now, Absent) else EARLIER
+            words += f": {request.outcome.reason}" if is_voided else ""
+            request.drop(by(OutcomeKind.DROPPED, reason=words)._replace(is_voided=is_voided))
+        elif request.is_expected:
+            request.outcome = by(OutcomeKind.SUPERSEDED, reason=_replacement(explaining, now))
+            actual = None if isinstance(now, Absent) else now
+            request.outcome = request.outcome._replace(actual=actual)
+    return explaining is not None or is_initial
+
+
+def _replacement(explaining: ChangeStep | None, now: Json | Absent) -> str:
+    """Return what took the place of an earlier value, in words."""
+    if explaining is not None:
+        return f"by {explaining.owner}"
+    return NO_VALUE if isinstance(now, Absent) else ANOTHER
+
+
+def _explaining_request(
+    requests: Sequence[ChangeStep], expected: Sequence[ChangeStep], now: Json | Absent
+) -> ChangeStep | None:
+    """Return the request by which the container has the value `now`; None if none asked for it."""
+    if expected and expected[-1].asks_for(now):
+        # A later request, of an operation that may have failed, only repeats it.
+        return expected[-1]
+    return next((request for request in reversed(requests) if request.asks_for(now)), None)

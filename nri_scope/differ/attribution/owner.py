@@ -3,14 +3,8 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-
-from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import Event
-from nri_scope.nri.changes import path_of_field, pointer
-from nri_scope.nri.versions import V0_10, V0_12, NriVersion
 
 POD_SPEC = "Pod spec/CRI"
 """Name of the owner of values that were there before any plugin."""
@@ -66,12 +60,17 @@ class Owner:
         """The index or indices as text: ``30``, ``01–29``, ``20, 25`` or ""."""
         if self.plugins:
             return ", ".join(dict.fromkeys(plugin[:2] for plugin in self.plugins))
-        return between(self.first, self.last) if self.first else ""
+        return index_range(self.first, self.last) if self.first else ""
 
     @property
     def is_unrecorded(self) -> bool:
         """Whether any plugin without a recorded connection may be the owner."""
         return self.who is OwnerKind.ONE_OF and not self.plugins and not self.first
+
+    @property
+    def may_be_plugin(self) -> bool:
+        """Whether a plugin may be the owner, or the owner is not known."""
+        return self.who not in (OwnerKind.RUNTIME, OwnerKind.REQUEST)
 
     @property
     def place(self) -> str:
@@ -108,9 +107,9 @@ class Owner:
             case OwnerKind.ONE_OF if self.first == self.last:
                 text = f"a plugin at {self.first}"
             case OwnerKind.ONE_OF:
-                text = f"one of {between(self.first, self.last)}"
+                text = f"one of {index_range(self.first, self.last)}"
             case OwnerKind.REQUEST if self.first:
-                text = f"{CRI_REQUEST}, or one of {between(self.first, self.last)}"
+                text = f"{CRI_REQUEST}, or one of {index_range(self.first, self.last)}"
             case OwnerKind.REQUEST:
                 text = CRI_REQUEST
             case OwnerKind.SPEC:
@@ -144,71 +143,6 @@ def one_of(*names: str, or_runtime: bool = False) -> Owner:
     return Owner(kind, names, or_runtime=or_runtime)
 
 
-def between(first: str, last: str) -> str:
+def index_range(first: str, last: str) -> str:
     """Return a range of indices as text: ``01–29``, or ``50`` for a single index."""
     return first if first == last else f"{first}–{last}"
-
-
-_COUNT = re.compile(r"#\d+$")
-_LIMIT, _SWAP = "/linux/resources/memory/limit", "/linux/resources/memory/swap"
-
-
-@dataclass(frozen=True, slots=True)
-class Owned:
-    """The owners of fields in one ValidateContainerAdjustment request."""
-
-    event: Event
-    """The event of the request."""
-    request: api.ValidateContainerAdjustmentRequest
-    version: NriVersion | None
-    _by_container: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
-
-    @property
-    def plugins(self) -> tuple[str, ...]:
-        """All plugins of the chain (``NN-name``), in call order."""
-        return tuple(f"{each.index}-{each.name}" for each in self.request.plugins)
-
-    def owners_of(self, container: str, path: str) -> tuple[str, ...]:
-        """Return the last owner of the value at `path` or of its nearest parent; () for none.
-
-        Hooks have several owners, as plugins append to them.
-        """
-        paths = self._paths(container)
-        candidate = path
-        while candidate:
-            # A second member with the same key has that key's owner.
-            owners = paths.get(candidate) or paths.get(_COUNT.sub("", candidate))
-            if owners is not None:
-                return owners
-            candidate = candidate.rpartition("/")[0]
-        # The runtime sets the swap limit to the memory limit.
-        return paths.get(_LIMIT, ()) if path == _SWAP else ()
-
-    def _paths(self, container: str) -> dict[str, tuple[str, ...]]:
-        known = self._by_container.get(container)
-        if known is None:
-            known = _paths(self.request.owners.owners.get(container))
-            if self.version is None or V0_10 <= self.version < V0_12:
-                # These versions keep only the last owner of hooks, though plugins append.
-                known.pop("/hooks", None)
-            self._by_container[container] = known
-        return known
-
-
-def _paths(owners: api.FieldOwners | None) -> dict[str, tuple[str, ...]]:
-    if owners is None:
-        return {}
-    found = {path_of_field(number): _names(owner) for number, owner in owners.simple.items()}
-    for number, compound in owners.compound.items():
-        base = path_of_field(number)
-        for key, owner in compound.owners.items():
-            # The name of a variable ends at the first "=", also in its OCI path.
-            name = key.partition("=")[0] if number == api.Env else key
-            path = pointer(base, name)
-            found[path] = tuple(dict.fromkeys((*found.get(path, ()), *_names(owner))))
-    return found
-
-
-def _names(text: str) -> tuple[str, ...]:
-    # Owners of hooks are separated by commas; the owner of a removal has a leading dash.
-    return tuple(dict.fromkeys(name.removeprefix("-") for name in text.split(",") if name))

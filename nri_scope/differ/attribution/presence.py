@@ -56,7 +56,7 @@ class _Heard:
 
 
 @dataclass(slots=True)
-class Presence:
+class SessionTracker:
     """Tracker of existing sessions, by their events."""
 
     _heard: dict[int, _Heard] = field(default_factory=dict)
@@ -137,19 +137,18 @@ class Presence:
         """Yield the sessions without fed events that existed, by the wall clock."""
         if self._starts_of != (id(sessions), len(sessions)):
             self._starts_of = id(sessions), len(sessions)
-            self._starts = sorted((one.started_ns, one.id) for one in sessions.values())
-        there = self._starts[: bisect_left(self._starts, (first.at_ns, -1))]
+            self._starts = sorted((session.started_ns, session.id) for session in sessions.values())
+        begun = self._starts[: bisect_left(self._starts, (first.at_ns, -1))]
         heard = 0
-        for _, number in there:
+        for _, number in begun:
             session = sessions.get(number)
             if session is None or number in self._heard or number in self._over:
                 heard += 1
             elif _end_of(session, gaps) > last.at_ns:
                 yield session
         if heard > 16:
-            self._starts = [
-                one for one in self._starts if not (one[1] in self._heard or one[1] in self._over)
-            ]
+            known = self._heard.keys() | self._over
+            self._starts = [each for each in self._starts if each[1] not in known]
 
 
 def _end_of(session: Session, gaps: Iterable[Gap]) -> float:

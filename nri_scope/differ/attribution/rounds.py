@@ -13,23 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
-from nri_scope.entries import Outcome
-from nri_scope.events import NO_ID, PASSIVE_ROLES, RUNTIME_CLOSED, Event, Gap, Role, Session
+from nri_scope.entries import OperationOutcome
+from nri_scope.events import NO_ID, Event, Gap, Role, Session
 from nri_scope.nri.events import CREATE, POST_CREATE, STARTS, UPDATE, VALIDATE
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.recording.creation_outcomes import UNKNOWN
-from nri_scope.wire.ttrpc import Code
 
+from .attributed_changes import ENDED, SEEMS_ENDED, Failure, FailureKind
+from .observed_round import GONE, ConnectionPart, Round
 from .presence import ASIDE as _AT_ANY_TIME
-from .presence import SET_UP, Presence, began_before, outlived
+from .presence import SET_UP, SessionTracker, began_before, outlived
 
-_BITS = {event.name: event.bit for event in NriEvent}
-SEEMS = "the chain seems to have ended"
-"""Used in place of `ENDED` for a connection whose own end may not be known yet."""
-ENDED = "the chain ended"
+_BY_NAME = {event.name: event for event in NriEvent}
 ROUND_MAX = 256 << 20
 """Maximum size of one round's messages, in bytes. Sixteen probes with a runtime's largest message
 use a quarter."""
@@ -42,90 +39,6 @@ ASIDE = SET_UP | _AT_ANY_TIME
 """Exchanges between the runtime and one connection, outside any chain. They can also happen during
 a round."""
 _CREATED = STARTS | {POST_CREATE}
-CONTINUED = "the runtime disconnected it, and continued"
-"""What iSulad does after an error of a plugin."""
-GONE = (Code.DEADLINE_EXCEEDED, Code.UNAVAILABLE)
-"""Status codes of a plugin that the runtime skips, unless its failure policy fails the request: it
-missed its deadline, or is disconnected."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConnectionPart:
-    """One connection's part in a round."""
-
-    event: Event
-    session: Session
-    request: bytes = b""
-    """Request of the event; b"" if only times are needed."""
-    reply: bytes = b""
-
-    @property
-    def index(self) -> str:
-        """The plugin's index, two digits."""
-        return self.session.plugin_index
-
-    @property
-    def plugin(self) -> str:
-        """The plugin as ``NN-name``."""
-        return self.session.plugin
-
-    @property
-    def is_passive(self) -> bool:
-        """Whether this is nri-scope's own connection, which changes nothing."""
-        return self.session.role in PASSIVE_ROLES
-
-    @property
-    def is_error(self) -> bool:
-        """Whether the runtime fails the request because of this connection's status.
-
-        It skips a plugin that was late or disconnected, unless its failure policy says otherwise.
-        """
-        code = self.event.status_code
-        policy = self.session.failure_policy
-        if code not in GONE or policy is None or not policy.fail_request:
-            return code not in (0, *GONE)
-        # A runtime that ended did not lose the plugin.
-        return code == Code.DEADLINE_EXCEEDED or RUNTIME_CLOSED not in self.event.status_message
-
-    @property
-    def answered_ns(self) -> int:
-        """Time of the reply, on the clock of `Event.mono_ns`."""
-        return self.event.mono_ns + self.event.took_ns
-
-
-def is_ordered(station: ConnectionPart) -> bool:
-    """Return whether the connection's runtime calls plugins in the order of their indices."""
-    return runtime_rules_of(station.session.runtime_name).has_ordered_chain
-
-
-class Round(NamedTuple):
-    """One event on its way through the chain, as seen by at least one connection."""
-
-    stations: tuple[ConnectionPart, ...]
-    """The connections that saw the event, in call order."""
-    over_by: Event | None = None
-    """The runtime's next request, which shows that this chain had ended; None if there was none."""
-
-    @property
-    def first(self) -> Event:
-        """The event at the first connection."""
-        return self.stations[0].event
-
-    @property
-    def name(self) -> str:
-        """The event's name, such as "CreateContainer"."""
-        return self.first.event
-
-    @property
-    def stopped_at(self) -> ConnectionPart | None:
-        """The connection whose error ended the chain; None for no error."""
-        last = self.stations[-1]
-        return last if last.is_error and is_ordered(last) else None
-
-    @property
-    def failing(self) -> tuple[ConnectionPart, ...]:
-        """The connections that returned an error. iSulad disconnects them and continues."""
-        return tuple(one for one in self.stations if one.is_error)
 
 
 class Surroundings:
@@ -142,14 +55,14 @@ class Surroundings:
         return None
 
     def had_its_place(self, session: Session, event: Event) -> bool | None:
-        """Return whether a session was part of the chain; see `Presence.had_its_place`."""
+        """Return whether a session was part of the chain; see `SessionTracker.had_its_place`."""
         return None
 
     def had_joined(self, session: Session, event: Event) -> bool:
         """Return whether an existing session was synchronized before an event."""
         return True
 
-    def outcome(self, event: Event) -> Outcome:
+    def outcome(self, event: Event) -> OperationOutcome:
         """Return what later events show of the operation of a creation, update or start."""
         return UNKNOWN
 
@@ -175,7 +88,7 @@ class Rounds:
     _bytes: int = 0
     _newest: dict[int, int] = field(default_factory=dict)
     """Sequence number of the newest event of each session."""
-    _presence: Presence = field(default_factory=Presence)
+    _presence: SessionTracker = field(default_factory=SessionTracker)
     _connections_of: tuple[int, int] = (0, 0)
     """Identity and size of `sessions` at the last count."""
     _connection_count: int = 0
@@ -199,12 +112,12 @@ class Rounds:
         if self._open and request == self._open[-1].request:
             # All connections between two changing plugins have the same request.
             request = self._open[-1].request
-        station = ConnectionPart(event, session, request, reply)
+        part = ConnectionPart(event, session, request, reply)
         if event.method in ASIDE:
             self._newest[event.session] = event.seq
-            return Round((station,))
-        ended = None if self._open and self._belongs(station) else self._end(event)
-        self._open.append(station)
+            return Round((part,))
+        ended = None if self._open and self._belongs(part) else self._end(event)
+        self._open.append(part)
         self._bytes += len(request) + len(reply)
         self._newest[event.session] = event.seq
         return ended
@@ -228,39 +141,35 @@ class Rounds:
 
         None: after all events so far, with sessions in their current state.
         """
-        one = self.open
-        return one is not None and self._may_go_on(one, now)
+        round_ = self.open
+        return round_ is not None and self._may_go_on(round_, now)
 
-    def missed_by(self, one: Round) -> tuple[Session, ...]:
+    def missed_by(self, round_: Round) -> tuple[Session, ...]:
         """Return the last `MISSED_MAX` connections that missed the event, in call order.
 
         They existed during the whole round and had subscribed to the event, but did not see it.
         After an error the chain ends, so later connections miss the event.
         """
-        if len(one.stations) >= self._connections():
+        if len(round_.parts) >= self._connections():
             return ()
-        missing = list(self._missing(one))
+        missing = list(self._missing(round_))
         missing.sort(key=lambda session: (session.plugin_index, session.id))
         # The last connections show whether the chain reached its end.
         return tuple(missing[-MISSED_MAX:])
 
-    def has_no_times(self, one: Round) -> bool:
-        """Return whether no plugin was observed: the only connection that exists is passive."""
-        return len(one.stations) == 1 == self._connections() and one.stations[0].is_passive
-
-    def awaits_validation(self, one: Round, now: Event | None = None) -> bool:
+    def awaits_validation(self, round_: Round, now: Event | None = None) -> bool:
         """Return whether validators may still receive a creation; `now` as for `goes_on`."""
-        return one.name == CREATE and any(
-            self._may_be_asked(session, now) for session in self._subscribed(one, VALIDATE)
+        return round_.name == CREATE and any(
+            self._may_be_asked(session, now) for session in self._subscribed(round_, VALIDATE)
         )
 
     def _end(self, by: Event | None) -> Round | None:
         if not self._open:
             return None
-        stations = tuple(self._open)
-        if stations[0].event.container_id.startswith(NO_ID):
-            stations = _identified(stations, by)
-        ended = Round(stations, by)
+        parts = tuple(self._open)
+        if parts[0].event.container_id.startswith(NO_ID):
+            parts = _identified(parts, by)
+        ended = Round(parts, by)
         self._open.clear()
         self._bytes = 0
         return ended
@@ -269,21 +178,21 @@ class Rounds:
         """Return the number of all sessions that are plugin connections."""
         if self._connections_of != (id(self.sessions), len(self.sessions)):
             self._connections_of = id(self.sessions), len(self.sessions)
-            self._connection_count = sum(one.is_connection for one in self.sessions.values())
+            self._connection_count = sum(each.is_connection for each in self.sessions.values())
         return self._connection_count
 
-    def _missing(self, one: Round) -> Iterator[Session]:
+    def _missing(self, round_: Round) -> Iterator[Session]:
         """Yield the sessions of `missed_by` in any order."""
-        if one.first.method in ASIDE:
+        if round_.first.method in ASIDE:
             return
-        seen = {station.session.id for station in one.stations}
-        for session in self._subscribed(one, one.name):
+        seen = {part.session.id for part in round_.parts}
+        for session in self._subscribed(round_, round_.name):
             if session.id not in seen:
                 yield session
 
-    def _may_go_on(self, one: Round, now: Event | None) -> bool:
-        return self.awaits_validation(one, now) or any(
-            self._may_be_asked(session, now) for session in self._missing(one)
+    def _may_go_on(self, round_: Round, now: Event | None) -> bool:
+        return self.awaits_validation(round_, now) or any(
+            self._may_be_asked(session, now) for session in self._missing(round_)
         )
 
     def _may_be_asked(self, session: Session, now: Event | None) -> bool:
@@ -291,94 +200,97 @@ class Rounds:
             return session.ended_ns is None and not session.end_reason
         return self._presence.outlasts(session, now, self.gaps)
 
-    def _subscribed(self, one: Round, event: str) -> Iterator[Session]:
+    def _subscribed(self, round_: Round, event: str) -> Iterator[Session]:
         """Yield connections that existed during the whole round and had subscribed to `event`."""
-        bit = _BITS.get(event, 0)
-        runtime, last = one.stations[0].session.runtime_name, one.stations[-1].event
-        for session in self._presence.during(self.sessions, one.first, last, self.gaps):
+        kind = _BY_NAME.get(event)
+        runtime, last = round_.parts[0].session.runtime_name, round_.parts[-1].event
+        for session in self._presence.during(self.sessions, round_.first, last, self.gaps):
             if (
                 session.is_connection
                 and session.runtime_name == runtime
-                and bit
-                and (session.mask == 0 or session.mask & bit)
-                and self.around.had_joined(session, one.first)
+                and kind is not None
+                and session.subscribes_to(kind)
+                and self.around.had_joined(session, round_.first)
             ):
                 yield session
 
-    def ended_early(self, one: Round) -> str:
-        """Describe a chain that did not reach its end; "" if no evidence shows that.
+    def ended_early(self, round_: Round) -> Failure | None:
+        """Return the failure of a chain that did not reach its end; None if nothing shows that.
 
         A plugin's error or a conflict ends a chain, and later connections do not see it. The
         evidence is that the runtime sent another event first.
         """
-        behind = self._behind(one)
-        by = self._shown_by(one) if behind else None
-        if by is None or self._went_on(one, by) or self._runtime(by) != self._runtime(one.first):
-            return ""
+        first, behind = round_.first, self._behind(round_)
+        by = self._shown_by(round_) if behind else None
+        if by is None or self._went_on(round_, by) or self._runtime(by) != self._runtime(first):
+            return None
         if not runtime_rules_of(self._runtime(by)).has_ordered_chain:
-            return ""
+            return None
         unreached = [
             session
             for session in behind
             if self._presence.outlasts(session, by, self.gaps)
-            and self._had_its_place(session, one.first)
+            and self._had_its_place(session, first)
         ]
         relevant_sessions = {None, *(session.id for session in unreached)}
         if not unreached or any(
-            gap.from_ns <= by.at_ns and one.first.at_ns <= gap.to_ns
+            gap.from_ns <= by.at_ns and first.at_ns <= gap.to_ns
             for gap in self.gaps
             if gap.session in relevant_sessions
         ):
-            return ""
-        last = one.stations[-1].plugin
-        is_certain = any(one.ended_ns is not None or one.end_reason for one in unreached)
-        words = ENDED if is_certain else SEEMS
-        return f"{words} after {last}: {unreached[0].plugin} did not receive the event"
+            return None
+        last = round_.parts[-1].plugin
+        is_certain = any(each.ended_ns is not None or each.end_reason for each in unreached)
+        kind = FailureKind.CHAIN_ENDED if is_certain else FailureKind.CHAIN_SEEMS_ENDED
+        words = ENDED if is_certain else SEEMS_ENDED
+        return Failure(
+            kind, f"{words} after {last}: {unreached[0].plugin} did not receive the event"
+        )
 
     def _had_its_place(self, session: Session, event: Event) -> bool:
         known = self.around.had_its_place(session, event)
         return self._presence.had_its_place(session, event) if known is None else known
 
-    def left_open(self, one: Round) -> str:
+    def left_open(self, round_: Round) -> str:
         """Describe a chain that may not have reached its end; "" for other chains."""
-        if not self._behind(one):
+        if not self._behind(round_):
             return ""
-        by = self._shown_by(one)
-        if (by and self._went_on(one, by)) or self.ended_early(one):
+        by = self._shown_by(round_)
+        if (by and self._went_on(round_, by)) or self.ended_early(round_):
             return ""
         return (
-            f"nothing was observed after {one.stations[-1].plugin}, "
+            f"nothing was observed after {round_.parts[-1].plugin}, "
             "and it is not known whether the chain continued"
         )
 
-    def _shown_by(self, one: Round) -> Event | None:
+    def _shown_by(self, round_: Round) -> Event | None:
         """Return the event that shows the round's end; None if no further connection existed.
 
         The result is the same for a growing and a complete recording.
         """
-        by = one.over_by
-        return by if by is not None and self._may_go_on(one, by) else None
+        by = round_.over_by
+        return by if by is not None and self._may_go_on(round_, by) else None
 
-    def _went_on(self, one: Round, by: Event) -> bool:
-        """Return whether the next event shows that the chain continued after its last station."""
-        first = one.first
+    def _went_on(self, round_: Round, by: Event) -> bool:
+        """Return whether the next event shows that the chain continued after its last part."""
+        first = round_.first
         if by.pod_id != first.pod_id or by.container_id != first.container_id:
             return False
         if by.event == first.event:
             # The event is part of the same round, which was split.
-            return any(by.session == session.id for session in self._behind(one))
-        return by.event == f"Post{one.name}" or (one.name == CREATE and by.event in _CREATED)
+            return any(by.session == session.id for session in self._behind(round_))
+        return by.event == f"Post{round_.name}" or (round_.name == CREATE and by.event in _CREATED)
 
-    def _behind(self, one: Round) -> list[Session]:
+    def _behind(self, round_: Round) -> list[Session]:
         """Return the connections after the last one that saw the event, all of which missed it.
 
         Without an order of calls, these may be all that missed it.
         """
-        last = one.stations[-1]
+        last = round_.parts[-1]
         return [
             session
-            for session in self.missed_by(one)
-            if session.plugin_index > last.index or not is_ordered(last)
+            for session in self.missed_by(round_)
+            if session.plugin_index > last.index or not last.is_ordered
         ]
 
     def _runtime(self, event: Event) -> str:
@@ -392,9 +304,9 @@ class Rounds:
             _is_same(event, before)
             and len(self._open) < CONNECTIONS_MAX
             # A session sees each round once; CRI-O, for example, repeats an event on a retry.
-            and all(station.session.id != event.session for station in self._open)
+            and all(part.session.id != event.session for part in self._open)
             # Indices ascend within one chain. Validators are asked in parallel.
-            and (last.index <= new.index or event.event == VALIDATE or not is_ordered(new))
+            and (last.index <= new.index or event.event == VALIDATE or not new.is_ordered)
             and self._bytes <= ROUND_MAX
             # A connection that joined later was not part of that chain.
             and began_before(new.session, event, before)
@@ -411,12 +323,13 @@ class Rounds:
         A new attempt begins at the first connection that still exists. No container is created
         twice: a new attempt of a creation has another id.
         """
-        if (new.event.event == CREATE and new.event.container_id) or not is_ordered(new):
+        if (new.event.event == CREATE and new.event.container_id) or not new.is_ordered:
             return True
-        there = [one for one in self._open if self._was_there(one, new.event)]
+        existing = [part for part in self._open if self._outlived(part, new.event)]
+        ended = [part for part in self._open if part not in existing]
         # A connection that was closed at its deadline ended in this same round.
-        answered = [one for one in self._open if one.event.status_code not in GONE or one in there]
-        return len(there) == len(answered) or any(one.index < new.index for one in there)
+        is_same_round = all(part.event.status_code in GONE for part in ended)
+        return is_same_round or any(part.index < new.index for part in existing)
 
     def _is_same_update(self, first: Event, new: ConnectionPart) -> bool:
         """Return whether both events are the same update, even if events were lost.
@@ -436,22 +349,23 @@ class Rounds:
             return False
         # A second update would have been recorded at an earlier connection first.
         return not lossy or any(
-            one.session.id not in lossy and one.index < new.index and self._was_there(one, event)
-            for one in self._open
+            part.session.id not in lossy and part.index < new.index and self._outlived(part, event)
+            for part in self._open
         )
 
-    def _was_there(self, station: ConnectionPart, event: Event) -> bool:
+    def _outlived(self, part: ConnectionPart, event: Event) -> bool:
+        """Return whether the connection still existed at an event."""
         # Use the newest state of the session, which includes its end.
-        session = self.sessions.get(station.session.id, station.session)
-        return outlived(session, station.event, event)
+        session = self.sessions.get(part.session.id, part.session)
+        return outlived(session, part.event, event)
 
 
-def _is_same(one: Event, other: Event) -> bool:
+def _is_same(event: Event, other: Event) -> bool:
     """Return whether both events have the same name and subject."""
     return (
-        one.event == other.event
-        and (one.container_id == other.container_id or _is_later_id(other, one))
-        and one.pod_id == other.pod_id
+        event.event == other.event
+        and (event.container_id == other.container_id or _is_later_id(other, event))
+        and event.pod_id == other.pod_id
     )
 
 
@@ -468,14 +382,12 @@ def _is_later_id(early: Event, late: Event) -> bool:
     )
 
 
-def _identified(
-    stations: tuple[ConnectionPart, ...], by: Event | None
-) -> tuple[ConnectionPart, ...]:
+def _identified(parts: tuple[ConnectionPart, ...], by: Event | None) -> tuple[ConnectionPart, ...]:
     """Return the parts of a round with the id that a later event shows, if any."""
-    first = stations[0].event
-    later = [one.event for one in stations]
+    first = parts[0].event
+    later = [part.event for part in parts]
     later += [by] if by is not None and by.event in _CREATED else []
-    known = next((one.container_id for one in later if _is_later_id(first, one)), "")
+    known = next((event.container_id for event in later if _is_later_id(first, event)), "")
     if not known:
-        return stations
-    return tuple(replace(one, event=replace(one.event, container_id=known)) for one in stations)
+        return parts
+    return tuple(replace(each, event=replace(each.event, container_id=known)) for each in parts)

@@ -4,20 +4,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Protocol, cast
 
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.entries import OperationFate, OperationOutcome
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.nri import merging
+from nri_scope.nri.events import UPDATE
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.versions import NriVersion
 from nri_scope.recording.display import duration
-from nri_scope.recording.isulad_crash import closed_after
+from nri_scope.recording.end_reasons import closed_after
 from nri_scope.specs import Change, Json, Spec
 
 from .attributed_changes import (
@@ -25,29 +26,28 @@ from .attributed_changes import (
     REQUESTED,
     ChangeStep,
     Evidence,
-    Outcome,
+    Failure,
+    FailureKind,
     OutcomeKind,
+    RequestOutcome,
+    confirmed,
     dropped,
     refused,
 )
 from .chain import LOWEST, Chain
+from .containers import Containers
 from .findings import (
     Findings,
-    Source,
-    Wanted,
-    error_text,
+    RequestedUpdate,
+    RequestSource,
     outcome_of,
-    reply_of,
-    request_of,
-    runtime_rules_of,
     step,
     value_at,
-    version_of,
 )
 from .history import History
 from .later_changes import FOLLOWS_LIMIT
+from .observed_round import ConnectionPart, Round
 from .owner import ASKED_BEFORE_ALL, REQUEST, RUNTIME
-from .rounds import ConnectionPart, Round, is_ordered
 
 UPDATES_MAX = 5_000
 """Maximum number of updates of other containers read in one round: more than a node has
@@ -55,174 +55,200 @@ containers."""
 _SWAP = "/linux/resources/memory/swap"
 _FAILED = "the runtime reported that the update failed"
 _ONE_FAILED = "the runtime reported that one of several updates of this container failed"
+UPDATES_OF_FAILED = "it was requested in an update of another container that failed later"
 NO_ID = "the update names no container; set its container_id"
 
 
-def updating(one: Round, chain: Chain, before: Spec, *, failure: str = "") -> tuple[Findings, Spec]:
-    """Evaluate one UpdateContainer of a container whose spec was `before`.
+class UpdateEvaluation:
+    """The evaluation of one UpdateContainer of a container whose spec was `before`."""
 
-    Return the findings and the resulting spec. `failure`: the reason why the update had no effect,
-    if another source shows one.
-    """
-    return _Updating(one, chain, before).look(failure)
-
-
-class _Updating:
-    def __init__(self, one: Round, chain: Chain, before: Spec) -> None:
-        self.round = one
+    def __init__(self, round_: Round, chain: Chain, before: Spec) -> None:
+        self.round = round_
         self.chain = chain
         self.before = before
-        self.found = Findings()
-        self.turn: merging.Updating | None = None
+        self.findings = Findings()
+        self.merged: merging.UpdateMerging | None = None
         """The merging of the observed replies, in which a field has one owner."""
-        self.updates_own: dict[bool, str] = {}
-        """A plugin that replied with an update of the request's container, by whether it has
-        resources."""
-        self.id = one.first.container_id
-        self.path = runtime_rules_of(one.stations[0]).own_updates
+        self.empty_update_by = ""
+        """The first plugin whose update of the request's container has no resources."""
+        self.has_resources = False
+        """Whether an update of the request's container has resources."""
+        self.spec = before
+        """The resulting spec, after `evaluate`."""
+        self.updates_doubt = ""
+        """Reason why it is unknown whether its updates of other containers were applied; "" if it
+        is known."""
+        self.id = round_.first.container_id
+        self.path = round_.parts[0].rules.own_updates
 
-    def look(self, failure: str) -> tuple[Findings, Spec]:
+    def evaluate(self, outcome: OperationOutcome, early_end: Failure | None) -> None:
+        """Set the results. ``outcome``: by later events; ``early_end``: that of the chain."""
+        words, cause = outcome.words_of(UPDATE), early_end
+        if outcome.fate is OperationFate.FAILED:
+            cause = confirmed(early_end, words)
+        elif outcome.fate is OperationFate.CREATED:
+            cause = None
+        elif early_end and early_end.kind is FailureKind.CHAIN_SEEMS_ENDED:
+            words, cause = early_end.text, None
+            self.findings.doubt = words
+        self._follow_connections(cause)
+        if words and self.findings.failure == words:
+            # Those of other containers may have been applied before it failed.
+            self.updates_doubt = UPDATES_OF_FAILED
+        if self.findings.failure:
+            self.findings.doubt = ""
+        elif words:
+            self.findings.leave_open(words)
+
+    def _follow_connections(self, cause: Failure | None) -> None:
+        """Follow the update through the chain. ``cause``: why it had no effect; None if it had."""
         spec, after = self.before, None
-        if runtime_rules_of(self.round.stations[0]).dies_of_updates:
+        if self.round.parts[0].rules.dies_of_updates:
             closed = [
                 after_ns
-                for one in self.round.stations
-                if (after_ns := closed_after(one.session, one.event)) is not None
+                for part in self.round.parts
+                if (after_ns := closed_after(part.session, part.event)) is not None
             ]
             then = (
                 f"; it closed the connection {duration(closed[0])} after this one" if closed else ""
             )
-            self.found.note(UPDATE_EVENT_CRASH + then)
-        known: set[oci.Remark] = set()
-        for station in self.round.stations:
-            request = cast("api.UpdateContainerRequest | None", request_of(station))
+            self.findings.note(UPDATE_EVENT_CRASH + then)
+        earlier: set[oci.Remark] = set()
+        for part in self.round.parts:
+            request = part.request_as(api.UpdateContainerRequest)
             if request is None:
                 continue
-            source = self._who(after, station)
+            source = self._source_between(after, part)
             shown = oci.update(self.before, request.linux_resources, self.path)
             for change in specs.changes(spec, shown):
-                made = _asked(self.id, change, source, request.linux_resources)
-                self.found.steps.append(made)
+                asked = _asked(self.id, change, source, request.linux_resources)
+                self.findings.steps.append(asked)
             remarks = oci.remarks(request.linux_resources, path=self.path)
             if after is not None:
                 for remark in remarks:
-                    if _key(remark) not in known:
-                        wanted = Wanted(source, api.ContainerUpdate())
-                        _add_remark(self.found, self.id, wanted, remark, shown)
-            known |= {_key(remark) for remark in remarks}
-            spec = self._reply(shown, station, request, known)
-            after = station
-            if self.found.failure:
+                    if _key(remark) not in earlier:
+                        wanted = RequestedUpdate(source, api.ContainerUpdate())
+                        _add_remark(self.findings, self.id, wanted, remark, shown)
+            earlier |= {_key(remark) for remark in remarks}
+            spec = self._add_reply(shown, part, request, earlier)
+            after = part
+            if self.findings.failure:
                 break
-        self.found.fail(failure)
-        if self.found.failure:
-            self._settle(refused(self.found.failure))
-            return self.found, self.before
-        rules = runtime_rules_of(self.round.stations[0])
-        if [*self.updates_own] == [False] and rules.voids_empty_updates:
+        self.findings.fail(cause)
+        if self.findings.failure:
+            self._settle(refused(self.findings.failure))
+            return
+        rules = self.round.parts[0].rules
+        if self.empty_update_by and not self.has_resources and rules.voids_empty_updates:
             # Unless the reply of an unobserved plugin has one with resources.
-            self._settle(REQUESTED._replace(reason=f"{self.updates_own[False]} {oci.VOIDED}"))
-            return self.found, self.before
-        self.found.supersede()
-        return self.found, spec
+            reason = f"{self.empty_update_by} {oci.VOIDED}"
+            self._settle(REQUESTED._replace(reason=reason, is_voided=True))
+            return
+        self.findings.supersede()
+        self.spec = spec
 
-    def _settle(self, outcome: Outcome) -> None:
+    def _settle(self, outcome: RequestOutcome) -> None:
         """Settle all requests for the container: the runtime applied none of them."""
-        self.found.steps = [one for one in self.found.steps if not _follows_limit(one)]
-        for one in self.found.steps:
-            if one.outcome.kind is OutcomeKind.REQUESTED:
-                one.outcome, one.is_expected = outcome, False
+        self.findings.steps = [each for each in self.findings.steps if not _follows_limit(each)]
+        for request in self.findings.steps:
+            if request.outcome.kind is OutcomeKind.REQUESTED:
+                request.outcome, request.is_expected = outcome, False
 
-    def _who(self, after: ConnectionPart | None, station: ConnectionPart) -> Source:
+    def _source_between(self, after: ConnectionPart | None, part: ConnectionPart) -> RequestSource:
         """Return the source of the changes between two connections."""
         if after is not None and self.chain.is_ordered:
-            return Source(self.chain.between(after, station), Evidence.PROBES, station.event)
+            return RequestSource(self.chain.between(after, part), Evidence.PROBES, part.event)
         owner = REQUEST
-        if self.chain.is_ordered and station.index == LOWEST:
+        if self.chain.is_ordered and part.index == LOWEST:
             owner = ASKED_BEFORE_ALL
         elif self.chain.is_ordered:
-            before = self.chain.between(None, station)
+            before = self.chain.between(None, part)
             owner = replace(REQUEST, first=before.first, last=before.last, ties=before.ties)
-        return Source(owner, Evidence.REQUEST, station.event)
+        return RequestSource(owner, Evidence.REQUEST, part.event)
 
-    def _reply(
+    def _add_reply(
         self,
         spec: Spec,
-        station: ConnectionPart,
+        part: ConnectionPart,
         request: api.UpdateContainerRequest,
-        known: set[oci.Remark],
+        earlier: set[oci.Remark],
     ) -> Spec:
-        source = Source.of(station)
-        if station.is_error:
-            self.found.fail(error_text(station))
+        source = RequestSource.of(part)
+        if part.is_error:
+            self.findings.fail(part.error)
             return spec
-        reply = cast("api.UpdateContainerResponse | None", reply_of(station))
+        reply = part.reply_as(api.UpdateContainerResponse)
         if reply is None or not reply.ByteSize():
             return spec
-        if self.turn is None:
-            self.turn = merging.Updating(request, version=version_of(station))
-        turn = self.turn
-        turn.resources.CopyFrom(request.linux_resources)
-        known_drops = len(turn.dropped)
+        if self.merged is None:
+            self.merged = merging.UpdateMerging(request, version=part.version)
+        merged = self.merged
+        merged.resources.CopyFrom(request.linux_resources)
+        known_drops = len(merged.dropped)
         try:
-            turn.apply(reply, station.plugin)
+            merged.apply(reply, part.plugin)
         except AdjustmentRefused as error:
-            self.found.fail(error.problem)
+            self.findings.fail(Failure.of(error))
             return spec
-        after = oci.update(self.before, turn.resources, self.path)
+        after = oci.update(self.before, merged.resources, self.path)
         for change in specs.changes(spec, after):
-            self.found.steps.append(_asked(self.id, change, source, turn.resources))
+            self.findings.steps.append(_asked(self.id, change, source, merged.resources))
         remarked: set[str] = set()
         for each in reply.update:
             if each.container_id != self.id:
-                self.found.updates.append(Wanted(source, each, merged=True))
+                self.findings.updates.append(RequestedUpdate(source, each, merged=True))
                 continue
-            self.updates_own.setdefault(each.linux.HasField("resources"), station.plugin)
+            if each.linux.HasField("resources"):
+                self.has_resources = True
+            elif not self.empty_update_by:
+                self.empty_update_by = part.plugin
             empty = oci.empty_cpu_set(each.linux.resources)
             for remark in (*oci.remarks(each, path=self.path), *empty):
-                wanted = Wanted(source, each)
-                _add_remark(self.found, self.id, wanted, remark, after)
-                known.add(_key(remark))
+                wanted = RequestedUpdate(source, each)
+                _add_remark(self.findings, self.id, wanted, remark, after)
+                earlier.add(_key(remark))
                 remarked.add(remark.path)
-        for gone in turn.dropped[known_drops:]:
-            if gone.container_id == self.id and gone.path not in (*remarked, EVICTION):
-                outcome = dropped(gone.reason)
-                self.found.ask(self.id, gone.path, _value(gone), source, outcome)
+        for lost in merged.dropped[known_drops:]:
+            if lost.container_id == self.id and lost.path not in (*remarked, EVICTION):
+                outcome = dropped(lost.reason)
+                self.findings.ask(self.id, lost.path, _value(lost), source, outcome)
         return after
 
 
-def stop_refusal(stations: Iterable[ConnectionPart]) -> str:
+def stop_refusal(parts: Iterable[ConnectionPart]) -> Failure | None:
     """Return why the runtime applied none of the updates in the replies to a StopContainer.
 
-    One plugin returned an error, or two plugins set one field. "" if the replies show neither.
+    One plugin returned an error, or two plugins set one field. None if the replies show neither.
     """
-    turn: merging.Stopping | None = None
-    for station in stations:
-        if station.is_error and is_ordered(station):
-            return error_text(station)
-        request = cast("api.StopContainerRequest | None", request_of(station))
-        reply = cast("api.StopContainerResponse | None", reply_of(station))
+    merged: merging.StopMerging | None = None
+    for part in parts:
+        if part.is_error and part.is_ordered:
+            return part.error
+        request = part.request_as(api.StopContainerRequest)
+        reply = part.reply_as(api.StopContainerResponse)
         if request is None or reply is None or not reply.ByteSize():
             continue
-        turn = turn or merging.Stopping(request, version=version_of(station))
+        merged = merged or merging.StopMerging(request, version=part.version)
         try:
-            turn.apply(reply, station.plugin)
+            merged.apply(reply, part.plugin)
         except AdjustmentRefused as error:
-            return error.problem
-    return ""
+            return Failure.of(error)
+    return None
 
 
-def _add_remark(found: Findings, target: str, one: Wanted, remark: oci.Remark, after: Spec) -> None:
+def _add_remark(
+    findings: Findings, target: str, request: RequestedUpdate, remark: oci.Remark, after: Spec
+) -> None:
     """Set the outcome of a request; `after`: the spec after the update.
 
     A swap limit that a plugin asked for is not the one that follows the memory limit.
     """
-    source = one.source_of(remark.path)
+    source = request.source_of(remark.path)
     now = value_at(after, _SWAP) if remark.path == _SWAP else None
     if now is None:
-        found.add_remark(target, source, remark)
+        findings.add_remark(target, source, remark)
     elif now != remark.value:
-        found.ask(target, remark.path, remark.value, source, outcome_of(remark))
+        findings.ask(target, remark.path, remark.value, source, outcome_of(remark))
 
 
 def _key(remark: oci.Remark) -> oci.Remark:
@@ -230,82 +256,91 @@ def _key(remark: oci.Remark) -> oci.Remark:
     return remark._replace(value=str(remark.value))
 
 
-class Targets(Protocol):
-    """Lookup of the containers that plugins request updates of."""
+@dataclass(slots=True)
+class UpdatesOfOthers:
+    """The requested updates of other containers than the event's, and unsolicited updates.
 
-    def target(self, container_id: str) -> History | None:
-        """Return the container's history; None if the container is unknown."""
-        ...
-
-    def absence(self, container_id: str) -> Outcome:
-        """Return the outcome of a request for a container without a `target`."""
-        ...
-
-
-def beside(
-    wanted: Iterable[Wanted],
-    found: Findings,
-    targets: Targets,
-    rules: oci.RuntimeRules,
-    *,
-    version: NriVersion | None,
-    failed: Sequence[str] | None = None,
-    doubt: str = "",
-) -> None:
-    """Apply updates of other containers than the event's, and unsolicited updates.
-
-    They become steps of these containers, in `found` and in the histories. Those of a round that
-    failed, or for which the runtime reported a failure (`failed`: ids; None if it reports none),
-    are refused. `doubt`: why it is unknown whether the runtime applied them; "" if it is known.
+    They become steps of these containers, in `findings` and in the histories.
     """
-    updates = iter(wanted)
-    states: dict[str, Spec] = {}
-    turn = merging.Stopping(api.StopContainerRequest(), version=version)
-    some = [*islice(updates, UPDATES_MAX)]
-    not_done = Counter(failed or ())
-    asked_for = Counter(one.update.container_id for one in some) if not_done else not_done
-    for one in some:
-        target = one.update.container_id
-        failure, unknown = "" if doubt else found.failure, doubt
-        if target in not_done:
-            all_failed = not_done[target] >= asked_for[target]
-            failure, unknown = (_FAILED, "") if all_failed else ("", _ONE_FAILED)
-        history = targets.target(target) if target else None
+
+    findings: Findings
+    """The results so far; if the round failed, its updates are refused."""
+    containers: Containers
+    rules: oci.RuntimeRules
+    version: NriVersion | None
+    is_absent: Callable[[str], bool]
+    """See `Containers.absence`."""
+    failed: Sequence[str] | None = None
+    """For each failure that the runtime reported, the container's id; None if it reports none."""
+    doubt: str = ""
+    """Reason why it is unknown whether the runtime applied the updates; "" if it is known."""
+    _all_failed: dict[str, bool] = field(default_factory=dict)
+    """For each container with a reported failure, whether all its updates failed."""
+    _specs: dict[str, Spec] = field(default_factory=dict)
+    """The spec after the updates so far, by container."""
+
+    def apply(self, requests: Iterable[RequestedUpdate]) -> None:
+        """Apply requests in order; only the first `UPDATES_MAX` are read."""
+        remaining = iter(requests)
+        batch = [*islice(remaining, UPDATES_MAX)]
+        if self.failed:
+            requested = Counter(request.update.container_id for request in batch)
+            failures = Counter(self.failed).items()
+            self._all_failed = {target: count >= requested[target] for target, count in failures}
+        merged = merging.StopMerging(api.StopContainerRequest(), version=self.version)
+        for request in batch:
+            self._apply_one(request, merged)
+        left_out = sum(1 for _ in remaining)
+        if left_out:
+            self.findings.note(f"{left_out:,} more updates of other containers are omitted")
+
+    def _refusal(self, target: str) -> tuple[str, str]:
+        """Return why no update of a container was applied, and why that is unknown; "" for none."""
+        if target not in self._all_failed:
+            return "" if self.doubt else self.findings.failure, self.doubt
+        return (_FAILED, "") if self._all_failed[target] else ("", _ONE_FAILED)
+
+    def _apply_one(self, request: RequestedUpdate, merged: merging.StopMerging) -> None:
+        """Apply one request. ``merged``: the merging of the updates in all replies of the round."""
+        findings, target = self.findings, request.update.container_id
+        path = self.rules.other_updates
+        failure, doubt = self._refusal(target)
+        history = self.containers.target(target, self.rules) if target else None
         if history is None:
-            outcome = targets.absence(target) if target else dropped(NO_ID)
-            outcome = refused(failure) if failure else outcome
-            found.steps += _of_no_container(one, outcome, rules)
-            continue
-        kept, gone_fields = _merged(one, turn, version)
-        path = rules.other_updates
+            outcome = dropped(NO_ID)
+            if failure:
+                outcome = refused(failure)
+            elif target:
+                outcome = self.containers.absence(target, self.is_absent)
+            findings.steps += _of_no_container(request, outcome, path)
+            return
+        update, lost_fields = _merged(request, merged, self.version)
         repeated: Iterable[Change] = ()
-        if (failure or unknown) and target not in states:
-            repeated = _repeated(kept, history, path)
-        before = states.get(target, history.spec)
-        after = states[target] = oci.update(before, kept, path)
+        if (failure or doubt) and target not in self._specs:
+            repeated = _repeated(update, history, path)
+        before = self._specs.get(target, history.spec)
+        after = self._specs[target] = oci.update(before, update, path)
         steps = [
-            _asked(target, change, one.source_of(change.path), kept.linux.resources)
+            _asked(target, change, request.source_of(change.path), update.linux.resources)
             for change in (*specs.changes(before, after), *repeated)
         ]
-        if failure or unknown:
+        if failure or doubt:
             steps = [each for each in steps if not _follows_limit(each)]
             for each in steps:
                 each.is_expected = False
-                each.outcome = refused(failure) if failure else REQUESTED._replace(reason=unknown)
-        elif failed is None and (kept.ignore_failure or rules.logs_failed_updates):
-            hidden = oci.IGNORED if kept.ignore_failure else oci.LOGGED
+                each.outcome = refused(failure) if failure else REQUESTED._replace(reason=doubt)
+        elif self.failed is None and (update.ignore_failure or self.rules.logs_failed_updates):
+            hidden = oci.IGNORED if update.ignore_failure else oci.LOGGED
             for each in steps:
                 each.outcome = REQUESTED._replace(reason=hidden)
-        found.steps += steps
-        for gone in gone_fields:
-            found.ask(target, gone.path, _value(gone), one.source, dropped(gone.reason))
-        empty = () if one.owned else oci.empty_cpu_set(one.update.linux.resources)
-        for remark in (*oci.remarks(kept, path=path), *empty):
-            _add_remark(found, target, one, remark, after)
-        history.add(steps, history.spec if failure or unknown else after)
-    left_out = sum(1 for _ in updates)
-    if left_out:
-        found.note(f"{left_out:,} more updates of other containers are omitted")
+        findings.steps += steps
+        for lost in lost_fields:
+            outcome = dropped(lost.reason)
+            findings.ask(target, lost.path, _value(lost), request.source, outcome)
+        empty = () if request.owner_list else oci.empty_cpu_set(request.update.linux.resources)
+        for remark in (*oci.remarks(update, path=path), *empty):
+            _add_remark(findings, target, request, remark, after)
+        history.add(steps, history.spec if failure or doubt else after)
 
 
 def _repeated(
@@ -319,7 +354,7 @@ def _repeated(
 
 
 def _asked(
-    container: str, change: Change, source: Source, resources: api.LinuxResources
+    container: str, change: Change, source: RequestSource, resources: api.LinuxResources
 ) -> ChangeStep:
     """Return the step for a change that `resources` lead to."""
     if change.path == _SWAP and not resources.memory.HasField("swap"):
@@ -327,45 +362,44 @@ def _asked(
     return step(container, change, source)
 
 
-def _follows_limit(one: ChangeStep) -> bool:
+def _follows_limit(request: ChangeStep) -> bool:
     """Return whether a step is the swap limit that follows a memory limit: no plugin's request."""
-    return one.change.path == _SWAP and one.owner == RUNTIME
+    return request.change.path == _SWAP and request.owner == RUNTIME
 
 
 def _of_no_container(
-    one: Wanted, outcome: Outcome, rules: oci.RuntimeRules
+    request: RequestedUpdate, outcome: RequestOutcome, path: oci.UpdatePath
 ) -> Iterator[ChangeStep]:
     """Yield the requests of an update that concerns no known container."""
-    target = one.update.container_id
-    changes = specs.changes({}, oci.update({}, one.update, rules.other_updates))
+    target = request.update.container_id
+    changes = specs.changes({}, oci.update({}, request.update, path))
     for change in changes or [Change("", None, None, "changed")]:
         if change.path != _SWAP:
-            source = one.source_of(change.path)
-            asked = step(target, change, source, outcome=outcome)
-            asked.is_expected = False
-            yield asked
+            source = request.source_of(change.path)
+            yield step(target, change, source, outcome=outcome, is_expected=False)
 
 
 def _merged(
-    one: Wanted, turn: merging.Stopping, version: NriVersion | None
+    request: RequestedUpdate, merged: merging.StopMerging, version: NriVersion | None
 ) -> tuple[api.ContainerUpdate, list[Dropped]]:
     """Return the update that NRI passes to the runtime, and the fields that it drops.
 
-    `turn`: the merging of the updates in all replies of the round.
+    `merged`: the merging of the updates in all replies of the round.
     """
-    if not one.merged:
-        kept, dropped = merging.unsolicited([one.update], str(one.source.owner), version=version)
-        return kept[0], dropped
-    known = len(turn.dropped)
+    owner = str(request.source.owner)
+    if not request.merged:
+        kept, lost_fields = merging.unsolicited([request.update], owner, version=version)
+        return kept[0], lost_fields
+    known_drops = len(merged.dropped)
     try:
-        turn.apply(api.StopContainerResponse(update=[one.update]), str(one.source.owner))
+        merged.apply(api.StopContainerResponse(update=[request.update]), owner)
     except AdjustmentRefused:
         # The round failed, so all its updates are refused.
-        return one.update, []
-    return turn.take_updates()[0], turn.dropped[known:]
+        return request.update, []
+    return merged.take_updates()[0], merged.dropped[known_drops:]
 
 
-def _value(gone: Dropped) -> Json:
+def _value(lost: Dropped) -> Json:
     """Return the value of a field that merging drops."""
-    number = gone.value.removeprefix("-").isdecimal() and gone.value.isascii()
-    return int(gone.value) if number else gone.value
+    number = lost.value.removeprefix("-").isdecimal() and lost.value.isascii()
+    return int(lost.value) if number else lost.value

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nri_scope import oci, specs
@@ -15,10 +15,11 @@ from nri_scope.specs import Change, Spec
 
 from .attributed_changes import REQUESTED, ChangeStep, Claim, Evidence, dropped
 from .chain import Chain, changes_of_chain
-from .findings import Findings, Source, outcome_of, path_of_change, standing, step, value_at
-from .hidden_changes import Hidden, is_back, is_hidden, maps_of, newest_steps
-from .owner import UNKNOWN, Owned, Owner, OwnerKind, one_of
-from .rounds import ConnectionPart
+from .findings import Findings, RequestSource, outcome_of, path_of_change, standing, step, value_at
+from .hidden_changes import HiddenChanges, is_hidden, maps_of, newest_steps, undone_removal
+from .observed_round import ConnectionPart
+from .owner import UNKNOWN, Owner, OwnerKind, one_of
+from .owner_list import OwnerList
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
 """Paths whose owners are missing from the list of some runtime version."""
@@ -28,9 +29,9 @@ UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
 class Validation:
     """The comparison of one creation with its request to validators."""
 
-    owned: Owned
+    owner_list: OwnerList
     chain: Chain
-    found: Findings
+    findings: Findings
     base: Spec
     """The container before the chain."""
     removers: dict[str, Owner] = field(default_factory=dict)
@@ -40,7 +41,7 @@ class Validation:
     @property
     def id(self) -> str:
         """The container's id."""
-        return self.owned.request.container.id
+        return self.owner_list.request.container.id
 
     def end(
         self,
@@ -53,52 +54,68 @@ class Validation:
         ``removals``: the removed keys in each known reply. None if the request has no valid
         adjustment.
         """
-        base, owned = self.base, self.owned
-        request = owned.request
-        turn = merging.Creation(
-            api.CreateContainerRequest(pod=request.pod, container=request.container),
-            version=owned.version,
-        )
-        merged = api.CreateContainerResponse(adjust=request.adjust)
-        try:
-            turn.apply(merged, "")
-        except AdjustmentRefused as error:
-            self.found.note(f"the request to validators cannot be evaluated: {error.problem}")
+        container = self._adjusted_container()
+        if container is None:
             return None
-        shown = oci.spec_of(turn.request.container)
-        hidden = Hidden(base)
-        hidden.take(request.adjust, shown)
-        final = hidden.put_on(shown)
+        adjustment = self.owner_list.request.adjust
+        shown = oci.spec_of(container)
+        hidden = HiddenChanges(self.base)
+        hidden.add(adjustment, shown)
+        final = hidden.apply_to(shown)
         rest = self.chain.between(last, None)
-        newest = newest_steps(one for one in self.found.steps if one.is_expected)
-        for change in changes_of_chain(spec, final):
-            if change.kind == "moved":
-                # The merged adjustment does not keep the order of the plugins' changes.
-                continue
-            removal = is_back(change, base, newest)
-            if removal is not None:
-                removal.outcome = dropped(NOT_PASSED_ON)
-                continue
-            self.found.steps.append(self._by_owner(change, rest, last))
-        standing_steps = newest_steps(self.found.steps)
-        changes = [each.change for each in standing_steps.values()]
-        for one in oci.remarks(request.adjust, base):
-            asked = standing_steps.get(path_of_change(one, changes))
-            if asked is not None and asked.outcome == REQUESTED:
-                asked.outcome = outcome_of(one)
-            elif asked is None:
-                names = owned.owners_of(self.id, one.path)
-                owner = one_of(*names) if names else rest
-                source = Source(owner, Evidence.VALIDATOR, owned.event)
-                self.found.add_remark(self.id, source, one)
+        self._add_changes(changes_of_chain(spec, final), rest, last)
+        self._add_remarks(adjustment, rest)
         # The list of owners has those that set a value, not those that removed it.
         self.removers = {
             specs.pointer(path, key): self._remover(specs.pointer(path, f"-{key}"), removals)
-            for path, keys in maps_of(request.adjust)
+            for path, keys in maps_of(adjustment)
             for key in keys
             if f"-{key}" in keys
         }
         return final
+
+    def _adjusted_container(self) -> api.Container | None:
+        """Return the container with the merged adjustment; None if that is not valid."""
+        request = self.owner_list.request
+        merged = merging.CreationMerging(
+            api.CreateContainerRequest(pod=request.pod, container=request.container),
+            version=self.owner_list.version,
+        )
+        try:
+            merged.apply(api.CreateContainerResponse(adjust=request.adjust), "")
+        except AdjustmentRefused as error:
+            self.findings.note(f"the request to validators cannot be evaluated: {error.problem}")
+            return None
+        return merged.request.container
+
+    def _add_changes(
+        self, changes: Iterable[Change], rest: Owner, last: ConnectionPart | None
+    ) -> None:
+        """Add the changes that only the merged adjustment shows."""
+        newest = newest_steps(each for each in self.findings.steps if each.is_expected)
+        for change in changes:
+            if change.kind == "moved":
+                # The merged adjustment does not keep the order of the plugins' changes.
+                continue
+            removal = undone_removal(change, self.base, newest)
+            if removal is not None:
+                removal.outcome = dropped(NOT_PASSED_ON)
+                continue
+            self.findings.steps.append(self._by_owner(change, rest, last))
+
+    def _add_remarks(self, adjustment: api.ContainerAdjustment, rest: Owner) -> None:
+        """Settle the requests of the merged adjustment on which there are remarks."""
+        requests = newest_steps(self.findings.steps)
+        changes = [each.change for each in requests.values()]
+        for remark in oci.remarks(adjustment, self.base):
+            asked = requests.get(path_of_change(remark, changes))
+            if asked is not None and asked.outcome == REQUESTED:
+                asked.outcome = outcome_of(remark)
+            elif asked is None:
+                names = self.owner_list.owners_of(self.id, remark.path)
+                owner = one_of(*names) if names else rest
+                source = RequestSource(owner, Evidence.VALIDATOR, self.owner_list.event)
+                self.findings.add_remark(self.id, source, remark)
 
     def _remover(self, path: str, removals: Mapping[str, frozenset[str]]) -> Owner:
         """Return the plugins that may have removed a key, by the path with the removal's mark."""
@@ -111,7 +128,7 @@ class Validation:
 
     def _by_owner(self, change: Change, rest: Owner, last: ConnectionPart | None) -> ChangeStep:
         """Return a step for a change that only the merged adjustment shows."""
-        names = self.owned.owners_of(self.id, change.path)
+        names = self.owner_list.owners_of(self.id, change.path)
         takes_mount = change.kind == "removed" and change.path.startswith("/mounts/")
         if names:
             owner = one_of(*names)
@@ -121,7 +138,9 @@ class Validation:
             owner = rest
         else:
             owner = UNKNOWN
-        made = step(self.id, change, Source(owner, Evidence.VALIDATOR, self.owned.event))
+        made = step(
+            self.id, change, RequestSource(owner, Evidence.VALIDATOR, self.owner_list.event)
+        )
         unseen = is_hidden(change)
         if last is None or unseen or not names:
             return made
@@ -133,18 +152,18 @@ class Validation:
 
     def compare(self, final: Spec) -> None:
         """Mark steps whose owner contradicts the runtime's list of owners as disputed."""
-        steps = self.found.steps
+        steps = self.findings.steps
         for number in standing(steps):
-            one = steps[number]
-            path = one.change.path
-            names = self.owned.owners_of(self.id, path)
-            if one.disputed or not names or path in self.removers:
+            request = steps[number]
+            path = request.change.path
+            names = self.owner_list.owners_of(self.id, path)
+            if request.disputed or not names or path in self.removers:
                 continue
-            if any(one.owner.may_be(name) for name in names):
+            if any(request.owner.may_be(name) for name in names):
                 continue
-            later = [name for name in names if one.owner.is_before(name)]
+            later = [name for name in names if request.owner.is_before(name)]
             if later:
                 again = f"set again by {', '.join(later)} to the same value"
-                one.note, one.evidence = again, (*one.evidence, Evidence.VALIDATOR)
+                request.note, request.evidence = again, (*request.evidence, Evidence.VALIDATOR)
                 continue
-            one.disputed = (Claim(Evidence.VALIDATOR, one_of(*names), value_at(final, path)),)
+            request.disputed = (Claim(Evidence.VALIDATOR, one_of(*names), value_at(final, path)),)

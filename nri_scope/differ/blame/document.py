@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
+from nri_scope.specs import Absent
 
 from ..attribution.attributed_changes import ChangeStep
 from ..attribution.history import History
@@ -18,14 +19,14 @@ from .path_history import PathHistory
 def document(
     history: History,
     lines: Iterable[OwnedLine],
-    pasts: Iterable[PathHistory] | None = None,
+    histories: Iterable[PathHistory] | None = None,
     path: str = "",
 ) -> dict[str, Plain | Iterator[Plain]]:
     """Return the existing ``lines`` that have a value, with their owners, and ``changes`` and other
     ``requests`` in order.
 
-    They are iterators: a hostile recording may contain a huge number. With `pasts` the document is
-    the history of `path`, and ``began`` contains the initial values.
+    They are iterators: a hostile recording may contain a huge number. With `histories` the document
+    is the history of `path`, and ``began`` contains the initial values.
     """
     result: dict[str, Plain | Iterator[Plain]] = {
         "schema_version": SCHEMA_VERSION,
@@ -34,26 +35,27 @@ def document(
             "id": history.id,
             "created_event": history.created_event or None,
             "created": history.created and not history.failure,
+            "absences": [*history.absences],
             "failure": history.failure,
             "doubt": history.doubt,
             "real_event": history.real_event if history.real is not None else None,
         },
     }
-    if pasts is None:
+    if histories is None:
         steps: list[ChangeStep] = list(history.steps)
     else:
-        pasts = list(pasts)
-        selected = {id(step) for past in pasts for step in past.steps}
+        histories = list(histories)
+        selected = {id(step) for path_history in histories for step in path_history.steps}
         steps = [step for step in history.steps if id(step) in selected]
         result["path"] = path
         result["began"] = [
             {
-                "path": past.path,
-                "value": shallow(past.began),
+                "path": path_history.path,
+                "value": shallow(path_history.began),
                 "owner": str(history.base_owner),
             }
-            for past in pasts
-            if past.began_there
+            for path_history in histories
+            if not isinstance(path_history.began, Absent)
         ]
     result["lines"] = (
         _line(row) for row in lines if row.exists and not row.heading and _is_in(row.path, path)
@@ -65,6 +67,7 @@ def document(
     result["changes"] = (step_record(step, name_of) for step in steps if step.is_change)
     result["requests"] = (step_record(step, name_of) for step in steps if not step.is_change)
     result["remarks"] = list(history.remarks)
+    result["coverage"] = None if history.coverage is None else history.coverage.record()
     return result
 
 
@@ -79,7 +82,7 @@ def _line(line: OwnedLine) -> dict[str, Plain]:
         "value": shallow(line.value),
         "owner": str(line.owner),
         "index": "" if line.owner is None else line.owner.index,
-        "evidence": [str(one) for one in line.evidence],
+        "evidence": [str(kind) for kind in line.evidence],
         "event": None if step is None else step.event,
         "at": None if step is None else rfc3339(step.at_ns),
         "before": shallow(line.before),

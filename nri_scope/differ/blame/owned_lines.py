@@ -1,54 +1,196 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of a container's spec with their owners, including removed lines.
+"""The lines of a container's final spec with their owners, including removed lines.
 
-Lines that no plugin changed are folded to counts.
+The runtime's own spec, reported by the CRI, also contains values that no event shows. The runtime
+is their owner only if no plugin can have set them unobserved. Lines that no plugin changed are
+folded to counts.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal, NamedTuple, TypeAlias
 
-from nri_scope.specs import ABSENT, Json, Spec, pointer, split, value_at
-from nri_scope.specs.json_spec import KEYED, members
+from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.changes import path_of_field
+from nri_scope.specs import ABSENT, Absent, Json, same, value_at
 from nri_scope.text.yaml_text import inline
 
 from ..attribution.attributed_changes import ChangeStep, Evidence, OutcomeKind
-from ..attribution.final_spec import FinalOwners, Newest, final_spec
+from ..attribution.chain import HIGHEST
+from ..attribution.hidden_changes import may_be_left_out
 from ..attribution.history import History
-from ..attribution.owner import Owner, OwnerKind
+from ..attribution.later_changes import ANY_OWNER, UPDATABLE
+from ..attribution.owner import AFTER_ALL, RUNTIME, SPEC, UNKNOWN, Owner, OwnerKind
 from ..render import wording
 from ..render.values import move
+from .spec_tree import SpecNode, put_back, tree
+
+ValueOwner: TypeAlias = "tuple[Owner, tuple[Evidence, ...], ChangeStep | None]"
+"""An owner, its evidence, and the step that made the value. The step is None for the first state,
+and for values that only the CRI shows."""
+
+_BY_PLUGINS = tuple(sorted({path_of_field(number) for number in api.Field.values()}))
+"""Paths at which plugins can change a container."""
+
+
+class FinalOwners:
+    """Lookup of the owners of values in a container's final spec."""
+
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self.newest = NewestSteps(history.counted)
+
+    def of(self, path: str, value: Json, known: Json | Absent) -> ValueOwner:
+        """Return the owner of the value at `path`. `known`: the value there that events show."""
+        step = self.newest.newest_at(path)
+        if self._history.real is None:
+            return self.by_events(path)
+        is_in_effect = step is not None and step.outcome.kind is OutcomeKind.IN_EFFECT
+        if known is not ABSENT and (is_in_effect or same(known, value)):
+            return self.by_events(path)
+        unseen = self._unseen(path, value)
+        if unseen is not None:
+            # The owner of the newest step may also have changed the value again.
+            return unseen if step is None else ANY_OWNER, (Evidence.CRI,), None
+        is_last = self._history.tail.first == HIGHEST and self._is_hidden(path)
+        is_last = is_last and _touches(path, value, _BY_PLUGINS)
+        if known is ABSENT and not _is_in_requests(path, value):
+            return replace(SPEC, ties=AFTER_ALL.ties) if is_last else SPEC, (Evidence.CRI,), None
+        return AFTER_ALL if is_last else RUNTIME, (Evidence.CRI,), None
+
+    def by_events(self, path: str) -> ValueOwner:
+        """Return the owner of the value at `path` that events show; see `NewestSteps.newest_at`."""
+        step = self.newest.newest_at(path)
+        if step is None:
+            return self._history.base_owner, (), None
+        return step.owner, step.evidence, step
+
+    def _unseen(self, path: str, value: Json) -> Owner | None:
+        """Return the possible owners of an unobserved change; None if plugins cannot make it."""
+        if not _touches(path, value, _BY_PLUGINS):
+            return None
+        if _touches(path, value, UPDATABLE):
+            # In a reply to another container's event or to Synchronize, or unsolicited.
+            return ANY_OWNER
+        if not self._is_hidden(path):
+            return None
+        if not self._history.created_event:
+            return UNKNOWN
+        tail = self._history.tail
+        return None if tail == RUNTIME or tail.first == HIGHEST else tail
+
+    def _is_hidden(self, path: str) -> bool:
+        """Return whether events need not show a plugin's change of `path` at the creation.
+
+        Events of containerd repeat the annotations that the CRI requested.
+        """
+        repeated = path.startswith("/annotations/")
+        return repeated or may_be_left_out(path) or not self._history.shown
+
+
+def _is_in_requests(path: str, value: Json) -> bool:
+    """Return whether a request for the creation would contain the value."""
+    return _touches(path, value, _BY_PLUGINS) and not may_be_left_out(path)
+
+
+def _touches(path: str, value: Json, places: tuple[str, ...]) -> bool:
+    """Return whether a value is at, above or below one of `places`."""
+    if path.startswith(places):
+        return True
+    return bool(value) and any(place.startswith(f"{path}/") for place in places)
+
+
+class NewestSteps:
+    """Index of the newest step at each path."""
+
+    def __init__(self, steps: Sequence[ChangeStep]) -> None:
+        self._steps = steps
+        self._newest_at: dict[str, int] = {}
+        self._moves: dict[str, int] = {}
+        self._numbers_at: dict[str, list[int]] = {}
+        self._plugins_paths: set[str] = set()
+        for number, step in enumerate(steps):
+            path = step.change.path
+            if step.change.kind == "moved":
+                self._moves[path] = number
+                continue
+            self._newest_at[path] = number
+            self._numbers_at.setdefault(path, []).append(number)
+            if step.owner.may_be_plugin:
+                self._plugins_paths.add(path)
+
+    def steps(self) -> Iterator[ChangeStep]:
+        """Yield the newest step at each path, unless a later one at a parent overrides it."""
+        for path, number in self._newest_at.items():
+            if self._number(path) == number:
+                yield self._steps[number]
+
+    def newest_at(self, path: str) -> ChangeStep | None:
+        """Return the newest step at `path` or at a parent, without moves."""
+        number = self._number(path)
+        return None if number is None else self._steps[number]
+
+    def exactly(self, path: str) -> ChangeStep | None:
+        """Return the newest step at `path` itself."""
+        number = self._newest_at.get(path)
+        return None if number is None else self._steps[number]
+
+    def previous(self, step: ChangeStep) -> ChangeStep | None:
+        """Return the step before `step` at the same path, if `step` is the newest."""
+        numbers = self._numbers_at.get(step.change.path, ())
+        return self._steps[numbers[-2]] if len(numbers) > 1 else None
+
+    def move(self, path: str) -> ChangeStep | None:
+        """Return the newest move of `path`; None if a later step changed `path` otherwise."""
+        number = self._moves.get(path)
+        if number is None or number < self._newest_at.get(path, -1):
+            return None
+        return self._steps[number]
+
+    def by_plugins(self, path: str) -> bool:
+        """Return whether a plugin or an unknown owner ever changed `path`."""
+        return path in self._plugins_paths
+
+    def _number(self, path: str) -> int | None:
+        newest = self._newest_at.get(path)
+        while path:
+            path = path.rpartition("/")[0]
+            number = self._newest_at.get(path)
+            if number is not None and (newest is None or number > newest):
+                newest = number
+        return newest
 
 
 class Remarks:
     """Source of the remarks on lines."""
 
-    def __init__(self, newest: Newest) -> None:
+    def __init__(self, newest: NewestSteps) -> None:
         self._newest = newest
 
-    def of(self, node: Node, step: ChangeStep | None, moved: ChangeStep | None) -> tuple[str, ...]:
+    def of(
+        self, node: SpecNode, step: ChangeStep | None, moved: ChangeStep | None
+    ) -> tuple[str, ...]:
         """Return short remarks, the most important first. Not escaped."""
-        found: list[str] = []
+        remarks: list[str] = []
         asked = self._newest.exactly(node.path)
         if asked is not None and asked is step:
             if node.exists or asked.change.kind == "removed":
-                found += self._past(asked)
-            found += _outcome(asked, exists=node.exists)
-            found += (wording.claim(claim, asked) for claim in asked.disputed)
+                remarks += self._past(asked)
+            remarks += _outcome(asked, exists=node.exists)
+            remarks += (wording.claim(claim, asked) for claim in asked.disputed)
             if asked.note:
-                found.append(asked.note)
+                remarks.append(asked.note)
         if moved is not None:
-            found.append(move(moved.change))
-            found += _outcome(moved, exists=True)
-        return tuple(found)
+            remarks.append(move(moved.change))
+            remarks += _outcome(moved, exists=True)
+        return tuple(remarks)
 
     def _past(self, step: ChangeStep) -> list[str]:
         change = step.change
-        before = self._newest.before(step)
+        before = self._newest.previous(step)
         if before is not None and not before.is_change:
             asked = "removal" if before.change.kind == "removed" else inline(before.change.after)
             return [f"{asked} was asked for {wording.by(before.owner)}"]
@@ -74,7 +216,6 @@ def _outcome(step: ChangeStep, *, exists: bool) -> list[str]:
     return [] if exists or step.change.kind == "removed" else ["not in the spec that was used"]
 
 
-MARKS = {"added": "+", "removed": "-", "changed": "~", "moved": ">"}
 UNMET = "!"
 """Mark of a value that was asked for in an operation that failed."""
 OPEN = "?"
@@ -127,15 +268,16 @@ class OwnedLine:
         return self.mark != " "
 
 
-def lines(history: History) -> list[OwnedLine]:
+def lines(history: History, *, members: bool = False) -> list[OwnedLine]:
     """Return all lines of the newest spec in order, with removed lines after their siblings.
 
-    Every line that has a value has an owner.
+    Every line that has a value has an owner. ``members``: whether an array's member with parts has
+    a heading, too, besides the dash before its first part.
     """
-    return list(_Lines(history).all())
+    return list(_SpecLines(history).all(members=members))
 
 
-class _Lines:
+class _SpecLines:
     def __init__(self, history: History) -> None:
         self._history = history
         self._owners = FinalOwners(history)
@@ -143,27 +285,27 @@ class _Lines:
         self._remarks = Remarks(self._newest)
         self._known = tree(history.spec)
         """Nodes of the spec that events show, without the CRI's answer."""
-        self._nodes = self._known if history.real is None else tree(final_spec(history))
+        self._nodes = self._known if history.real is None else tree(history.final_spec)
         put_back(self._nodes, self._gone())
 
     def _gone(self) -> list[tuple[str, Json]]:
         """Return the paths and values that were removed, or requested but never applied."""
-        found: list[tuple[str, Json]] = []
-        spec = final_spec(self._history)
+        values: list[tuple[str, Json]] = []
+        spec = self._history.final_spec
         for step in self._newest.steps():
             change = step.change
             # A part of one line, such as an array's only member, has no line of its own.
             if change.path in self._nodes or value_at(spec, change.path) is not ABSENT:
                 continue
             if change.kind == "removed":
-                found.append((change.path, change.before))
+                values.append((change.path, change.before))
             elif self._history.real is not None:
-                found.append((change.path, change.after))
-        return found
+                values.append((change.path, change.after))
+        return values
 
-    def all(self) -> Iterator[OwnedLine]:
+    def all(self, *, members: bool) -> Iterator[OwnedLine]:
         root = self._nodes[""]
-        waiting: list[tuple[Node, int, bool, tuple[OwnedLine, ...]]] = [
+        waiting: list[tuple[SpecNode, int, bool, tuple[OwnedLine, ...]]] = [
             (node, 0, False, ()) for node in reversed(root.below)
         ]
         while waiting:
@@ -172,15 +314,15 @@ class _Lines:
             if above:
                 line = _joined(above[0], line)
             heads_member = node.member and not node.is_leaf
-            if not heads_member:
+            if members or not heads_member:
                 yield line
             # The first line of a member follows the dash, the others are below it.
             inner = indent + 2
-            for at, below in reversed(list(enumerate(node.below))):
-                first = heads_member and not at
+            for number, below in reversed(list(enumerate(node.below))):
+                first = heads_member and not number
                 waiting.append((below, inner, first, (line,) if first else ()))
 
-    def _line(self, node: Node, indent: int, *, dash: bool) -> OwnedLine:
+    def _line(self, node: SpecNode, indent: int, *, dash: bool) -> OwnedLine:
         owner, evidence, step = self._owner(node)
         heading = not node.is_leaf or (not node.exists and not _is_own(step, node))
         moved = self._newest.move(node.path)
@@ -203,16 +345,16 @@ class _Lines:
             remarks=self._remarks.of(node, step, moved),
         )
 
-    def _owner(self, node: Node) -> tuple[Owner, tuple[Evidence, ...], ChangeStep | None]:
+    def _owner(self, node: SpecNode) -> ValueOwner:
         if not node.exists:
-            return self._owners.by(self._newest.at(node.path))
+            return self._owners.by_events(node.path)
         known = self._known.get(node.path)
         if known is None:
             return self._owners.of(node.path, node.value, ABSENT)
         # The parts of a heading have owners of their own.
         return self._owners.of(node.path, node.value, known.value if node.is_leaf else node.value)
 
-    def _mark(self, node: Node, step: ChangeStep | None) -> str:
+    def _mark(self, node: SpecNode, step: ChangeStep | None) -> str:
         if step is None:
             return " "
         if step.owner.who is OwnerKind.RUNTIME and not self._newest.by_plugins(step.change.path):
@@ -221,11 +363,11 @@ class _Lines:
             return OPEN if step.outcome.kind is OutcomeKind.REQUESTED else UNMET
         if step.change.kind == "removed" and node.exists:
             # The value was replaced by another one.
-            return MARKS["changed"]
-        return MARKS[step.change.kind]
+            return wording.GLYPHS["changed"]
+        return wording.GLYPHS[step.change.kind]
 
 
-def _is_own(step: ChangeStep | None, node: Node) -> bool:
+def _is_own(step: ChangeStep | None, node: SpecNode) -> bool:
     return step is not None and step.change.path == node.path
 
 
@@ -299,108 +441,3 @@ def _folds(lines: Sequence[OwnedLine]) -> Iterator[Fold]:
             counts[line.owner] = counts.get(line.owner, 0) + 1
     indent = min(line.indent for line in lines)
     return (Fold(owner, count, indent) for owner, count in counts.items())
-
-
-MAX_DEPTH = 16
-"""Number of levels with one line per value; deeper values share a line. Real specs have seven."""
-
-_ENV = "/process/env"
-_COUNT = re.compile(r"#\d+$")
-
-
-@dataclass(slots=True)
-class Node:
-    """A value of a spec, with the nodes of its parts."""
-
-    path: str
-    label: str
-    """The key, or the label of an array's member in paths."""
-    member: bool
-    """Whether the value is a member of an array."""
-    value: Json
-    """The value as in changes: ``bar`` of an environment variable."""
-    written: Json
-    """The value as in a spec: ``FOO=bar``."""
-    exists: bool = True
-    """Whether the value exists; False for removed values, and for requested ones not applied."""
-    below: list[Node] = field(default_factory=list)
-
-    @property
-    def is_leaf(self) -> bool:
-        """Whether the value takes a single line; only removed values can be below it."""
-        return not any(node.exists for node in self.below)
-
-
-def tree(spec: Spec) -> dict[str, Node]:
-    """Return all nodes by their paths, in document order; the first is the spec itself, at ""."""
-    root = Node("", "", False, spec, spec)
-    nodes: dict[str, Node] = {}
-    waiting = [(root, 0)]
-    while waiting:
-        node, depth = waiting.pop()
-        nodes[node.path] = node
-        if depth <= MAX_DEPTH:
-            node.below = _below(node)
-            waiting += ((below, depth + 1) for below in reversed(node.below))
-    return nodes
-
-
-def _below(node: Node) -> list[Node]:
-    """Return the nodes of a value's parts: fields of an object, or members of a keyed array."""
-    value = node.written
-    if isinstance(value, dict):
-        return [
-            Node(pointer(node.path, name), name, False, each, each) for name, each in value.items()
-        ]
-    keyed = KEYED.get(node.path)
-    if keyed is None or not isinstance(value, list):
-        return []
-    found = members(value, keyed)
-    if found is None:
-        return []
-    below = [
-        Node(pointer(node.path, label), label, True, each, written)
-        for (label, each), written in zip(found.items(), value, strict=True)
-    ]
-    for member in below:
-        _key_first(member)
-    return below
-
-
-def put_back(nodes: dict[str, Node], gone: Iterable[tuple[str, Json]]) -> None:
-    """Add nodes for values that are not in the spec, after their siblings in the spec."""
-    for path, value in gone:
-        node = nodes.get(path) or _missing(nodes, path)
-        if not node.exists:
-            node.value = value
-            node.written = _written(path, node.label, value)
-
-
-def _missing(nodes: dict[str, Node], path: str) -> Node:
-    """Add and return a node at a path that is not in the spec, with its missing parents."""
-    missing: list[str] = []
-    while path not in nodes:
-        missing.append(path)
-        path = path.rpartition("/")[0]
-    node = nodes[path]
-    for path in reversed(missing):
-        label = split(path)[-1]
-        new = Node(path, label, node.path in KEYED, None, None, exists=False)
-        node.below.append(new)
-        nodes[path] = node = new
-    return node
-
-
-def _written(path: str, label: str, value: Json) -> Json:
-    if path.rpartition("/")[0] != _ENV:
-        return value
-    name = _COUNT.sub("", label)
-    return name if value is None else f"{name}={value}"
-
-
-def _key_first(member: Node) -> None:
-    """Move the field that identifies a member to the front: "destination" of a mount."""
-    if isinstance(member.written, dict):
-        name = _COUNT.sub("", member.label)
-        fields = sorted(member.written.items(), key=lambda field: field[1] != name)
-        member.value = member.written = dict(fields)

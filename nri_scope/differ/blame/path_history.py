@@ -3,21 +3,19 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from nri_scope.errors import UsageError
-from nri_scope.specs import ABSENT, Json, label, path_of, pointer, split, value_at
+from nri_scope.errors import UsageError, nearest_word
+from nri_scope.recording.display import first_names
+from nri_scope.specs import Absent, Json, label, path_of, pointer, split, value_at
 
 from ..attribution.attributed_changes import EVICTION, ChangeStep
-from ..attribution.final_spec import final_spec
 from ..attribution.history import History
-from .owned_lines import tree
+from .spec_tree import tree
 
 _LISTED_MAX = 5
 """Maximum number of matching paths in an error."""
-_SIMILARITY_MIN = 0.6
 _COMPARED_MAX = 5_000
 """Maximum number of paths that are searched for the nearest one."""
 _QUOTED_MAX = 200
@@ -29,34 +27,29 @@ class PathHistory:
     """The history of one path."""
 
     path: str
-    began_there: bool
-    """Whether the container's first state has a value at this path."""
-    began: Json
-    """The value in the first state; None if there is none."""
+    began: Json | Absent
+    """The value in the container's first state; ABSENT if there is none."""
     steps: tuple[ChangeStep, ...]
     """The steps at exactly this path, in order."""
 
 
-def past(history: History, path: str) -> list[PathHistory]:
+def path_histories(history: History, path: str) -> list[PathHistory]:
     """Return the history of each changed path among `path`, its parents and its parts.
 
-    If none of them was changed, the only history is that of `path`.
+    If no such path was changed, return only the history of `path`, without steps.
     """
-    found: dict[str, list[ChangeStep]] = {}
-    for step in history.of(path):
-        found.setdefault(step.change.path, []).append(step)
-    return [_past(history, each, steps) for each, steps in (found or {path: []}).items()]
+    steps_of: dict[str, list[ChangeStep]] = {}
+    for step in history.steps_at(path):
+        steps_of.setdefault(step.change.path, []).append(step)
+    return [
+        PathHistory(changed, value_at(history.base, changed), tuple(steps))
+        for changed, steps in (steps_of or {path: []}).items()
+    ]
 
 
-def _past(history: History, path: str, steps: list[ChangeStep]) -> PathHistory:
-    began = value_at(history.base, path)
-    there = began is not ABSENT
-    return PathHistory(path, there, None if began is ABSENT else began, tuple(steps))
-
-
-def asked_for(history: History, path: str) -> list[ChangeStep]:
-    """Return the requests for the whole container, which may have concerned `path`."""
-    return [one for one in history.without_effect if one.change.path in ("", EVICTION)]
+def whole_container_requests(history: History) -> list[ChangeStep]:
+    """Return the requests without an effect that concern the whole container, not one path."""
+    return [step for step in history.without_effect if step.change.path in ("", EVICTION)]
 
 
 def resolve(history: History, query: str) -> str:
@@ -65,7 +58,7 @@ def resolve(history: History, query: str) -> str:
     `query` is a pointer, with or without its first slash, a label, or only its last part if that is
     unique. Raises UsageError with the matching or the nearest paths.
     """
-    known = _paths(history)
+    known = _known_paths(history)
     trimmed = query.rstrip("/") if query != "/" else query
     for candidate in (query, trimmed, path_of(query), f"/{trimmed}"):
         if candidate and candidate in known:
@@ -78,11 +71,8 @@ def resolve(history: History, query: str) -> str:
     if named:
         # Users more likely mean changed paths.
         named.sort(key=lambda path: path not in changed)
-        more = f" and {len(named) - _LISTED_MAX} more" if len(named) > _LISTED_MAX else ""
-        raise UsageError(
-            f'"{quoted}" matches {len(named)} paths',
-            f"use {' or '.join(map(label, named[:_LISTED_MAX]))}{more}",
-        )
+        labels = first_names([*map(label, named)], _LISTED_MAX, " or ")
+        raise UsageError(f'"{quoted}" matches {len(named)} paths', f"use {labels}")
     raise UsageError(
         f'{history.name} never had a value at "{quoted}"', _hint(query, known, changed)
     )
@@ -99,31 +89,30 @@ def _hint(query: str, known: dict[str, None], changed: set[str]) -> str:
         if asked in unescaped:
             return f"use {label(unescaped[asked])}"
         names = [*changed, *(path for path in known if path not in changed)][:_COMPARED_MAX]
-        near = difflib.get_close_matches(asked[:300], names, n=1, cutoff=_SIMILARITY_MIN)
-        return f"the nearest is {label(near[0])}" if near else "--full shows all paths"
+        near = nearest_word(asked, names)
+        return f"the nearest is {label(near)}" if near else "--full shows all paths"
     labels: dict[str, str] = {}
     for path in known:
         labels.setdefault(split(path)[-1].lower(), path)
     if query.lower() in labels:
         return f"the nearest is {label(labels[query.lower()])}"
-    near = difflib.get_close_matches(query[:300].lower(), list(labels)[:_COMPARED_MAX], n=1)
-    return f"the nearest is {label(labels[near[0]])}" if near else "--full shows all paths"
+    near = nearest_word(query, list(labels)[:_COMPARED_MAX])
+    return f"the nearest is {label(labels[near])}" if near else "--full shows all paths"
 
 
-def _paths(history: History) -> dict[str, None]:
+def _known_paths(history: History) -> dict[str, None]:
     """Return every path that has or had a value, and every requested path."""
-    found: dict[str, None] = {}
-    for spec in (final_spec(history), history.spec, history.base):
-        found.update(dict.fromkeys(tree(spec)))
+    paths: dict[str, None] = {}
+    for spec in (history.final_spec, history.spec, history.base):
+        paths.update(dict.fromkeys(tree(spec)))
     for path in (step.change.path for step in history.steps if step.change.path != EVICTION):
-        while path and path not in found:
-            found[path] = None
+        while path and path not in paths:
+            paths[path] = None
             path = path.rpartition("/")[0]
     for step in history.steps:
-        for below in _below(step):
-            found[below] = None
-    found.pop("", None)
-    return found
+        paths.update(dict.fromkeys(_below(step)))
+    paths.pop("", None)
+    return paths
 
 
 def _below(step: ChangeStep) -> Iterator[str]:

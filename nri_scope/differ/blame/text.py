@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Render a container's lines as text, YAML with a gutter, and as Markdown for an issue.
+"""Render a container's lines as text, YAML with a gutter.
 
 Render the history of a path, too.
 
@@ -8,11 +8,10 @@ The gutter shows owner, evidence and kind of change to the left of each line.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope.recording.display import SHORT_ID, Days, clock
-from nri_scope.specs import Json, label
+from nri_scope.specs import Absent, Json, label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import (
     Layout,
@@ -23,37 +22,18 @@ from nri_scope.text.styled_text import (
     break_text,
     styled,
 )
-from nri_scope.text.yaml_text import fill, key
+from nri_scope.text.yaml_text import inline, key
 
 from ..attribution.attributed_changes import ChangeStep, Evidence, OutcomeKind, Shows
 from ..attribution.history import History
 from ..attribution.owner import POD_SPEC, Owner, OwnerKind
 from ..render import wording
-from ..render.markdown import code, prose
 from ..render.values import clipped, move
-from .owned_lines import MARKS, OPEN, UNMET, Fold, OwnedLine, Row
+from .owned_lines import OPEN, UNMET, Fold, OwnedLine, Row
 from .path_history import PathHistory
 
-LETTERS = {
-    Evidence.TAP: "T",
-    Evidence.REPLAY: "R",
-    Evidence.VALIDATOR: "V",
-    Evidence.PROBES: "P",
-    Evidence.EVENTS: "E",
-    Evidence.CRI: "C",
-    Evidence.REQUEST: "Q",
-}
-_SHORT_MEANINGS = {
-    Evidence.TAP: "plugin's reply",
-    Evidence.REPLAY: "plugin's reply in a replay",
-    Evidence.VALIDATOR: "runtime's list of owners",
-    Evidence.PROBES: "two connections differ",
-    Evidence.EVENTS: "seen in a later event",
-    Evidence.CRI: "spec that was actually used",
-    Evidence.REQUEST: "runtime's request",
-}
 MARK_MEANINGS = {
-    **{mark: kind for kind, mark in MARKS.items()},
+    **{mark: kind for kind, mark in wording.GLYPHS.items()},
     UNMET: "asked for, refused or dropped",
     OPEN: "asked for, outcome not known",
 }
@@ -74,7 +54,7 @@ class Gutter:
     """Gutter that is as wide as its content needs, within the line's ``width`` (None: no limit)."""
 
     def __init__(
-        self, found: Iterable[tuple[Owner, Sequence[Evidence]]], width: int | None
+        self, owners: Iterable[tuple[Owner, Sequence[Evidence]]], width: int | None
     ) -> None:
         self._owner_width_max = _OWNER_WIDTH_MAX if width is None else max(7, width * 3 // 10)
         self._owners: dict[Owner, None] = {}
@@ -82,7 +62,7 @@ class Gutter:
         self._marks: set[str] = set()
         """Marks of the cells so far."""
         letters = 0
-        for owner, evidence in found:
+        for owner, evidence in owners:
             self._owners[owner] = None
             self._evidence.update(dict.fromkeys(evidence))
             letters = max(letters, len(evidence))
@@ -97,7 +77,7 @@ class Gutter:
         self._marks.add(mark)
         name = "" if owner is None else safe(short(owner), self._owner_width)
         padding = " " * (self._owner_width - columns(name))
-        letters = "".join(LETTERS[one] for one in evidence)
+        letters = "".join(kind.letter for kind in evidence)
         evidence_cell = f"{letters:<{self._letters}} " if self._letters else ""
         return f"{name}{padding} {evidence_cell}{mark}│"
 
@@ -112,12 +92,8 @@ class Gutter:
             items.append(f"one of {example.index}: a plugin with {indices}")
         if any(owner.who is OwnerKind.ONE_OF and owner.plugins for owner in self._owners):
             items.append("one of …: one or more of these plugins")
-        items += (f"{one} {what}" for one, what in MARK_MEANINGS.items() if one in self._marks)
-        items += (
-            f"{LETTERS[one]}: {meaning}"
-            for one, meaning in _SHORT_MEANINGS.items()
-            if one in self._evidence
-        )
+        items += (f"{mark} {what}" for mark, what in MARK_MEANINGS.items() if mark in self._marks)
+        items += (f"{kind.letter}: {kind.short}" for kind in Evidence if kind in self._evidence)
         if any(owner.who is OwnerKind.SPEC or owner.or_spec for owner in self._owners):
             items.append(f"{POD_SPEC}: no plugin")
         if any(owner.or_runtime and not owner.or_spec for owner in self._owners):
@@ -179,6 +155,8 @@ def head(
     named = history.name != history.id[:SHORT_ID]
     number = f" {history.id[:SHORT_ID]}" if named else ""
     yield from layout.sentence(f"{history.name}{number}{began}", 0, Style.STRONG)
+    for absence in history.absences:
+        yield from layout.sentence(f"! {absence}", 0, Style.BAD)
     if history.failure:
         yield from layout.sentence(f"! creation failed: {history.failure}", 0, Style.BAD)
     if history.real is not None:
@@ -186,11 +164,11 @@ def head(
         yield from layout.sentence(source, 0)
     if lines is not None:
         yield from layout.sentence(summary(lines), 0)
-    for remark in (*filter(None, [history.doubt]), *history.remarks):
+    for remark in history.limits:
         yield from layout.sentence(f"note: {remark}", 0, Style.WARN)
-    for one in history.without_effect if about is None else about:
-        text = cut(f"{wording.glyph(one)} {wording.request(one)}", width)
-        is_open = one.outcome.kind is OutcomeKind.REQUESTED
+    for request in history.without_effect if about is None else about:
+        text = cut(f"{wording.glyph(request)} {wording.request(request)}", width)
+        is_open = request.outcome.kind is OutcomeKind.REQUESTED
         yield from layout.sentence(text, 0, Style.WARN if is_open else Style.BAD)
 
 
@@ -232,15 +210,15 @@ def gutter_content(line: OwnedLine) -> tuple[str, Owner | None, tuple[Evidence, 
 
 def body(rows: Sequence[Row], width: int | None = None) -> tuple[list[str], list[str]]:
     """Return the lines with their gutter, and the items of the legend."""
-    found: list[tuple[Owner, Sequence[Evidence]]] = []
+    owners: list[tuple[Owner, Sequence[Evidence]]] = []
     for row in rows:
         if isinstance(row, Fold):
-            found.append((row.owner, ()))
+            owners.append((row.owner, ()))
         else:
             _, owner, evidence = gutter_content(row)
             if owner is not None:
-                found.append((owner, evidence))
-    gutter = Gutter(found, width)
+                owners.append((owner, evidence))
+    gutter = Gutter(owners, width)
     room = None if width is None else max(YAML_WIDTH_MIN, width - gutter.width)
     written: list[str] = []
     for row in rows:
@@ -267,7 +245,16 @@ def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:
         if line.heading:
             return [head]
         head += " "
-    return fill(head, line.written, width, line.indent + 4)
+    return _value_lines(head, line.written, width, line.indent + 4)
+
+
+def _value_lines(head: str, value: Json, width: int | None, indent: int) -> list[str]:
+    """Return ``head`` and the value, in lines of at most ``width`` columns where possible."""
+    text = f"{head}{inline(value)}"
+    if width is None:
+        return [text]
+    first, *others = break_text(text, width, width - indent)
+    return [first, *(f"{' ' * indent}{other}" for other in others)]
 
 
 def cut(remark: str, width: int | None) -> str:
@@ -280,7 +267,7 @@ def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
     own = owner is not None and owner.who in _NO_PLUGIN and not line.changed
     style = Style.DIM if own else STYLES[mark]
     yaml = yaml_lines(line, width)
-    remarks = [cut(one, width) for one in line.remarks]
+    remarks = [cut(remark, width) for remark in line.remarks]
     remark = safe("; ".join(remarks))
     beside = f"  # {remark}" if remark else ""
     if beside and (width is None or columns(yaml[-1]) + columns(beside) <= width):
@@ -290,9 +277,9 @@ def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
         last = Span("")
     cell = gutter.cell(owner, evidence, mark)
     blank = gutter.cell(None, (), " ")
-    for at, text in enumerate(yaml):
-        left = Span(blank) if at else Span(cell, style)
-        yield StyledText(left, Span(text, style), *([last] if at == len(yaml) - 1 else []))
+    for number, text in enumerate(yaml):
+        left = Span(blank) if number else Span(cell, style)
+        yield StyledText(left, Span(text, style), *([last] if number == len(yaml) - 1 else []))
     if beside and width is not None:
         margin = " " * (line.indent + 4)
         room = width - len(margin) - 2
@@ -311,11 +298,11 @@ def _fold(fold: Fold, gutter: Gutter) -> str:
 _NO_CHANGE = "no change seen"
 
 
-def past_body(
-    history: History, pasts: Sequence[PathHistory], width: int | None = None
+def history_body(
+    history: History, histories: Sequence[PathHistory], width: int | None = None
 ) -> tuple[list[str], list[str]]:
     """Return lines of the values in order, with time, event and owner, and the legend's items."""
-    steps = [step for past in pasts for step in past.steps]
+    steps = [step for path_history in histories for step in path_history.steps]
     gutter = Gutter(
         [
             (history.base_owner, ()),
@@ -328,11 +315,11 @@ def past_body(
     days = Days()
     if steps:
         lines += days.turn(steps[0].at_ns)
-    for past in pasts:
-        if past is not pasts[0]:
+    for path_history in histories:
+        if path_history is not histories[0]:
             lines.append("")
-        lines.append(styled(Style.STRONG, safe(label(past.path))))
-        lines += _past(history, past, _Columns(number, gutter, width), days)
+        lines.append(styled(Style.STRONG, safe(label(path_history.path))))
+        lines += _path_lines(history, path_history, _Columns(number, gutter, width), days)
     return lines, gutter.legend()
 
 
@@ -360,30 +347,32 @@ class _Columns:
         room = (
             None if width is None else max(YAML_WIDTH_MIN, width - self._left - self._gutter.width)
         )
-        rows = [word] if word else fill("", value, room, 2)
+        rows = [word] if word else _value_lines("", value, room, 2)
         margin = " " * self._left + self._gutter.cell(None, (), " ")
         remark = safe(cut(remark, width))
         if remark and (room is None or columns(rows[-1]) + columns(remark) + 4 <= room):
             rows[-1] += f"  # {remark}"
             remark = ""
-        for at, text in enumerate(rows):
-            yield StyledText(margin if at else left + cell, Span(text, STYLES[mark]))
+        for number, text in enumerate(rows):
+            yield StyledText(margin if number else left + cell, Span(text, STYLES[mark]))
         if remark and room is not None:
             for text in break_text(remark, room - 4, room - 4):
                 yield StyledText(margin, Span(f"  # {text}", Style.DIM))
 
 
-def _past(history: History, past: PathHistory, write: _Columns, days: Days) -> Iterator[str]:
-    if past.began_there:
-        remark = "" if past.steps else _NO_CHANGE
-        yield from write.write(None, history, past.began, remark)
-    for step in past.steps:
+def _path_lines(
+    history: History, path_history: PathHistory, formatter: _Columns, days: Days
+) -> Iterator[str]:
+    if not isinstance(path_history.began, Absent):
+        remark = "" if path_history.steps else _NO_CHANGE
+        yield from formatter.write(None, history, path_history.began, remark)
+    elif not path_history.steps:
+        yield f"({_NO_CHANGE})"
+    for step in path_history.steps:
         yield from days.turn(step.at_ns)
-        yield from write.write(
+        yield from formatter.write(
             step, history, step.change.after, "; ".join(_remarks(step)), _word(step)
         )
-    if not past.began_there and not past.steps:
-        yield f"({_NO_CHANGE})"
 
 
 def _word(step: ChangeStep) -> str:
@@ -402,48 +391,3 @@ def _remarks(step: ChangeStep) -> Iterator[str]:
     yield from (wording.claim(claim, step) for claim in step.disputed)
     if step.note:
         yield step.note
-
-
-_BACKTICKS = re.compile(r"`+")
-
-
-def markdown(
-    history: History,
-    lines: Sequence[OwnedLine] | None,
-    body: Sequence[str],
-    legend: Sequence[str],
-    about: Sequence[ChangeStep] | None = None,
-) -> Iterator[str]:
-    """Yield the Markdown. `body`: the lines after head and legend, without wrapping and styles.
-
-    `about`: requests to list instead of all without an effect.
-    """
-    began = f", {history.beginning}" if history.beginning else ""
-    yield f"### {code(history.name)}"
-    yield ""
-    counts = "" if lines is None else f": {prose(summary(lines))}"
-    yield f"{code(history.id[:SHORT_ID])}{began}{counts}"
-    notes = [f"- **creation failed**: {code(history.failure)}"] if history.failure else []
-    if history.real is not None:
-        notes.append(
-            f"- the spec that the runtime actually used, reported by event {history.real_event}"
-        )
-    doubt = filter(None, [history.doubt])
-    notes += (f"- {prose(remark)}" for remark in (*doubt, *history.remarks))
-    asked = history.without_effect if about is None else about
-    notes += (f"- {prose(f'{wording.glyph(one)} {wording.request(one)}')}" for one in asked)
-    items = [*notes, *(f"- {prose(line)}" for line in legend)]
-    if items:
-        yield ""
-    yield from items
-    yield ""
-    yield from fenced(body)
-
-
-def fenced(lines: Sequence[str]) -> Iterator[str]:
-    """Yield lines as a code block, with a fence longer than any in the lines."""
-    longest = max((len(run) for line in lines for run in _BACKTICKS.findall(line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    yield f"{fence}text"
-    yield from lines
-    yield fence

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Render the differ's findings as text, Markdown and JSON.
+"""Render the differ's findings as text and JSON.
 
-In: rounds and comparisons. Out: lines, with untrusted values escaped. This package never searches
-for evidence, and never writes its lines to a stream.
+In: rounds. Out: lines, with untrusted values escaped. This package never searches for evidence, and
+never writes its lines to a stream.
 """
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from ..attribution.attributed_changes import NameOf as NameOf
 from .document import JsonRenderer
-from .markdown import MarkdownRenderer
-from .renderer import Format as Format
-from .renderer import Renderer as Renderer
 from .text import TextRenderer
+from .values import Format as Format
+
+Renderer: TypeAlias = JsonRenderer | TextRenderer
+"""Renderer of rounds as lines without line ends. Call `head`, `round` for each, then `end`."""
 
 
 def renderer(
@@ -27,9 +30,6 @@ def renderer(
     ``width`` limits the columns of text; None for no limit. ``live``: render each round
     immediately; JSON is then one object per line.
     """
-    match output_format:
-        case "json":
-            return JsonRenderer(live=live, quiet_unchanged=quiet_unchanged)
-        case "markdown":
-            return MarkdownRenderer(live=live, quiet_unchanged=quiet_unchanged)
+    if output_format == "json":
+        return JsonRenderer(live=live, quiet_unchanged=quiet_unchanged)
     return TextRenderer(width=width, live=live, quiet_unchanged=quiet_unchanged)

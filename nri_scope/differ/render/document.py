@@ -7,10 +7,18 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from nri_scope.nri.plain import Plain
+from nri_scope.recording.coverage import Coverage
 from nri_scope.recording.records import SCHEMA_VERSION, deadline_ms, rfc3339, to_json
 from nri_scope.specs import Change, Json
 
-from ..attribution.attributed_changes import ChangeStep, Claim, NameOf, Outcome, RoundDiff, Span
+from ..attribution.attributed_changes import (
+    ChangeStep,
+    Claim,
+    NameOf,
+    PluginSpan,
+    RequestOutcome,
+    RoundDiff,
+)
 from ..attribution.owner import Owner
 from ..render import wording
 
@@ -41,9 +49,9 @@ class JsonRenderer:
         self.changed = self.changed or wording.changes_anything(diff)
         if self._live:
             if diff.settled or not (self._quiet and wording.calm(diff)):
-                found = [(step, False) for step in diff.steps]
-                found += ((step, True) for step in diff.settled)
-                records = [(step, _of_round(step, diff, name_of, again)) for step, again in found]
+                steps = [(step, False) for step in diff.steps]
+                steps += ((step, True) for step in diff.settled)
+                records = [(step, _of_round(step, diff, name_of, again)) for step, again in steps]
                 changes: list[Plain] = [each for step, each in records if step.is_change]
                 requests: list[Plain] = [each for step, each in records if not step.is_change]
                 event = event_record(diff, name_of)
@@ -64,7 +72,7 @@ class JsonRenderer:
             into = self._changes if step.is_change else self._requests
             into.append(_stored(_of_round(step, diff, name_of, again=False)))
 
-    def end(self) -> Iterator[str]:
+    def end(self, coverage: Coverage | None = None) -> Iterator[str]:
         """Yield the whole object; nothing with ``live``."""
         if not self._live:
             yield f'{{"schema_version": {SCHEMA_VERSION}, "changes": ['
@@ -73,7 +81,8 @@ class JsonRenderer:
             yield from _separated(self._requests)
             yield '], "events": ['
             yield from _separated(self._events)
-            yield f'], "left_out": {self._left_out}}}'
+            yield f'], "left_out": {self._left_out}, '
+            yield f'"coverage": {to_json(None if coverage is None else coverage.record())}}}'
 
 
 _COMPRESSED_MIN = 64 << 10
@@ -107,9 +116,10 @@ def event_record(diff: RoundDiff, name_of: NameOf) -> dict[str, Plain]:
         "missed_by": list(diff.missed_by),
         "chain": list(diff.chain),
         "changed": bool(diff.changes),
+        "absences": list(diff.absences),
         "failure": diff.failure,
         "doubt": diff.doubt,
-        "spans": [_span(one) for one in diff.spans],
+        "spans": [_span(span) for span in diff.spans],
         "remarks": list(diff.remarks),
     }
 
@@ -122,15 +132,15 @@ def _of_round(step: ChangeStep, diff: RoundDiff, name_of: NameOf, again: bool) -
     }
 
 
-def _span(one: Span) -> dict[str, Plain]:
+def _span(span: PluginSpan) -> dict[str, Plain]:
     return {
-        **by_record(one.owner),
-        "after": one.after,
-        "before": one.before,
-        "took_us": one.ns // 1000,
-        "deadline_ms": deadline_ms(one.deadline_ns),
-        "slow": wording.slow(one),
-        "over_deadline": wording.over(one),
+        **by_record(span.owner),
+        "after": span.after,
+        "before": span.before,
+        "took_us": span.ns // 1000,
+        "deadline_ms": deadline_ms(span.deadline_ns),
+        "slow": wording.slow(span),
+        "over_deadline": wording.over(span),
     }
 
 
@@ -157,25 +167,25 @@ def step_record(step: ChangeStep, name_of: NameOf) -> dict[str, Plain]:
     return {
         **change_record(step.change),
         **by_record(step.owner),
-        "evidence": [str(one) for one in step.evidence],
+        "evidence": [str(evidence) for evidence in step.evidence],
         "event": step.event,
         "at": rfc3339(step.at_ns),
         "container": name_of(step.container) if step.container else "",
         "container_id": step.container,
         "outcome": _outcome(step.outcome),
-        "disputed": [_claim(one) for one in step.disputed],
+        "disputed": [_claim(claim) for claim in step.disputed],
         "note": step.note,
     }
 
 
-def _outcome(one: Outcome) -> dict[str, Plain]:
+def _outcome(outcome: RequestOutcome) -> dict[str, Plain]:
     return {
-        "kind": str(one.kind),
-        "reason": one.reason,
-        "evidence": None if one.shown_by is None else str(one.shown_by),
-        "event": one.event or None,
-        "at": rfc3339(one.at_ns) if one.at_ns else None,
-        "actual": shallow(one.actual),
+        "kind": str(outcome.kind),
+        "reason": outcome.reason,
+        "evidence": None if outcome.shown_by is None else str(outcome.shown_by),
+        "event": outcome.event or None,
+        "at": rfc3339(outcome.at_ns) if outcome.at_ns else None,
+        "actual": shallow(outcome.actual),
     }
 
 
@@ -204,5 +214,6 @@ def shallow(value: Json, depth: int = 0) -> Plain:
     return [shallow(each, depth + 1) for each in value]
 
 
-def _claim(one: Claim) -> dict[str, Plain]:
-    return {"evidence": str(one.evidence), **by_record(one.owner), "value": shallow(one.value)}
+def _claim(claim: Claim) -> dict[str, Plain]:
+    owner, value = by_record(claim.owner), shallow(claim.value)
+    return {"evidence": str(claim.evidence), **owner, "value": value}

@@ -5,52 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from nri_scope.recording.coverage import Coverage
 from nri_scope.recording.display import Days, clock, many
-from nri_scope.recording.records import SCHEMA_VERSION, to_json
 from nri_scope.specs import Change, label
 from nri_scope.text.styled_text import Layout, LayoutPart, Style, StyledText
 
 from ..attribution.attributed_changes import EVICTION, ChangeStep, NameOf, OutcomeKind, RoundDiff
 from . import wording
-from .document import change_record
-from .markdown import changes_table, code
-from .renderer import Format
 from .values import clipped, clipped_pair, move, place, sides
 from .wording import GLYPHS, Legend, left_out
-
-
-def spec_diff(
-    before: str,
-    after: str,
-    changes: Sequence[Change],
-    output_format: Format,
-    *,
-    width: int | None = None,
-) -> Iterator[str]:
-    """Yield the differences between the specs called `before` and `after`.
-
-    Text without differences has no lines.
-    """
-    match output_format:
-        case "json":
-            yield to_json(
-                {
-                    "schema_version": SCHEMA_VERSION,
-                    "before": before,
-                    "after": after,
-                    "changes": [change_record(change) for change in changes],
-                }
-            )
-        case "markdown":
-            yield f"{code(before)} → {code(after)}"
-            yield from changes_table(changes) if changes else ("", "No difference.")
-        case "text":
-            layout = Layout(width)
-            if changes:
-                yield from layout.sentence(f"{before} → {after}", 0, Style.STRONG)
-            for change in changes:
-                yield from change_lines(layout, change)
-
 
 CONTINUATION_INDENT = 4
 """Indentation of continuation lines, in columns."""
@@ -118,7 +81,7 @@ class TextRenderer:
         self._days = Days()
         self._needs_blank = False
         """Whether a blank line is needed before the next round with changes."""
-        self._tally = _Tally()
+        self._tally = _ChangeCounts()
 
     def head(self, title: str, details: Sequence[str] = ()) -> Iterator[str]:
         """Yield the title, and a line for each detail."""
@@ -150,13 +113,15 @@ class TextRenderer:
         if self._live:
             yield from self._explanations(indent=2)
 
-    def end(self) -> Iterator[str]:
+    def end(self, coverage: Coverage | None = None) -> Iterator[str]:
         """Yield the totals, if any, and, unless ``live``, the legend."""
         if not (self._tally.operations or self._live):
             return
         if self._needs_blank:
             yield ""
         yield from self._layout.sentence(self._tally.words(), 0, Style.STRONG)
+        if coverage is not None and not coverage.is_whole:
+            yield from self._layout.sentence(coverage.words, 0, Style.WARN)
         if not self._live:
             yield from self._explanations(indent=0)
 
@@ -187,6 +152,8 @@ class TextRenderer:
 
     def _changed(self, diff: RoundDiff, name_of: NameOf) -> Iterator[str]:
         yield from self._layout.parts(self._opening(diff, name_of), 0, 2 * CONTINUATION_INDENT)
+        for absence in diff.absences:
+            yield from self._note(f"! {absence}", Style.BAD)
         for name, plugins in wording.chain(diff):
             yield from self._note(f"{name}{', '.join(plugins)}", Style.DIM)
         if diff.missed_by:
@@ -209,8 +176,8 @@ class TextRenderer:
         yield from self._spans(diff)
 
     def _spans(self, diff: RoundDiff) -> Iterator[str]:
-        for one in filter(wording.slow, diff.spans):
-            yield from self._note(f"! SLOW: {wording.slow_span(one)}", Style.BAD)
+        for span in filter(wording.slow, diff.spans):
+            yield from self._note(f"! SLOW: {wording.slow_span(span)}", Style.BAD)
         if times := wording.times(diff.spans):
             yield from self._note(f"time: {times}", Style.DIM)
 
@@ -240,7 +207,7 @@ class TextRenderer:
                 yield from self._layout.sentence(line, indent, Style.DIM)
 
 
-class _Tally:
+class _ChangeCounts:
     """Counter of operations, changes and containers."""
 
     def __init__(self) -> None:

@@ -9,9 +9,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from typing import Literal, TypeAlias
 
 from nri_scope.specs import Change, Json, Spec, split
 from nri_scope.specs.json_spec import HOOKS
+
+Format: TypeAlias = Literal["text", "json"]
+"""Formats of rounds and comparisons."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_/.:+@%-]+\Z")
 """Text without spaces, brackets, quotes, commas and equals signs, which needs no quotes."""
@@ -86,8 +90,9 @@ def clipped_pair(before: str, after: str, most: int) -> tuple[str, str]:
     """Return both texts `clipped` so that their first difference is visible."""
     common = 0
     if before and after and max(len(before), len(after)) > most:
-        both = enumerate(zip(before, after, strict=False))
-        common = next((at for at, (one, two) in both if one != two), min(len(before), len(after)))
+        pairs = enumerate(zip(before, after, strict=False))
+        shorter = min(len(before), len(after))
+        common = next((number for number, (left, right) in pairs if left != right), shorter)
     begin = max(0, common - _CONTEXT) if common > most // 2 else 0
     return clipped(before, most, begin), clipped(after, most, begin)
 
@@ -145,7 +150,7 @@ def _fields(value: Spec, name: str, key: str) -> str | None:
             fields = _without(value, (name,))
     if not all(_PLAIN.match(field) for field in fields):
         return None
-    return " ".join(f"{field}={_inner(one)}" for field, one in fields.items())
+    return " ".join(f"{field}={_inner(value)}" for field, value in fields.items())
 
 
 def _inner(value: Json) -> str:
@@ -155,7 +160,7 @@ def _inner(value: Json) -> str:
 
 
 def _without(value: Spec, names: tuple[str, ...]) -> Spec:
-    return {name: one for name, one in value.items() if name not in names}
+    return {name: field for name, field in value.items() if name not in names}
 
 
 _OBJECTS: Mapping[tuple[str, ...], Callable[[Spec, str], str]] = {

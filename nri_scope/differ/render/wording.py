@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describe steps and rounds in words, for text and Markdown, with a legend. Nothing is escaped."""
+"""Describe steps and rounds in words, with a legend. Nothing is escaped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 from nri_scope.nri.events import UNSOLICITED
 from nri_scope.recording.display import OUTCOME_SIGNS, deadline, duration, share_of_deadline
-from nri_scope.specs import Json, label
+from nri_scope.specs import label
 
 from ..attribution.attributed_changes import (
     EVICTION,
@@ -17,13 +17,12 @@ from ..attribution.attributed_changes import (
     Evidence,
     NameOf,
     OutcomeKind,
+    PluginSpan,
     RoundDiff,
     Shows,
-    Span,
 )
+from ..attribution.observed_round import CONTINUED
 from ..attribution.owner import POD_SPEC, POD_SPEC_MEANING, Owner, OwnerKind
-from ..attribution.rounds import CONTINUED
-from ..render import wording
 from .values import place, shown
 
 
@@ -80,18 +79,18 @@ def requester(step: ChangeStep) -> str:
 
 def outcome(step: ChangeStep) -> str:
     """Name the outcome of a request and its evidence, in a few words."""
-    one = step.outcome
-    event = f" in event {one.event}" if one.event and one.event != step.event else ""
-    match one.kind:
+    outcome = step.outcome
+    event = f" in event {outcome.event}" if outcome.event and outcome.event != step.event else ""
+    match outcome.kind:
         case OutcomeKind.REQUESTED:
             return "outcome not known"
         case OutcomeKind.SEEN:
             return f"seen{event}"
         case OutcomeKind.IN_EFFECT:
-            return f"in effect{_SOURCES.get(one.shown_by, '')}"
-        case OutcomeKind.SUPERSEDED if one.shown_by is Shows.CHAIN:
-            return f"superseded {one.reason}"
-    return str(one.kind)
+            return f"in effect{_SOURCES.get(outcome.shown_by, '')}"
+        case OutcomeKind.SUPERSEDED if outcome.shown_by is Shows.CHAIN:
+            return f"superseded {outcome.reason}"
+    return str(outcome.kind)
 
 
 _SOURCES: dict[Shows | None, str] = {
@@ -102,18 +101,18 @@ _SOURCES: dict[Shows | None, str] = {
 
 def why(step: ChangeStep) -> str:
     """Explain the outcome of a request: its reason and evidence; "" if nothing is to be added."""
-    one = step.outcome
-    if one.kind is OutcomeKind.REQUESTED:
-        return f"not known whether it took effect: {one.reason}" if one.reason else ""
-    in_chain = one.kind is OutcomeKind.SUPERSEDED and one.shown_by is Shows.CHAIN
-    if step.is_change or not one.reason or in_chain:
+    outcome = step.outcome
+    if outcome.kind is OutcomeKind.REQUESTED:
+        return f"not known whether it took effect: {outcome.reason}" if outcome.reason else ""
+    in_chain = outcome.kind is OutcomeKind.SUPERSEDED and outcome.shown_by is Shows.CHAIN
+    if step.is_change or not outcome.reason or in_chain:
         return ""
-    value = f": {_value(step.change.path, one.actual)}" if one.actual is not None else ""
-    shown = {Shows.CRI: " in the spec that was used", Shows.CONFIG: " in config.json"}
-    shown[Shows.CGROUP] = " in the cgroup"
-    where = shown.get(one.shown_by, "") if one.shown_by else ""
-    event = f" (event {one.event})" if one.event and one.event != step.event else ""
-    return f"{one.kind}: {one.reason}{value}{where}{event}"
+    value = f": {shown(step.change.path, outcome.actual)}" if outcome.actual is not None else ""
+    places = {Shows.CRI: " in the spec that was used", Shows.CONFIG: " in config.json"}
+    places[Shows.CGROUP] = " in the cgroup"
+    where = places.get(outcome.shown_by, "") if outcome.shown_by else ""
+    event = f" (event {outcome.event})" if outcome.event and outcome.event != step.event else ""
+    return f"{outcome.kind}: {outcome.reason}{value}{where}{event}"
 
 
 def details(step: ChangeStep, failure: str = "") -> list[tuple[DetailWeight, str]]:
@@ -121,19 +120,15 @@ def details(step: ChangeStep, failure: str = "") -> list[tuple[DetailWeight, str
 
     ``failure``: the failure of the whole operation, which is not repeated.
     """
-    found: list[tuple[DetailWeight, str]] = []
+    texts: list[tuple[DetailWeight, str]] = []
     if (reason := why(step)) and not (failure and step.outcome.reason == failure):
         trouble = not step.has_effect and step.outcome.kind is not OutcomeKind.REQUESTED
         weight = DetailWeight.TROUBLE if trouble else DetailWeight.DOUBT
-        found.append((weight, f"! {reason}"))
-    found += ((DetailWeight.DOUBT, f"! {claim(other, step)}") for other in step.disputed)
+        texts.append((weight, f"! {reason}"))
+    texts += ((DetailWeight.DOUBT, f"! {claim(other, step)}") for other in step.disputed)
     if step.note:
-        found.append((DetailWeight.REMARK, f"note: {step.note}"))
-    return found
-
-
-def _value(path: str, value: Json) -> str:
-    return shown(path, value)
+        texts.append((DetailWeight.REMARK, f"note: {step.note}"))
+    return texts
 
 
 def claim(other: Claim, step: ChangeStep) -> str:
@@ -143,7 +138,7 @@ def claim(other: Claim, step: ChangeStep) -> str:
         parts.append(by(other.owner))
     if step.change.kind != "moved" and (other.value != step.change.after or not parts):
         there = other.value is not None
-        parts.append(_value(step.change.path, other.value) if there else "no value")
+        parts.append(shown(step.change.path, other.value) if there else "no value")
     say = "say" if other.evidence in _PLURAL else "says"
     return f"but {other.evidence} {say}: {', '.join(parts) or 'otherwise'}"
 
@@ -164,7 +159,7 @@ def asked(step: ChangeStep, of: str = "") -> str:
 def _request_object(step: ChangeStep, of: str) -> str:
     path, value = step.change.path, step.change.after
     if path == EVICTION:
-        reason = f" ({_value('', value)})" if value else ""
+        reason = f" ({shown('', value)})" if value else ""
         return f"to evict {of or 'the container'}{reason}"
     if not path:
         return f"for an update of {of or 'a container'}"
@@ -173,7 +168,7 @@ def _request_object(step: ChangeStep, of: str) -> str:
         return f"to remove {label(path)}{where}"
     if isinstance(value, int) and step.change.kind == "moved":
         return f"to move {label(path)}{where} to {place(value)} place"
-    shown_value = f" = {_value(path, value)}" if value is not None else ""
+    shown_value = f" = {shown(path, value)}" if value is not None else ""
     return f"for {label(path)}{shown_value}{where}"
 
 
@@ -215,40 +210,40 @@ def subject(diff: RoundDiff, name_of: NameOf) -> str:
     return f"pod {name_of(diff.pod)}" if diff.pod else ""
 
 
-def slow(span: Span) -> bool:
+def slow(span: PluginSpan) -> bool:
     """Return whether a span took more than half of one plugin's deadline."""
     return span.deadline_ns > 0 and 2 * span.ns > span.deadline_ns
 
 
-def over(span: Span) -> bool:
+def over(span: PluginSpan) -> bool:
     """Return whether a span took longer than one plugin's deadline."""
     return 0 < span.deadline_ns < span.ns
 
 
-def slow_span(one: Span) -> str:
+def slow_span(span: PluginSpan) -> str:
     """Describe a slow span: its plugins, their total time, and the deadline."""
-    plugins = one.owner.plugins
-    who = all_of(plugins) if plugins else f"plugins at {one.owner.index}"
-    if one.owner.is_unrecorded:
+    plugins = span.owner.plugins
+    who = all_of(plugins) if plugins else f"plugins at {span.owner.index}"
+    if span.owner.is_unrecorded:
         who = "unrecorded plugins"
-    elif not plugins and not one.owner.index:
+    elif not plugins and not span.owner.index:
         who = "the runtime"
-    if one.after and one.before:
-        who = f"{who} (between {one.after} and {one.before})"
+    if span.after and span.before:
+        who = f"{who} (between {span.after} and {span.before})"
     together = " together" if len(plugins) > 1 else ""
-    share = share_of_deadline(one.ns, one.deadline_ns)
-    one_plugins = " for one plugin" if over(one) else ""
-    return f"{who} took {duration(one.ns)}{together}, {share}{one_plugins}"
+    share = share_of_deadline(span.ns, span.deadline_ns)
+    one_plugins = " for one plugin" if over(span) else ""
+    return f"{who} took {duration(span.ns)}{together}, {share}{one_plugins}"
 
 
-def times(spans: Sequence[Span]) -> str:
+def times(spans: Sequence[PluginSpan]) -> str:
     """Describe the time that plugins took, the longest first; "" if unknown."""
     took: dict[str, int] = {}
-    for one in spans:
-        where = _whereabouts(one.owner)
-        took[where] = took.get(where, 0) + max(one.ns, 0)
+    for span in spans:
+        where = _whereabouts(span.owner)
+        took[where] = took.get(where, 0) + max(span.ns, 0)
     longest = sorted(took.items(), key=lambda item: (item[0] == _NO_PLUGIN, -item[1]))
-    deadlines = {deadline(one.deadline_ns) for one in spans if one.deadline_ns}
+    deadlines = {deadline(span.deadline_ns) for span in spans if span.deadline_ns}
     limit = f"; deadline {deadlines.pop()} per plugin" if len(deadlines) == 1 else ""
     return f"{', '.join(f'{duration(ns)} {where}' for where, ns in longest)}{limit}"
 
@@ -293,7 +288,8 @@ def left_out(count: int) -> str:
 def calm(diff: RoundDiff) -> bool:
     """Return whether a round has no change, failure, lost plugin or delay to print."""
     lost = any(remark.endswith(CONTINUED) for remark in diff.remarks)
-    return not (diff.steps or diff.failure or diff.doubt or lost or any(map(slow, diff.spans)))
+    shown = diff.steps or diff.failure or diff.doubt or diff.absences or lost
+    return not (shown or any(map(slow, diff.spans)))
 
 
 class Legend:
@@ -319,7 +315,7 @@ class Legend:
         self.add(step.owner, step.evidence)
         for other in step.disputed:
             self.add(other.owner, (other.evidence,))
-        self._glyphs.add(wording.glyph(step))
+        self._glyphs.add(glyph(step))
 
     def add(self, who: Owner, evidence: Iterable[Evidence]) -> None:
         """Add an owner and its evidence."""
@@ -336,26 +332,26 @@ class Legend:
 
     def lines(self) -> list[str]:
         """Return the explanations; [] for none."""
-        found: list[str] = []
+        texts: list[str] = []
         if self._range:
             where = (
                 "with one of these indices" if self._later else "between two observed connections"
             )
-            found.append(f"{self._range}: a plugin {where}; which one is unknown")
+            texts.append(f"{self._range}: a plugin {where}; which one is unknown")
         if self._choice:
-            found.append(f"{self._choice}: one or more of these plugins; which is unknown")
+            texts.append(f"{self._choice}: one or more of these plugins; which is unknown")
         if self._spec:
-            found.append(f"{POD_SPEC}: {POD_SPEC_MEANING}")
+            texts.append(f"{POD_SPEC}: {POD_SPEC_MEANING}")
         if self._ties:
             indices = " or ".join(sorted(self._ties))
-            found.append(
+            texts.append(
                 f"if there is another plugin at {indices}, it may have made the change: "
                 "plugins with equal indices have no defined order"
             )
-        found += (f"{one} {what}" for one, what in wording.MEANINGS.items() if one in self._glyphs)
+        texts += (f"{key} {what}" for key, what in MEANINGS.items() if key in self._glyphs)
         if "?" in self._glyphs and Evidence.CRI not in self._evidence:
-            found.append("a recorder with --cri asks the runtime what took effect")
+            texts.append("a recorder with --cri asks the runtime what took effect")
         if self._evidence:
-            known = [f"{one}: {one.meaning}" for one in Evidence if one in self._evidence]
-            found.append(f"evidence: {'; '.join(known)}")
-        return found
+            known = [f"{each}: {each.meaning}" for each in Evidence if each in self._evidence]
+            texts.append(f"evidence: {'; '.join(known)}")
+        return texts

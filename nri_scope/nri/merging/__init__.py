@@ -16,9 +16,9 @@ from .isulad import IsuladCreation as IsuladCreation
 from .isulad import IsuladStopping as IsuladStopping
 from .owners import Dropped as Dropped
 from .removable_fields import NOT_PASSED_ON as NOT_PASSED_ON
-from .updates import EVICTION_IGNORED as EVICTION_IGNORED
-from .updates import Creation as Creation
-from .updates import Stopping as Stopping
-from .updates import Updating as Updating
-from .updates import drop_evictions as drop_evictions
+from .reply_merging import EVICTION_IGNORED as EVICTION_IGNORED
+from .reply_merging import CreationMerging as CreationMerging
+from .reply_merging import StopMerging as StopMerging
+from .reply_merging import UpdateMerging as UpdateMerging
+from .reply_merging import drop_evictions as drop_evictions
 from .updates import unsolicited as unsolicited

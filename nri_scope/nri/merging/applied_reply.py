@@ -193,11 +193,7 @@ def _adjust_mounts(
 
 
 def _mount_order(mount: api.Mount) -> tuple[int, str]:
-    return _depth(mount.destination), mount.destination
-
-
-def _depth(path: str) -> int:
-    return normpath(path).count("/")
+    return normpath(mount.destination).count("/"), mount.destination
 
 
 def _adjust_resources(target: api.LinuxResources, requested: api.LinuxResources) -> None:

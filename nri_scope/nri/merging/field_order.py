@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -26,7 +27,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 
 from . import fields
-from .fields import ARGS, Field
+from .fields import ARGS, AdjustableField
 from .owners import Turn
 from .removable_fields import KeyedList, KeyedMap, Namespaces, Rdt, Sysctls
 
@@ -42,14 +43,15 @@ def _targets(name: str, *messages: Message | None) -> list[Any]:
     return [getattr(message, name) for message in messages if message is not None]
 
 
+_HIDDEN = frozenset(chain.from_iterable(fields.HIDDEN_FIELDS.values()))
+
+
 @dataclass(frozen=True, slots=True)
 class Whole:
     """A field that one plugin sets as a whole: a message, or a string that is not empty."""
 
     name: str
-    field: Field
-    hidden: bool = False
-    """Whether the next plugins do not see the field."""
+    field: AdjustableField
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Claim the field and replace it."""
@@ -59,7 +61,7 @@ class Whole:
         if not turn.supports(self.field, value):
             return
         turn.claim(self.field)
-        _set(self.name, value, None if self.hidden else shown, merged)
+        _set(self.name, value, None if self.field in _HIDDEN else shown, merged)
 
 
 def _set(name: str, value: Any, *messages: Message | None) -> None:
@@ -77,7 +79,7 @@ class Group:
     """A message whose members are claimed individually (memory, cpu)."""
 
     name: str
-    members: dict[str, Field]
+    members: dict[str, AdjustableField]
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Claim and replace each member that is set, in the order of their numbers."""
@@ -94,18 +96,16 @@ class Appended:
     """A list to which plugins append members; none are removed."""
 
     name: str
-    field: Field
+    field: AdjustableField
     key: Callable[[Any], str] | None = None
     """Returns a member's key; None if members have no keys and are not claimed."""
-    hidden: bool = False
-    """Whether the next plugins do not see the field."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Claim and append each member."""
         entries = getattr(source, self.name)
         if not entries:
             return
-        targets = _targets(self.name, None if self.hidden else shown, merged)
+        targets = _targets(self.name, None if self.field in _HIDDEN else shown, merged)
         for entry in entries:
             key = None if self.key is None else self.key(entry)
             if not turn.supports(self.field, entry, key):
@@ -121,7 +121,7 @@ class AppendedMap:
     """A map to which plugins add keys; none are removed."""
 
     name: str
-    field: Field
+    field: AdjustableField
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Claim and set each key."""
@@ -217,12 +217,12 @@ LINUX: tuple[MergeStep, ...] = (
     KeyedMap("net_devices", fields.NET_DEVICES, api.LinuxNetDevice()),
     Whole("scheduler", fields.SCHEDULER),
     Rdt(),
-    Whole("memory_policy", fields.MEMORY_POLICY, hidden=True),
+    Whole("memory_policy", fields.MEMORY_POLICY),
 )
 """Steps for an adjustment's Linux part, after its resources."""
 
 LAST: tuple[MergeStep, ...] = (
     Appended("rlimits", fields.RLIMITS, attrgetter("type")),
-    Appended("CDI_devices", fields.CDI_DEVICES, attrgetter("name"), hidden=True),
+    Appended("CDI_devices", fields.CDI_DEVICES, attrgetter("name")),
 )
 """Steps for an adjustment, after its Linux part."""

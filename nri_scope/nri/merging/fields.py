@@ -60,7 +60,7 @@ class KeyedItems(Generic[_Item]):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Field:
+class AdjustableField:
     """An adjustable field. Fields are compared by identity, as each exists once in `FIELDS`."""
 
     number: int
@@ -79,12 +79,14 @@ class Field:
         return self.path if key is None else pointer(self.path, key)
 
 
-FIELDS: list[Field] = []
+FIELDS: list[AdjustableField] = []
 """All of the fields below."""
 
 
-def _field(number: api.Field.ValueType, noun: str, since: str = "0.2.0") -> Field:
-    FIELDS.append(Field(number, api.Field.Name(number), noun, since, path_of_field(number)))
+def _field(number: api.Field.ValueType, noun: str, since: str = "0.2.0") -> AdjustableField:
+    FIELDS.append(
+        AdjustableField(number, api.Field.Name(number), noun, since, path_of_field(number))
+    )
     return FIELDS[-1]
 
 
@@ -100,7 +102,7 @@ BLOCKIO_CLASS = _field(api.BlockioClass, "block I/O class")
 RDT_CLASS = _field(api.RdtClass, "RDT class")
 UNIFIED = _field(api.CgroupsUnified, "unified resource")
 PIDS_LIMIT = _field(api.PidsLimit, "pids pinning", "0.7.0")
-DEVICE_RULES = Field(0, "", "", "0.10.0", "/linux/resources/devices")
+DEVICE_RULES = AdjustableField(0, "", "", "0.10.0", "/linux/resources/devices")
 FIELDS.append(DEVICE_RULES)
 CGROUPS_PATH = _field(api.CgroupsPath, "cgroups path")
 OOM_SCORE_ADJ = _field(api.OomScoreAdj, "oom score adj", "0.7.0")
@@ -138,3 +140,10 @@ RDT = {
     "schemata": _field(api.RdtSchemata, "", "0.11.0"),
     "enable_monitoring": _field(api.RdtEnableMonitoring, "", "0.11.0"),
 }
+
+HIDDEN_FIELDS = {
+    "CDI_devices": (CDI_DEVICES,),
+    "linux.rdt": tuple(RDT.values()),
+    "linux.memory_policy": (MEMORY_POLICY,),
+}
+"""Fields that runtimes hide from later plugins of the chain, by their place in an adjustment."""

@@ -22,7 +22,7 @@ from nri_scope.errors import AdjustmentRefused, RuntimeKilled
 from ..changes import pointer, requested_fields
 from ..versions import NriVersion
 from .owners import Dropped, text_of
-from .updates import ReplyMerging, Stopping, drop_evictions
+from .reply_merging import ReplyMerging, StopMerging, drop_evictions
 
 M = TypeVar("M", bound=Message)
 
@@ -258,7 +258,7 @@ class IsuladCreation(ReplyMerging):
 
     # -- owners -------------------------------------------------------------------------------
 
-    def _claim(self, what: str, plugin: str, *, begins: bool = False) -> None:
+    def _claim(self, name: str, plugin: str, *, begins: bool = False) -> None:
         """Claim a field. Raises AdjustmentRefused if it has an owner.
 
         `begins`: whether the field makes iSulad store owners from now on.
@@ -267,10 +267,10 @@ class IsuladCreation(ReplyMerging):
             if not begins:
                 return
             self._owners = {}
-        other = self._owners.get(what)
+        other = self._owners.get(name)
         if other is not None:
-            raise AdjustmentRefused(f"plugins {plugin} and {other} both tried to set {what}")
-        self._owners[what] = plugin
+            raise AdjustmentRefused(f"plugins {plugin} and {other} both tried to set {name}")
+        self._owners[name] = plugin
 
     def _claimed(
         self, rest: MutableSequence[M], members: Sequence[M], what: str, name: str, plugin: str
@@ -293,7 +293,7 @@ class IsuladCreation(ReplyMerging):
         self.dropped.append(Dropped(plugin, about, path, text_of(value), reason))
 
 
-class IsuladStopping(Stopping):
+class IsuladStopping(StopMerging):
     """Merge of the replies to one StopContainer."""
 
     def apply(self, reply: api.StopContainerResponse, plugin: str) -> None:

@@ -13,10 +13,10 @@ from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import AdjustmentRefused
+from nri_scope.errors import FieldConflict
 
 from ..versions import V0_7, V0_10, V0_11, V0_12, NriVersion, known_version
-from .fields import FIELDS, HOOKS, Field
+from .fields import FIELDS, HOOKS, AdjustableField
 
 V0_3 = known_version("0.3.0")
 V0_12_3 = known_version("0.12.3")
@@ -28,7 +28,7 @@ class Rules:
 
     version: NriVersion | None
     """None for the newest."""
-    unknown: frozenset[Field]
+    unknown: frozenset[AdjustableField]
     """Fields that this version's API does not have."""
     shows_whole_lists: bool
     """Whether (before 0.3) the next plugin sees only the mounts or devices set by earlier plugins,
@@ -85,17 +85,17 @@ class Owners:
         self._rules = rules
         self._plugins: dict[tuple[int, str | None], str] = {}
 
-    def claim(self, field: Field, plugin: str, key: str | None = None) -> None:
-        """Make `plugin` the owner. Raises AdjustmentRefused if the field has an owner.
+    def claim(self, field: AdjustableField, plugin: str, key: str | None = None) -> None:
+        """Make `plugin` the owner. Raises FieldConflict if the field has an owner.
 
         This includes the plugin itself: setting a field twice in one reply is a conflict.
         """
         other = self._plugins.get((field.number, key))
         if other is not None and other != _REMOVED + plugin:
-            raise AdjustmentRefused(self._conflict(field, plugin, other, key))
+            raise self._conflict(field, plugin, other.removeprefix(_REMOVED), key)
         self._plugins[field.number, key] = plugin
 
-    def clear(self, field: Field, plugin: str, key: str | None = None) -> None:
+    def clear(self, field: AdjustableField, plugin: str, key: str | None = None) -> None:
         """Remove the field's owner, so that `plugin` can set the field."""
         if self._rules.clearing_owns:
             self._plugins[field.number, key] = _REMOVED + plugin
@@ -127,14 +127,16 @@ class Owners:
             else:
                 message.compound[number].owners[key] = plugin
 
-    def _conflict(self, field: Field, plugin: str, other: str, key: str | None) -> str:
+    def _conflict(
+        self, field: AdjustableField, plugin: str, other: str, key: str | None
+    ) -> FieldConflict:
         if self._rules.names_fields:
             # Upstream's text has the space before the key even if there is no key.
             subject = f"{field.name} {key or ''}"
         else:
             subject = field.noun if key is None else f"{field.noun} {key}"
-        both = f"{quoted(plugin)} and {quoted(other.removeprefix(_REMOVED))}"
-        return f"plugins {both} both tried to set {subject}"
+        problem = f"plugins {quoted(plugin)} and {quoted(other)} both tried to set {subject}"
+        return FieldConflict(problem, plugin, other, subject)
 
 
 class Ownership:
@@ -219,11 +221,11 @@ class Turn:
     adjustment: api.ContainerAdjustment
     """The whole merged adjustment; an empty one in an update."""
 
-    def claim(self, field: Field, key: str | None = None) -> None:
-        """Claim a field. Raises AdjustmentRefused if it has an owner."""
+    def claim(self, field: AdjustableField, key: str | None = None) -> None:
+        """Claim a field. Raises FieldConflict if it has an owner."""
         self.owners.claim(field, self.plugin, key)
 
-    def clear(self, field: Field, key: str | None = None) -> None:
+    def clear(self, field: AdjustableField, key: str | None = None) -> None:
         """Remove a field's owner."""
         self.owners.clear(field, self.plugin, key)
 
@@ -232,7 +234,7 @@ class Turn:
         dropped = Dropped(self.plugin, self.container_id, path, text_of(value), reason)
         self.dropped.append(dropped)
 
-    def supports(self, field: Field, value: object, key: str | None = None) -> bool:
+    def supports(self, field: AdjustableField, value: object, key: str | None = None) -> bool:
         """Return whether this runtime's NRI version has the field; if not, drop `value`."""
         if field not in self.rules.unknown:
             return True

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
 
-from .fields import MOUNTS, NAMESPACES, RDT, SYSCTL, Field
+from .fields import MOUNTS, NAMESPACES, RDT, SYSCTL, AdjustableField
 from .owners import Turn
 
 REMOVAL = "-"
@@ -28,7 +28,7 @@ class KeyedMap:
     """A map. A removal without a new value leaves the key in the request to the next plugin."""
 
     name: str
-    field: Field
+    field: AdjustableField
     empty: str | Message
     """The value of a removal's entry."""
 
@@ -101,7 +101,7 @@ class KeyedList:
     """
 
     name: str
-    field: Field
+    field: AdjustableField
     key: Callable[[Any], str]
     """Returns the key of a member of the reply's list."""
     shown_key: Callable[[Any], str]
@@ -195,7 +195,7 @@ class Namespaces:
 
 @dataclass(frozen=True, slots=True)
 class Rdt:
-    """The members of RDT, and a flag that removes all of them. The next plugins do not see RDT."""
+    """The members of RDT, and a flag that removes all of them. See `HIDDEN_FIELDS`."""
 
     def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
         """Remove, claim and set members. Any adjustment with a Linux part adds an ``rdt {}``."""

@@ -45,7 +45,7 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class ManifestRuntime:
     """Runtime whose events are in the recording."""
 
     name: str
@@ -72,7 +72,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Replaced:
+class ReplacedValues:
     """Number of replaced values for one rule and place."""
 
     rule: str
@@ -86,7 +86,7 @@ class Redaction:
 
     rules: str
     """Description of the rules: whether they were the default ones."""
-    replaced: tuple[Replaced, ...] = ()
+    replaced: tuple[ReplacedValues, ...] = ()
     before: bool = False
     """Whether the original had been redacted before."""
 
@@ -113,7 +113,7 @@ class Manifest:
     first_ns: int | None
     """Time of the first selected event; None if there is none."""
     last_ns: int | None
-    runtimes: tuple[Runtime, ...] = ()
+    runtimes: tuple[ManifestRuntime, ...] = ()
     chain: tuple[str, ...] = ()
     """Plugins (``NN-name``) that were recorded, or that made changes."""
     selection: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -197,7 +197,7 @@ def from_bytes(data: bytes) -> Manifest:
         first_ns=recording.time("first_ns"),
         last_ns=recording.time("last_ns"),
         runtimes=tuple(
-            Runtime(
+            ManifestRuntime(
                 name=one.get("name", str),
                 version=one.get("version", str),
                 nri_version=one.get("nri_version", str),
@@ -223,7 +223,7 @@ def _redaction(table: _Table | None) -> Redaction | None:
     return Redaction(
         rules=table.get("rules", str),
         replaced=tuple(
-            Replaced(one.get("rule", str), one.get("place", str), one.count("values"))
+            ReplacedValues(one.get("rule", str), one.get("place", str), one.count("values"))
             for one in table.tables("replaced")
         ),
         before=table.flag("before"),

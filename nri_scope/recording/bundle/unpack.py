@@ -41,7 +41,7 @@ _GIVE = "give a *.nriscope.zip that `nri-scope export` wrote"
 _ASK = "ask for it again, or do not trust it"
 
 
-class Opened(NamedTuple):
+class OpenedBundle(NamedTuple):
     """Bundle with a checked directory and manifest."""
 
     file: BinaryIO
@@ -137,7 +137,7 @@ def check(path: Path) -> None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Opened]:
+def opened(path: Path) -> Iterator[OpenedBundle]:
     """Open the bundle ``path``. Raises RecordingError, also for errors inside the block."""
     try:
         with _file(path) as file:
@@ -149,7 +149,7 @@ def opened(path: Path) -> Iterator[Opened]:
             _check_kind(path, file)
             found = entries(file, length, MAX_RECORDING)
             manifest = _manifest(file, found)
-            yield Opened(file, found, manifest)
+            yield OpenedBundle(file, found, manifest)
     except ArchiveError as error:
         raise RecordingError(path, f"not a bundle, or damaged: {error}", _ASK) from error
     except NewerBundle as error:
@@ -200,7 +200,7 @@ def _manifest(file: BinaryIO, found: dict[str, Entry]) -> Manifest:
     return manifest
 
 
-def _check_others(bundle: Opened) -> None:
+def _check_others(bundle: OpenedBundle) -> None:
     readme = bundle.entries.get(README)
     if readme is not None:
         if readme.size > _MAX_README:
@@ -209,7 +209,7 @@ def _check_others(bundle: Opened) -> None:
             pass
 
 
-def _checked(bundle: Opened, name: str) -> Iterator[bytes]:
+def _checked(bundle: OpenedBundle, name: str) -> Iterator[bytes]:
     """Yield the content of a file. Raises ManifestError at the end if its hash is not that in the
     manifest.
     """

@@ -166,7 +166,7 @@ class _Directory(NamedTuple):
 def _directory(file: BinaryIO, length: int) -> _Directory:
     if length < _END.size:
         raise ArchiveError("it is cut short")
-    # It must be the last record, as a comment after it could contain a second one.
+    # The end record must be the last one, as a comment after it could contain a second one.
     signature, disk, first_disk, here, count, size, start, comment = _END.unpack(
         _read(file, length - _END.size, _END.size)
     )

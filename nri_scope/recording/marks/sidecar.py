@@ -10,12 +10,8 @@ which copies and bundles have.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
-import stat
-import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,13 +25,13 @@ from ..rows import ascending as in_order
 from ..rows import mark_of
 from ..sqlite_errors import recording_errors
 from ..sqlite_text import HIGHEST
+from ..trusted_location import read_regular, try_lock, write_atomically
 
 SCHEMA_VERSION = 1
 _MAX_FILE_BYTES = 8 << 20
 """Maximum size of a file that is read. It may be untrusted, like the recording."""
 _LOCK_SECONDS = 2.0
 """Maximum wait for another process. Any user who can read the folder can hold its lock."""
-_RETRY_SECONDS = 0.005
 
 
 class Unusable(Exception):
@@ -61,21 +57,11 @@ def path_of(recording: Path) -> Path:
 def read(path: Path) -> dict[MarkKey, Mark]:
     """Return the marks in a file, by key; empty if it does not exist. Raises Unusable."""
     try:
-        # Without following a link, and without blocking on a pipe.
-        opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        content = read_regular(path, _MAX_FILE_BYTES + 1, follows=False)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise Unusable(f"{path} cannot be read: {error_words(error)}") from error
-    try:
-        if not stat.S_ISREG(os.fstat(opened).st_mode):
-            raise Unusable(f"{path} is not a regular file")
-        with os.fdopen(opened, "rb", closefd=False) as file:
-            content = file.read(_MAX_FILE_BYTES + 1)
-    except OSError as error:
-        raise Unusable(f"{path} cannot be read: {error_words(error)}") from error
-    finally:
-        os.close(opened)
     if len(content) > _MAX_FILE_BYTES:
         raise Unusable(f"{path} is too large for a file of marks")
     try:
@@ -99,19 +85,7 @@ def write(path: Path, marks: Iterable[Mark]) -> None:
     }
     if any(mark.gone for mark in ordered):
         record["unmarked"] = [_plain(mark) for mark in ordered if mark.gone]
-    # mkstemp creates files that only their owner can read.
-    opened, name = tempfile.mkstemp(prefix=f"{path.name[:100]}.", suffix=".tmp", dir=path.parent)
-    try:
-        with os.fdopen(opened, "w", encoding="ascii") as file:
-            json.dump(record, file, indent=1)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        with suppress(OSError):
-            Path(name).unlink()
-        raise
+    write_atomically(path, f"{json.dumps(record, indent=1)}\n".encode("ascii"))
 
 
 @contextmanager
@@ -122,25 +96,14 @@ def locked(path: Path) -> Iterator[None]:
     """
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        _lock(folder)
+        is_locked = True
+        with suppress(OSError):
+            is_locked = try_lock(folder, _LOCK_SECONDS)
+        if not is_locked:
+            raise OSError(errno.EWOULDBLOCK, LOCKED)
         yield
     finally:
         os.close(folder)
-
-
-def _lock(folder: int) -> None:
-    until = time.monotonic() + _LOCK_SECONDS
-    while True:
-        try:
-            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > until:
-                raise OSError(errno.EWOULDBLOCK, LOCKED) from error
-            time.sleep(_RETRY_SECONDS)
-        except OSError:
-            return
-        else:
-            return
 
 
 def _plain(mark: Mark) -> dict[str, Plain]:

@@ -13,7 +13,6 @@ from .compare import MismatchKind as MismatchKind
 from .entries import SESSION as SESSION
 from .entries import Key as Key
 from .entries import Origin as Origin
-from .entries import entries_of as entries_of
 from .entries import fingerprint as fingerprint
 from .golden import Golden as Golden
 from .render import as_data as as_data

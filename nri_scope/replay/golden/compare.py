@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import TypeVar, cast
 
 from nri_scope.nri.plain import Plain
+from nri_scope.specs.json_spec import pointer
 
 from .entries import Key, is_quiet
 from .matchers import Expected, Ignored, Matcher
@@ -112,7 +113,7 @@ def _in_mappings(
         old, new = expected.get(key), got.get(key)
         if key in UNORDERED:
             old, new = _in_order(old), _in_order(new)
-        yield from _differences(old, new, _below(path, key))
+        yield from _differences(old, new, pointer(path, key))
 
 
 def _in_lists(expected: list[Expected], got: list[Plain], path: str) -> Iterator[Difference]:
@@ -120,7 +121,7 @@ def _in_lists(expected: list[Expected], got: list[Plain], path: str) -> Iterator
     if old_by_key is not None and new_by_key is not None:
         yield from _in_mappings(old_by_key, new_by_key, path)
         if set(old_by_key) == set(new_by_key) and list(old_by_key) != list(new_by_key):
-            yield Difference(_below(path, ORDER), list(old_by_key), list(new_by_key))
+            yield Difference(pointer(path, ORDER), list(old_by_key), list(new_by_key))
         return
     for index in range(max(len(expected), len(got))):
         old = expected[index] if index < len(expected) else None
@@ -165,10 +166,6 @@ def _copy(value: Plain) -> Expected:
     return value
 
 
-def _below(path: str, key: str) -> str:
-    return f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-
-
 MAX_CANDIDATES = 50
 """Maximum number of candidates for the nearest entry, to limit the time."""
 MAX_SEARCHES = 100
@@ -176,7 +173,7 @@ MAX_SEARCHES = 100
 
 
 class MismatchKind(StrEnum):
-    """Kind of a mismatch."""
+    """How a replay differs from the golden file."""
 
     DIFFERS = "differs"
     """A reply that differs from its entry."""

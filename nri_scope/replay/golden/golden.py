@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ from nri_scope.recording.trusted_location import (
     read_regular,
     trusted_users,
     without_links,
+    write_atomically,
 )
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, parse_yaml
@@ -130,18 +130,10 @@ class Golden:
         try:
             # Follow a link to the file itself, whose permissions are kept.
             target = without_links(target)
-            old = target.stat() if target.exists() else None
-            new = target.with_name(f".{target.name[:80]}.{secrets.token_hex(4)}")
-            handle = os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                    if old is not None and old.st_uid in trusted_users():
-                        os.fchmod(file.fileno(), stat.S_IMODE(old.st_mode))
-                new.replace(target)
-            except BaseException:
-                new.unlink(missing_ok=True)
-                raise
+            mode = 0o600
+            if target.exists() and (status := target.stat()).st_uid in trusted_users():
+                mode = stat.S_IMODE(status.st_mode)
+            write_atomically(target, content, mode)
         except (OSError, ValueError, RuntimeError) as error:
             raise _unwritable(path, error) from None
 

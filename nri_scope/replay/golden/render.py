@@ -12,7 +12,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.identity import plugin_id
-from nri_scope.nri.plain import UNKNOWN, Plain
+from nri_scope.nri.plain import UNKNOWN, Plain, clear_fields
 from nri_scope.recording.display import many
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_text import inline, yaml_lines
@@ -217,8 +217,7 @@ def request_words(message: Message, name_of: NameOf) -> str:
             changes = type(message)(adjust=message.adjust, update=message.update)
             return _words(changes, name_of)
     content = deepcopy(message)
-    for name in _SUBJECTS.intersection(message.DESCRIPTOR.fields_by_name):
-        content.ClearField(name)
+    clear_fields(content, _SUBJECTS.intersection(message.DESCRIPTOR.fields_by_name))
     return _words(content, name_of)
 
 

@@ -34,7 +34,7 @@ from nri_scope.nri.plain import (
     UNKNOWN,
     Plain,
     is_map,
-    is_optional_value,
+    optional_value,
     plain,
     plain_value,
     value_field,
@@ -69,7 +69,7 @@ _REMOVABLE = frozenset(
     }
 )
 # A runtime processes these in order; for the others, it applies all removals first.
-_REMOVED_IN_TURN = frozenset({"LinuxNamespace"})
+_ORDERED_REMOVALS = frozenset({"LinuxNamespace"})
 # Empty messages of these types have no effect; others do (pids {} is a limit of 0).
 _WRAPPERS = frozenset(
     {
@@ -114,10 +114,10 @@ def _subscription(reply: api.ConfigureResponse) -> dict[str, Plain]:
     names: list[Plain] = [event.name for event in known]
     strange = (mask & 0xFFFF_FFFF) & ~mask_of(known)
     names += [bit + 1 for bit in range(32) if strange >> bit & 1]
-    told: dict[str, Plain] = {"events": names if mask else ALL_EVENTS}
+    values: dict[str, Plain] = {"events": names if mask else ALL_EVENTS}
     if policy := plain(reply.failure_policy):
-        told["failure_policy"] = policy
-    return told | _unknown(reply)
+        values["failure_policy"] = policy
+    return values | _unknown(reply)
 
 
 def _unknown(message: Message) -> dict[str, Plain]:
@@ -141,19 +141,17 @@ class _Converter:
         values: dict[str, Plain] = {}
         for field, value in set_fields:
             if isinstance(value, str | bytes | int | float | Message):
-                told = self._value(field, value)
+                converted = self._value(field, value)
             else:
-                told = self._many(kind.name, field, value)
-            if told != {} or not _is_frame(field):
-                values[field.name] = told
+                converted = self._many(kind.name, field, value)
+            if converted != {} or not _is_wrapper(field):
+                values[field.name] = converted
         return values | _unknown(message)
 
     def _value(self, field: FieldDescriptor, value: object) -> Plain:
         if isinstance(value, Message):
-            if is_optional_value(value.DESCRIPTOR.name) and not len(UnknownFieldSet(value)):
-                inner = cast("_Valued", value).value
-                return inner if isinstance(inner, bool | int | str) else list(inner)
-            return self.fields(value)
+            inner = optional_value(value)
+            return self.fields(value) if inner is None else cast("Plain", inner)
         if field.name == "container_id":
             return self._name_of(cast("str", value)) or cast("str", value)
         return plain_value(field, value)
@@ -166,45 +164,41 @@ class _Converter:
         of = field.message_type.name if field.message_type is not None else ""
         if of == "Mount":
             return self._mounts(cast("Iterable[Message]", items))
-        told = [self._value(field, item) for item in items]
+        values = [self._value(field, item) for item in items]
         if of in LIST_KEYS:
-            by_key = _by_key(told, LIST_KEYS[of], removable)
-            if by_key is None or (of in _REMOVED_IN_TURN and _has_replacement(by_key)):
-                return told
+            by_key = _by_key(values, LIST_KEYS[of], removable)
+            if by_key is None or (of in _ORDERED_REMOVALS and _has_replacement(by_key)):
+                return values
             return by_key
         if field.name in UNORDERED:
-            return unordered([_bare_name(item) for item in told])
-        return told
+            return unordered([_bare_name(item) for item in values])
+        return values
 
     def _map(
         self, field: FieldDescriptor, entries: dict[object, object], removable: bool
     ) -> dict[str, Plain] | list[Plain]:
         of_value = value_field(field)
-        told = {str(key): self._value(of_value, entries[key]) for key in entries}
+        values = {str(key): self._value(of_value, entries[key]) for key in entries}
         if not removable:
-            return dict(sorted(told.items()))
-        if any(_is_marker(key) and _has_unknown(value) for key, value in told.items()):
-            return [{"key": key, "value": value} for key, value in sorted(told.items())]
-        return _in_order((key, REMOVED if _is_marker(key) else told[key]) for key in told)
+            return dict(sorted(values.items()))
+        if any(_is_marker(key) and _has_unknown(value) for key, value in values.items()):
+            return [{"key": key, "value": value} for key, value in sorted(values.items())]
+        return _in_order((key, REMOVED if _is_marker(key) else values[key]) for key in values)
 
     def _mounts(self, mounts: Iterable[Message]) -> list[Plain]:
         removals: dict[str, Plain] = {}
         others: list[Plain] = []
         for mount in mounts:
-            told = self.fields(mount)
-            destination = told.get(MOUNT_KEY)
-            if isinstance(destination, str) and _is_marker(destination) and UNKNOWN not in told:
+            fields = self.fields(mount)
+            destination = fields.get(MOUNT_KEY)
+            if isinstance(destination, str) and _is_marker(destination) and UNKNOWN not in fields:
                 removals[destination] = {MOUNT_KEY: destination}
             else:
-                others.append(told)
+                others.append(fields)
         return [removals[key] for key in sorted(removals)] + others
 
 
 _Item = TypeVar("_Item")
-
-
-class _Valued:
-    value: bool | int | str | Iterable[str]
 
 
 def unordered(items: list[_Item]) -> list[_Item]:
@@ -260,7 +254,7 @@ def _bare_name(item: Plain) -> Plain:
     return item
 
 
-def _is_frame(field: FieldDescriptor) -> bool:
+def _is_wrapper(field: FieldDescriptor) -> bool:
     return field.message_type is not None and field.message_type.name in _WRAPPERS
 
 

@@ -35,7 +35,7 @@ def document(replayed: Replayed) -> dict[str, Plain]:
         "failures": list(replayed.failures()),
         "plugins": [asdict(plugin) for plugin in replayed.plugins],
         "events": [_event(event, name_of) for event in replayed.events],
-        "containers": {name: _container(one) for name, one in replayed.containers.items()},
+        "containers": {name: _container(each) for name, each in replayed.containers.items()},
         "times": {
             "total_ms": replayed.took_ns // 1_000_000,
             "playing_ms": replayed.playing_ns // 1_000_000,
@@ -56,17 +56,17 @@ def _event(event: PlayedEvent, name_of: Callable[[str], str]) -> dict[str, Plain
         "logged": event.logged,
         "replies": [_reply(reply, name_of) for reply in event.replies],
         "changes": [
-            {"plugin": one.plugin, "container": one.container, **change_record(one.change)}
-            for one in event.changes
+            {"plugin": made.plugin, "container": made.container, **change_record(made.change)}
+            for made in event.changes
         ],
         "dropped": [
             {
-                "plugin": one.plugin,
-                "container": name_of(one.container_id),
-                "path": one.path,
-                "reason": one.reason,
+                "plugin": dropped.plugin,
+                "container": name_of(dropped.container_id),
+                "path": dropped.path,
+                "reason": dropped.reason,
             }
-            for one in event.dropped
+            for dropped in event.dropped
         ],
     }
 

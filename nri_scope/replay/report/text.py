@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.oci import sort_mounts
-from nri_scope.recording.display import duration, share_of_deadline
+from nri_scope.recording.display import duration, first_names, many, share_of_deadline
 from nri_scope.specs import Change, Json, Spec, differences, label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import Style, styled
@@ -202,16 +202,12 @@ class Report:
         replies = sum(tally.verdicts.values())
         not_sent = f" ({tally.skipped} more not sent)" if tally.skipped else ""
         text = (
-            f"{_count(tally.events, 'event')}{not_sent}, {_count(replies, 'reply')}"
+            f"{many(tally.events, 'event')}{not_sent}, "
+            f"{replies:,} {'reply' if replies == 1 else 'replies'}"
             f"{': ' if counts else ''}{', '.join(counts)}"
             f" in {duration(replayed.playing_ns)}"
         )
         yield styled(Style.GOOD if replayed.ok else Style.BAD, safe(text, self._width))
-
-
-def _count(number: int, noun: str) -> str:
-    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{number} {noun if number == 1 else plural}"
 
 
 def _summary(event: PlayedEvent, reply: Reply) -> str:
@@ -226,22 +222,19 @@ def _requested_changes(event: PlayedEvent, plugin: str) -> str:
 
     It only asks for what fails with the event, and for what has a remark of its own.
     """
-    own = [one for one in event.changes if one.plugin == plugin]
-    here = [one.change.path for one in own if _is_same(one.container, event.subject)]
-    remarked = {one.path for one in event.dropped if one.plugin == plugin}
+    own = [made for made in event.changes if made.plugin == plugin]
+    here = [made.change.path for made in own if _is_same(made.container, event.subject)]
+    remarked = {made.path for made in event.dropped if made.plugin == plugin}
     asked = [path for path in here if event.failure or path in remarked]
-    others = sorted({one.container for one in own if not _is_same(one.container, event.subject)})
+    others = sorted({made.container for made in own if not _is_same(made.container, event.subject)})
     listed = {
         "changes": [label(path) for path in here if path not in asked],
         "asks for": [label(path) for path in asked],
         "updates": others,
     }
-    return "; ".join(f"{verb} {_listed(names)}" for verb, names in listed.items() if names)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _PATHS_LISTED} more" if len(names) > _PATHS_LISTED else ""
-    return f"{', '.join(names[:_PATHS_LISTED])}{more}"
+    return "; ".join(
+        f"{verb} {first_names(names, _PATHS_LISTED)}" for verb, names in listed.items() if names
+    )
 
 
 def _is_same(container: str, subject: str) -> bool:

@@ -7,11 +7,7 @@ failed assertion is an AssertionError with an explanation. This package never im
 
 from .replay_run import perform as perform
 from .replay_run import plugin_set_of as plugin_set_of
-from .result import CHECK as CHECK
-from .result import NONE as NONE
-from .result import UPDATE as UPDATE
 from .result import Goldens as Goldens
 from .result import Result as Result
-from .result import explain as explain
 from .result import failure_report as failure_report
 from .result import problem as problem

@@ -24,7 +24,7 @@ from nri_scope.nri.identity import check_index, check_name
 from nri_scope.plugin.serving import handlers_of
 from nri_scope.transport.loop import run
 
-from ..chain import DEFAULT_INDEX, Command, command
+from ..chain import DEFAULT_INDEX, PluginCommand, command
 from ..plugins import InProcess, PluginSet
 from ..result import Replayed
 from ..run import Job, replay
@@ -78,7 +78,7 @@ def _place(key: object) -> tuple[str, str]:
 
 def _plugin(
     plugin: object, index: str, name: str, find: Find, *, external: bool
-) -> Command | InProcess:
+) -> PluginCommand | InProcess:
     argv = _argv(plugin)
     if argv is None:
         # Raises UsageError for objects without handlers, which would never register.

@@ -9,9 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import NoReturn
 
-from nri_scope.errors import NriScopeError, UsageError, did_you_mean
+from nri_scope.errors import NriScopeError, UsageError, did_you_mean, reason_of
 from nri_scope.nri.merging import Dropped
-from nri_scope.specs import changes, label
 from nri_scope.text.escape import safe
 
 from ..golden import Golden, lines
@@ -76,9 +75,8 @@ class Goldens:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                why = error.strerror or str(error)
                 raise UsageError(
-                    f"golden {safe(str(path))}: cannot create its folder: {why.lower()}"
+                    f"golden {safe(str(path))}: cannot create its folder: {reason_of(error)}"
                 ) from error
             new.save(path)
             self.written.append(path)
@@ -164,7 +162,7 @@ class Result:
     @property
     def dropped(self) -> Sequence[Dropped]:
         """The requests of plugins that this runtime drops without an error."""
-        return tuple(one for event in self.replayed.events for one in event.dropped)
+        return tuple(dropped for event in self.replayed.events for dropped in event.dropped)
 
     @property
     def output(self) -> Sequence[PrintedLine]:
@@ -220,33 +218,6 @@ def _no_container(name: str, containers: Mapping[str, object]) -> NoReturn:
     hint = f"known are {', '.join(names)}" if names else "it has no containers"
     hint = did_you_mean(name, containers) or hint
     raise AssertionError(safe(f"no container {name!r} in this replay; {hint}"))
-
-
-def explain(operator: str, left: object, right: object) -> list[str] | None:
-    """Return lines that explain why ``left == right`` fails; None if they are not containers."""
-    if operator != "==":
-        return None
-    if not isinstance(left, ContainerResult) or not isinstance(right, ContainerResult):
-        return None
-    return [safe(f"{left!r} == {right!r}"), *_differences(left, right)]
-
-
-def _differences(left: ContainerResult, right: ContainerResult) -> Iterator[str]:
-    report = Report()
-    if left.created != right.created:
-        yield f"only the {'left' if left.created else 'right'} container was created"
-    for title, one, other in (
-        ("spec without plugins", left.before, right.before),
-        ("resulting spec", left.spec, right.spec),
-    ):
-        if differences := changes(one, other):
-            yield f"{title}, from left to right:"
-            yield from (report.change(change) for change in differences)
-    ours, theirs = left.owners, right.owners
-    for path in sorted(ours.keys() | theirs.keys()):
-        if ours.get(path) != theirs.get(path):
-            name = label(path)
-            yield safe(f"owner of {name}: {ours.get(path, 'none')} != {theirs.get(path, 'none')}")
 
 
 _EVENT_LINES = 60

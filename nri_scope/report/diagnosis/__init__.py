@@ -18,42 +18,47 @@ from nri_scope.events import Event
 
 from ..finding import Finding, Level, ranked
 from ..limits import FINDINGS_OF_KIND_MAX
-from .conflicts import FailedCalls, FailedStarts, Refused
-from .deadlines import Times
-from .disconnects import Crashes, Ends, Vanished
-from .event_order import Missed, Order
-from .ignored_requests import Dropped, Replaced, Unified
-from .name_clashes import Names
-from .recording_facts import Detector, Sequence
+from .conflicts import FailedCallDetector, FailedEventDetector, FailedStartDetector
+from .deadlines import SlowPluginDetector
+from .disconnects import (
+    CrashDetector,
+    DisconnectDetector,
+    FailedConnectionDetector,
+    RequiredPluginDetector,
+)
+from .event_order import EventOrderDetector, MissedSubjectDetector, UnseenEndDetector
+from .ignored_requests import DroppedRequestDetector, ReplacedValueDetector
+from .name_clashes import NameClashDetector
+from .recording_facts import Detector, LostEventDetector, UnobservedDetector
 from .recording_facts import RecordingFacts as RecordingFacts
 
 
 class Diagnosis:
     """Runner of all detectors, for events and rounds in order."""
 
-    def __init__(self, scene: RecordingFacts, history_of: Callable[[str], History | None]) -> None:
+    def __init__(self, facts: RecordingFacts, history_of: Callable[[str], History | None]) -> None:
         """Create the detectors. ``history_of`` returns a container's history by id."""
-        sequence = Sequence(scene)
-        self._crashes = Crashes(scene)
+        lost = LostEventDetector(facts)
+        self._crashes = CrashDetector(facts)
         self._parts: tuple[Detector, ...] = (
+            lost,
             self._crashes,
-            Times(scene),
-            Vanished(scene, self._crashes),
-            Ends(scene),
-            Refused(scene),
-            FailedStarts(scene, history_of),
-            FailedCalls(scene),
-            Dropped(scene),
-            Replaced(scene, history_of),
-            Unified(scene, history_of),
-            Names(scene),
-            Missed(scene, sequence),
-            Order(scene, sequence),
+            SlowPluginDetector(facts),
+            DisconnectDetector(facts, self._crashes),
+            FailedConnectionDetector(facts),
+            RequiredPluginDetector(facts),
+            FailedEventDetector(facts),
+            FailedStartDetector(facts, history_of),
+            FailedCallDetector(facts),
+            DroppedRequestDetector(facts),
+            ReplacedValueDetector(facts, history_of),
+            NameClashDetector(facts),
+            MissedSubjectDetector(facts, lost),
+            UnseenEndDetector(facts),
+            EventOrderDetector(facts, lost),
+            UnobservedDetector(facts),
         )
-        self._see = [
-            sequence.see,
-            *(one.see for one in self._parts if type(one).see is not Detector.see),
-        ]
+        self._see = [one.see for one in self._parts if type(one).see is not Detector.see]
         self._round = [one.round for one in self._parts if type(one).round is not Detector.round]
 
     def see(self, event: Event) -> None:
@@ -68,7 +73,7 @@ class Diagnosis:
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings, the worst first: some of each kind, and the number of the others."""
-        found: list[Finding] = []
+        listed: list[Finding] = []
         fatal = self._crashes.last_events().keys()
         everything = ranked(
             [
@@ -81,10 +86,10 @@ class Diagnosis:
         )
         for (level, kind), group in groupby(everything, key=lambda one: (one.level, one.kind)):
             some = list(group)
-            found += some[:FINDINGS_OF_KIND_MAX]
+            listed += some[:FINDINGS_OF_KIND_MAX]
             more = some[FINDINGS_OF_KIND_MAX:]
             if more:
-                found.append(
+                listed.append(
                     replace(
                         more[0],
                         level=Level(level),
@@ -93,4 +98,4 @@ class Diagnosis:
                         advice="Name a pod or container in the command to list fewer findings.",
                     )
                 )
-        return tuple(found)
+        return tuple(listed)

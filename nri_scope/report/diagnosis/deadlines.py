@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from nri_scope.differ.attribution.attributed_changes import RoundDiff, Span
+from nri_scope.differ.attribution.attributed_changes import PluginSpan, RoundDiff
 from nri_scope.differ.render import wording
 from nri_scope.events import Event
 from nri_scope.nri.events import CREATE, SYNCHRONIZE, VALIDATE
@@ -87,11 +87,11 @@ class _Slow:
             self.worst_arrival = number if is_arrival else 0
 
 
-class Times(Detector):
+class SlowPluginDetector(Detector):
     """Detector of slow plugins."""
 
-    def __init__(self, scene: RecordingFacts) -> None:
-        super().__init__(scene)
+    def __init__(self, facts: RecordingFacts) -> None:
+        super().__init__(facts)
         self._found: dict[tuple[str, str], _Slow] = {}
         self._late: Latest[int, _Slow] = Latest()
         """Plugins that missed a deadline, by event."""
@@ -105,13 +105,13 @@ class Times(Detector):
             missed.later_event = event.id
         if event.timeout_ns <= 0 or not (late or 2 * event.took_ns > event.timeout_ns):
             return
-        session = self._scene.sessions.get(event.session)
-        if session is None or not session.is_connection or not self._scene.wanted(event):
+        session = self._facts.sessions.get(event.session)
+        if session is None or not session.is_connection or not self._facts.wanted(event):
             return
         # Set-up requests and a plugin's own calls have other deadlines.
         if is_plugins_call(event.method, event.mark) or event.method == "Configure":
             return
-        ours = self._scene.is_passive(event.session)
+        ours = self._facts.is_passive(event.session)
         title = f"nri-scope's own connection {event.plugin}" if ours else event.plugin
         request = event.method if event.method in _SET_APART else ""
         runtime = runtime_title(session.runtime_name)
@@ -119,7 +119,7 @@ class Times(Detector):
             (title, request), _Slow(title, ours, policy_of(session), request, runtime)
         )
         subject = event.container_id or event.pod_id
-        name = self._scene.name_of(subject)
+        name = self._facts.name_of(subject)
         slow.add(event.id, event.event, event.took_ns, event.timeout_ns, name, late=late)
         if misses_deadline(event):
             self._late[event.id] = self._late_in[event.session] = slow
@@ -130,16 +130,13 @@ class Times(Detector):
             return
         for span in diff.spans:
             if span.before and wording.slow(span):
-                title = _title(span)
+                title, policy = _title(span), self._facts.unobserved_policy
+                several = len(span.owner.plugins) != 1
                 slow = self._found.setdefault(
-                    (title, ""),
-                    _Slow(
-                        *(title, False, self._scene.unobserved_policy),
-                        several=len(span.owner.plugins) != 1,
-                    ),
+                    (title, ""), _Slow(title, own=False, policy=policy, several=several)
                 )
                 number = diff.events[diff.seen_by.index(span.before)]
-                name = wording.subject(diff, self._scene.name_of).removeprefix("pod ")
+                name = wording.subject(diff, self._facts.name_of).removeprefix("pod ")
                 slow.add(number, diff.name, span.ns, span.deadline_ns, name, is_arrival=True)
                 if span.ns > span.deadline_ns:
                     self._late[number] = slow
@@ -206,7 +203,7 @@ def _consequence(slow: _Slow) -> str:
     return f"After {which} late reply the runtime {connection}, and {request}{by}"
 
 
-def _title(span: Span) -> str:
+def _title(span: PluginSpan) -> str:
     plugins, between = span.owner.plugins, f"between {span.after} and {span.before}"
     if len(plugins) == 1:
         return f"{plugins[0]} ({between})"

@@ -6,34 +6,25 @@ Crashes of iSulad because of an update explain such ends; they are findings of t
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
-from nri_scope.differ.attribution.findings import RETURNED
+from nri_scope.differ.attribution.observed_round import RETURNED
 from nri_scope.differ.attribution.owner import Owner
 from nri_scope.differ.render.values import clipped
-from nri_scope.events import (
-    CLOSED_BY_RUNTIME,
-    ORPHANED,
-    PASSIVE_ROLES,
-    PLUGIN_CLOSED,
-    RUNTIME_CLOSED,
-    Event,
-    Session,
-)
+from nri_scope.events import PASSIVE_ROLES, Event, Session
 from nri_scope.nri.events import CREATE, SYNCHRONIZE, UNSOLICITED, UPDATE
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.request_subject import is_plugins_call
+from nri_scope.nri.versions import SPLIT_ADVICE, oversized_message
 from nri_scope.oci.runtime_rules import runtime_rules_of
-from nri_scope.process.child import PLUGIN_ENDED
 from nri_scope.recording.display import deadline, duration
-from nri_scope.recording.isulad_crash import crash_event
+from nri_scope.recording.end_reasons import crash_event, parse_end_reason
 from nri_scope.wire.ttrpc import Code
 
-from ..finding import Finding, FindingKind, Level, Shown, capital
+from ..finding import Finding, FindingKind, Level, Shown, Told, capital
 from ..limits import CASES_MAX, TRACKED_MAX, WORDS_MAX
 from .recording_facts import Detector, RecordingFacts, policy_of
 
@@ -56,8 +47,8 @@ _KINDS = {
 
 
 class _LastEvents(Detector):
-    def __init__(self, scene: RecordingFacts) -> None:
-        super().__init__(scene)
+    def __init__(self, facts: RecordingFacts) -> None:
+        super().__init__(facts)
         self._newest: dict[int, Event] = {}
 
     def see(self, event: Event) -> None:
@@ -65,29 +56,29 @@ class _LastEvents(Detector):
         self._newest[event.session] = event
 
 
-class Crashes(_LastEvents):
+class CrashDetector(_LastEvents):
     """Detector of crashes of iSulad, by the last events of its sessions."""
 
     def last_events(self) -> dict[int, str]:
         """Return the events of which iSulad died: their ids, and their names."""
         known = [
-            (self._scene.sessions[number], event)
+            (self._facts.sessions[number], event)
             for number, event in self._newest.items()
-            if number in self._scene.sessions
+            if number in self._facts.sessions
         ]
         found = {event.id: crash_event(session, event, known) for session, event in known}
         return {number: name for number, name in found.items() if name}
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each kind of request."""
-        found = self.last_events()
+        cases = self.last_events()
         events = {event.id: event for event in self._newest.values()}
         for name, (title, missing, rule, advice) in _KINDS.items():
             shown = Shown()
-            for number in sorted(found):
+            for number in sorted(cases):
                 about = events[number].container_id
-                if found[number] == name and self._scene.wanted(events[number]):
-                    shown.add(number, container=self._scene.name_of(about))
+                if cases[number] == name and self._facts.wanted(events[number]):
+                    shown.add(number, container=self._facts.name_of(about))
             if shown.count:
                 detail = (
                     "These are the last events of their connections, which the runtime then "
@@ -113,7 +104,6 @@ _SYNCHRONIZE_ADVICE = (
 _ONE_TIMEOUT = 1.25
 """Maximum time of a span with one plugin that misses its deadline, as a multiple of the deadline,
 including other plugins' time. A longer time means several plugins, each possibly in time."""
-_CREATE_BIT = NriEvent.CreateContainer.bit
 
 
 @dataclass(slots=True)
@@ -137,11 +127,11 @@ class _Gone:
     """
 
 
-class Vanished(Detector):
+class DisconnectDetector(Detector):
     """Detector of disconnected plugins."""
 
-    def __init__(self, scene: RecordingFacts, crashes: Crashes) -> None:
-        super().__init__(scene)
+    def __init__(self, facts: RecordingFacts, crashes: CrashDetector) -> None:
+        super().__init__(facts)
         self._crashes = crashes
         self._gone: dict[str, _Gone] = {}
         """Newest disconnection of each plugin that has not reconnected."""
@@ -153,19 +143,19 @@ class Vanished(Detector):
 
     def see(self, event: Event) -> None:
         """Check the status of the exchange with a plugin."""
-        if self._scene.is_passive(event.session) or not self._is_plugin(event.session):
+        session = self._facts.sessions.get(event.session)
+        if session is None or not session.is_connection or self._facts.is_passive(session.id):
             return
         if is_plugins_call(event.method, event.mark):
             # A failure is the runtime's, and a plugin that could not register was not connected.
             return
         self._newest[event.session] = event.id
         late = event.status_code == Code.DEADLINE_EXCEEDED
-        policy = policy_of(self._scene.sessions[event.session])
+        policy = policy_of(session)
         if late and (policy is None or policy.keep_connected):
             # With an unknown policy, the end of the session shows a disconnection.
             return
         reason = _REASONS.get(event.status_code, "")
-        session = self._scene.sessions[event.session]
         if event.status_code and not runtime_rules_of(session.runtime_name).has_ordered_chain:
             words = clipped(event.status_message, WORDS_MAX) or "no message"
             reason = reason or f"{RETURNED}, and this runtime continues without it: {words}"
@@ -176,9 +166,9 @@ class Vanished(Detector):
                 gone.session = event.session
                 if late and event.event == SYNCHRONIZE:
                     gone.synchronized_ns = event.at_ns
-                if self._scene.wanted(event):
+                if self._facts.wanted(event):
                     about = "" if event.container_id else event.pod_id
-                    gone.shown.add(event.id, container=self._scene.name_of(about))
+                    gone.shown.add(event.id, container=self._facts.name_of(about))
         else:
             self._reconnected(event.plugin)
 
@@ -190,13 +180,13 @@ class Vanished(Detector):
             return
         self._check_sessions(diff)
         self._check_chain(diff)
-        if not wanted or diff.failure or not self._scene.covers(diff.container):
+        if not wanted or diff.failure or not self._facts.covers(diff.container):
             return
         for gone in self._gone.values():
             at_it = gone.last in diff.events
             if at_it or (gone.plugin not in diff.seen_by and gone.plugin not in diff.chain):
                 number = gone.last if at_it else diff.event
-                name = self._scene.name_of(diff.container)
+                name = self._facts.name_of(diff.container)
                 gone.shown.add(number, container=name)
                 missed = gone.without if diff.created else gone.undecided
                 if len(missed) < TRACKED_MAX:
@@ -216,34 +206,34 @@ class Vanished(Detector):
                 continue
             if gone.last in crashes:
                 continue
-            title = f"{gone.plugin} was disconnected"
-            advice = _ADVICE
-            ended = self._scene.sessions.get(gone.session)
+            title, why, advice = f"{gone.plugin} was disconnected", gone.why, _ADVICE
+            ended = self._facts.sessions.get(gone.session)
             if gone.probable is not None:
                 title = f"{gone.plugin} was probably disconnected"
             elif open_until := self._open_until(gone):
                 title = f"{gone.plugin} got no event after its late reply to Synchronize"
-                gone.why += f". {open_until}"
+                why += f". {open_until}"
                 advice = _SYNCHRONIZE_ADVICE
             elif gone.without:
                 title += ", and containers were created without it"
-            if ended is not None and not gone.synchronized_ns and PLUGIN_ENDED in ended.end_reason:
-                gone.why += f". {capital(clipped(ended.end_reason, WORDS_MAX))}"
+            reason = "" if ended is None or gone.synchronized_ns else ended.end_reason
+            if parse_end_reason(reason).has_plugin_exit:
+                why += f". {capital(clipped(reason, WORDS_MAX))}"
             yield gone.shown.finding(
                 FindingKind.DISCONNECTED,
                 gone.level,
                 title,
-                f"It {gone.why}. {_outcome(gone)}",
+                f"It {why}. {_outcome(gone)}",
                 advice,
             )
 
     def _open_until(self, gone: _Gone) -> str:
         """Describe a connection that stayed open after Synchronize; "" if the runtime closed it."""
-        session = self._scene.sessions.get(gone.session)
+        session = self._facts.sessions.get(gone.session)
         if (
             session is None
             or not gone.synchronized_ns
-            or session.end_reason.startswith((RUNTIME_CLOSED, CLOSED_BY_RUNTIME))
+            or parse_end_reason(session.end_reason).is_by_runtime
         ):
             return ""
         words = "The recording does not show the end of its connection"
@@ -252,10 +242,6 @@ class Vanished(Detector):
             open_ns = session.ended_ns - gone.synchronized_ns
             words = f"Its connection stayed open for {duration(open_ns)}{reason}"
         return f"{words}. The plugin itself may not notice that it gets no events"
-
-    def _is_plugin(self, number: int) -> bool:
-        session = self._scene.sessions.get(number)
-        return session is not None and session.is_connection
 
     def _reconnected(self, plugin: str) -> None:
         gone = self._gone.pop(plugin, None)
@@ -271,8 +257,8 @@ class Vanished(Detector):
                 continue
             if span.deadline_ns <= 0 or len(self._closed_cases) >= CASES_MAX:
                 continue
-            if self._scene.unobserved_policy is None:
-                # It may have stayed connected.
+            if self._facts.unobserved_policy is None:
+                # The plugin may have stayed connected.
                 continue
             plugins = span.owner.plugins
             who = f"A plugin at {span.owner.index or '?'}"
@@ -288,20 +274,21 @@ class Vanished(Detector):
             number = diff.events[diff.seen_by.index(span.before)]
             gone = _Gone(who, why, Level.WARNING, number, probable=span.owner)
             about = "" if diff.failure else diff.container or diff.pod
-            gone.shown.add(number, container=self._scene.name_of(about))
+            gone.shown.add(number, container=self._facts.name_of(about))
             self._closed_cases.append(gone)
 
     def _check_sessions(self, diff: RoundDiff) -> None:
         """Find plugins whose observed connection ended before this round."""
         for number, newest in list(self._newest.items()):
-            session = self._scene.sessions[number]
+            session = self._facts.sessions[number]
             if session.ended_ns is None or session.ended_ns >= diff.at_ns:
                 continue
             del self._newest[number]
             plugin = session.plugin
-            if plugin in self._gone or plugin in diff.seen_by or not _creates(session):
+            if plugin in self._gone or plugin in diff.seen_by:
                 continue
-            if not self._outlived(session, diff):
+            creates = session.subscribes_to(NriEvent.CreateContainer)
+            if not (creates and self._outlived(session, diff)):
                 continue
             why = f"was disconnected after event {newest}"
             if session.end_reason:
@@ -316,7 +303,7 @@ class Vanished(Detector):
             and session.ended_ns is not None
             and other.started_ns < session.ended_ns
             and (other.ended_ns is None or other.ended_ns >= diff.at_ns)
-            for other in self._scene.sessions.values()
+            for other in self._facts.sessions.values()
         )
 
     def _check_chain(self, diff: RoundDiff) -> None:
@@ -327,7 +314,7 @@ class Vanished(Detector):
         for plugin, event in self._newest_chain.items():
             if len(self._gone) >= CASES_MAX:
                 break
-            if plugin in there or plugin in self._gone or plugin in self._scene.passive_plugins:
+            if plugin in there or plugin in self._gone or plugin in self._facts.passive_plugins:
                 continue
             why = (
                 f"was in the chain that the runtime sent to validators at event {event}, but not "
@@ -340,10 +327,6 @@ class Vanished(Detector):
             if gone is not None and gone.last not in diff.events and gone.last < diff.event:
                 self._reconnected(plugin)
         self._newest_chain = dict.fromkeys(diff.chain, diff.event)
-
-
-def _creates(session: Session) -> bool:
-    return session.mask == 0 or bool(session.mask & _CREATE_BIT)
 
 
 def _outcome(gone: _Gone) -> str:
@@ -361,15 +344,36 @@ def _outcome(gone: _Gone) -> str:
             "event shows whether they exist."
         )
     if not outcome:
+        pods = ", ".join(gone.shown.containers)
         outcome = "No container that it missed is in the recording."
+        outcome = f"The runtime continued with the pod {pods} without it." if pods else outcome
     return f"{outcome.strip()} It reconnected later." if gone.has_reconnected else outcome.strip()
+
+
+_REQUIRED_ADVICE = (
+    "Create them again when the plugin is connected. The default validator of NRI refuses such "
+    "containers, but not if the plugin was late, and no pods. `nri-scope missing FILE` lists all."
+)
+
+
+class RequiredPluginDetector(Detector):
+    """Detector of pods and containers created without a plugin that an annotation requires."""
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield one finding for each plugin."""
+        found: dict[str, Told] = {}
+        for one in self._facts.created_without():
+            why = f"{one.name}: {one.required_by} requires it, and {one.evidence}."
+            title = f"{one.plugin} is required, and pods or containers were created without it"
+            told = found.setdefault(one.plugin, Told(title, why, _REQUIRED_ADVICE))
+            told.shown.add(one.event, container=one.name)
+        for told in found.values():
+            yield told.finding(FindingKind.REQUIRED, Level.PROBLEM)
 
 
 _REFUSED_ADVICE = (
     "The plugin receives no events. Change what the error names, often the plugin's index or name."
 )
-_BY_ITSELF = (ORPHANED, f"{PLUGIN_CLOSED}{PLUGIN_ENDED}")
-"""Beginnings of the reason for the end of a plugin that was not told to end."""
 _WITH_RUNTIME_ADVICE = (
     "An external plugin must connect again by itself when the runtime is back; the runtime starts "
     "only plugins that it launches."
@@ -382,26 +386,23 @@ _SILENT_ADVICE = (
     "iSulad sends no Synchronize over 4 MiB, and no event after that: use fewer "
     "containers and annotations. It sends none to a plugin that it launched."
 )
-_REFUSED = "the runtime refused the registration: "
-_TOO_LARGE = re.compile(r"runtime.*mux frame of (\d+) bytes.*the limit is (\d+)")
-_LARGE_ADVICE = (
-    "If it was Synchronize: NRI before 0.7 (containerd before 1.7.26) and iSulad cannot split it. "
-    "Update the runtime, or use fewer containers and annotations."
+_INCOMPLETE_ADVICE = (
+    "The connection observed nothing, and what existed before is unknown. See why it ended."
 )
 _SILENT_NS = 10_000_000_000
 """Minimum time without Synchronize after which a connection is reported. Runtimes send it within
 milliseconds after Configure."""
 
 
-class Ends(_LastEvents):
+class FailedConnectionDetector(_LastEvents):
     """Detector of connections that failed as a whole, by the reason of their end."""
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin and reason."""
         found: dict[tuple[Level, str, str, str], Shown] = {}
         for number, newest in self._newest.items():
-            session = self._scene.sessions.get(number)
-            if session is None or not session.is_connection or not self._scene.wanted(newest):
+            session = self._facts.sessions.get(number)
+            if session is None or not session.is_connection or not self._facts.wanted(newest):
                 continue
             texts = self._of(session, newest)
             if texts is not None and len(found) < CASES_MAX:
@@ -411,29 +412,34 @@ class Ends(_LastEvents):
 
     def _of(self, session: Session, newest: Event) -> tuple[Level, str, str, str] | None:
         """Return level, title, detail and advice; None for an end that is no finding."""
-        plugin, reason = session.plugin, session.end_reason
-        words = f"{capital(clipped(reason, WORDS_MAX))}."
-        gaps = [gap.reason for gap in self._scene.gaps if gap.session == session.id]
-        large = next(filter(None, map(_TOO_LARGE.search, (reason, *gaps))), None)
-        if large is not None:
-            size, limit = map(int, large.groups())
-            title = f"A message of {size:,} bytes to {plugin} is over the limit of {limit:,} bytes"
-            detail = (
-                f"The runtime sent it after {newest.event}; the recording has no later event of "
-                "this connection."
-            )
-            return Level.PROBLEM, title, detail, _LARGE_ADVICE
-        if reason.startswith(_REFUSED):
+        plugin, reason = session.plugin, parse_end_reason(session.end_reason)
+        words = f"{capital(clipped(session.end_reason, WORDS_MAX))}."
+        gaps = [gap.reason for gap in self._facts.gaps if gap.session == session.id]
+        oversized = oversized_message((session.end_reason, *gaps))
+        if oversized is not None:
+            method, size, limit = oversized
+            name = "A message" if method in ("message", "frame") else method
+            title = f"{name} of {size:,} bytes to {plugin} is over the limit of {limit:,} bytes"
+            detail = "The recording has later events of this connection, but not that message."
+            if newest.event == "Configure":
+                detail = "The runtime sent it after Configure; no later event is recorded."
+            condition = "" if method == "Synchronize" else "If it was Synchronize: "
+            return Level.PROBLEM, title, detail, f"{condition}{SPLIT_ADVICE}."
+        if reason.is_refusal:
             title = f"The runtime refused the registration of {plugin}"
             return Level.PROBLEM, title, words, _REFUSED_ADVICE
         # The failure of the last event, which explains the end, is a finding of its own.
         if not newest.status_code and session.role not in PASSIVE_ROLES:
-            if reason.startswith(_BY_ITSELF) and "exit status 0" not in reason:
+            if reason.is_plugin_failure:
                 return Level.WARNING, f"{plugin} ended", words, _ENDED_ADVICE
-            if reason.startswith("the runtime ") and PLUGIN_ENDED in reason:
+            if reason.is_exit_with_runtime:
                 title = f"{plugin} ended with its connection"
                 return Level.NOTE, title, words, _WITH_RUNTIME_ADVICE
         silent_ns = (session.ended_ns or 0) - newest.at_ns
+        if newest.event == SYNCHRONIZE and session.synced_ns is None and session.end_reason:
+            title = f"Synchronize of {plugin} was never complete"
+            detail = "Only a part of it arrived before the connection ended."
+            return Level.WARNING, title, f"{detail} {words}", _INCOMPLETE_ADVICE
         if newest.event == "Configure" and silent_ns > _SILENT_NS:
             title = f"{plugin} received no Synchronize"
             detail = f"Nothing came in the {duration(silent_ns)} after Configure."

@@ -27,12 +27,12 @@ from nri_scope.nri.events import (
     SYNCHRONIZE,
 )
 from nri_scope.nri.events import Event as NriEvent
+from nri_scope.recording.display import many
 
 from ..finding import Finding, FindingKind, Level, Shown
-from .recording_facts import Detector, Latest, RecordingFacts, Sequence
+from .recording_facts import Detector, Latest, LostEventDetector, RecordingFacts
 
-_START_BITS = NriEvent.StartContainer.bit | NriEvent.PostStartContainer.bit
-_STOP_BIT = NriEvent.StopContainer.bit
+_START_EVENTS = NriEvent.StartContainer, NriEvent.PostStartContainer
 _PAIRS_MAX = 4
 """Maximum number of misordered events that are named."""
 
@@ -69,6 +69,11 @@ class Rule(Enum):
         "Runtimes repeat failed operations, and CRI-O repeats StopPodSandbox.",
         "Make handlers idempotent: the second call must neither fail nor release anything twice.",
     )
+    UNUSED_POD = (
+        "A pod was stopped and removed before a container was created in it",
+        "containerd does so at once if RunPodSandbox fails; a client can also have removed it.",
+        "Look for an error of RunPodSandbox in the runtime's log or the pod's Kubernetes Events.",
+    )
     AFTER_POD = (
         "A container had events after its pod was removed",
         "RemovePodSandbox was not the last event of the container.",
@@ -76,13 +81,13 @@ class Rule(Enum):
     )
 
 
-class Order(Detector):
+class EventOrderDetector(Detector):
     """Detector of unexpected orders, by connection, as a plugin sees only its own events."""
 
-    def __init__(self, scene: RecordingFacts, sequence: Sequence) -> None:
-        """``sequence`` has seen each event before this detector."""
-        super().__init__(scene)
-        self._sequence = sequence
+    def __init__(self, facts: RecordingFacts, lost: LostEventDetector) -> None:
+        """``lost`` has seen each event before this detector."""
+        super().__init__(facts)
+        self._lost = lost
         self._events: Latest[tuple[int, str], set[str]] = Latest()
         """Names of the events about each pod and container, by connection."""
         self._shown: dict[Rule, Shown] = {}
@@ -90,13 +95,15 @@ class Order(Detector):
 
     def see(self, event: Event) -> None:
         """Process the next event of a connection."""
-        session = self._scene.sessions.get(event.session)
+        session = self._facts.sessions.get(event.session)
         if session is None or not session.is_connection:
             return
         subjects = (event.pod_id, POD_ORDER), (event.container_id, CONTAINER_ORDER)
+        if event.event == CREATE:
+            self._events.setdefault((event.session, event.pod_id), set()).add(CREATE)
         for subject, order in subjects:
             if subject and event.event in order:
-                self._check(event, subject, order, session.mask)
+                self._check(event, subject, order)
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each rule."""
@@ -105,10 +112,9 @@ class Order(Detector):
             count = len(shown.containers)
             if rule is Rule.BACKWARDS:
                 pairs = [*self._pairs][:_PAIRS_MAX]
-                more = [f"and {len(self._pairs) - len(pairs)} more"] * (
-                    len(self._pairs) > len(pairs)
-                )
-                detail = f"{detail} {'; '.join([*pairs, *more])}."
+                if len(self._pairs) > len(pairs):
+                    pairs.append(f"and {len(self._pairs) - len(pairs)} more")
+                detail = f"{detail} {'; '.join(pairs)}."
             times = f" This affects {count:,} containers or pods." if count > 1 else ""
             yield shown.finding(
                 FindingKind.ORDER,
@@ -118,7 +124,7 @@ class Order(Detector):
                 advice,
             )
 
-    def _check(self, event: Event, subject: str, order: tuple[str, ...], mask: int) -> None:
+    def _check(self, event: Event, subject: str, order: tuple[str, ...]) -> None:
         key, name = (event.session, subject), event.event
         seen = self._events.get(key)
         if seen is None:
@@ -128,17 +134,22 @@ class Order(Detector):
             self._note(Rule.REPEATED, event)
         elif newest and order.index(name) < order.index(newest):
             self._backwards(event, newest)
+        elif name == REMOVE_POD and seen == {RUN_POD, STOP_POD}:
+            creates = self._facts.sessions[event.session].subscribes_to(NriEvent.CreateContainer)
+            if creates and self._lost.is_whole(event.session):
+                self._note(Rule.UNUSED_POD, event)
         elif subject == event.container_id:
-            rule = self._broken_rule(event, seen, newest, mask)
+            rule = self._broken_rule(event, seen, newest)
             if rule is not None:
                 self._note(rule, event)
         seen.add(name)
 
-    def _broken_rule(self, event: Event, seen: set[str], newest: str, mask: int) -> Rule | None:
+    def _broken_rule(self, event: Event, seen: set[str], newest: str) -> Rule | None:
         """Return the rule for an event that did not go backwards; None if its order is usual.
 
         ``seen``: the earlier events of the container.
         """
+        session = self._facts.sessions[event.session]
         pod = _newest(self._events.get((event.session, event.pod_id)) or (), POD_ORDER)
         if pod == REMOVE_POD:
             return Rule.AFTER_POD
@@ -147,23 +158,24 @@ class Order(Detector):
             if started and pod == STOP_POD:
                 return Rule.POD_FIRST
             # A container whose creation failed also gets StopContainer, which is another case.
-            never_ran = newest == POST_CREATE and _subscribed(mask, _START_BITS)
-            if never_ran and self._sequence.is_whole(event.session):
+            never_ran = newest == POST_CREATE and any(map(session.subscribes_to, _START_EVENTS))
+            if never_ran and self._lost.is_whole(event.session):
                 return Rule.NEVER_RAN
         unstopped = event.event == REMOVE and started and STOP not in seen
-        if unstopped and _subscribed(mask, _STOP_BIT) and self._sequence.is_whole(event.session):
+        unstopped = unstopped and session.subscribes_to(NriEvent.StopContainer)
+        if unstopped and self._lost.is_whole(event.session):
             return Rule.UNSTOPPED
         return None
 
     def _backwards(self, event: Event, before: str) -> None:
-        if self._scene.wanted(event):
+        if self._facts.wanted(event):
             self._pairs[f"{event.event} arrived after {before}"] = None
         self._note(Rule.BACKWARDS, event)
 
     def _note(self, rule: Rule, event: Event) -> None:
-        if self._scene.wanted(event):
+        if self._facts.wanted(event):
             subject = event.container_id or event.pod_id
-            name = self._scene.name_of(subject)
+            name = self._facts.name_of(subject)
             self._shown.setdefault(rule, Shown()).add(event.id, container=name)
 
 
@@ -172,26 +184,21 @@ def _newest(seen: Collection[str], order: tuple[str, ...]) -> str:
     return next((name for name in reversed(order) if name in seen), "")
 
 
-def _subscribed(mask: int, bits: int) -> bool:
-    return mask == 0 or bool(mask & bits)
-
-
 _UNKNOWN_ADVICE = (
     "Treat an unknown pod or container as a new one, whichever event shows it first, and read its "
     "data from that event. What the plugin does at the first event was not done: create it again. "
     "Avoid connecting plugins while pods are being started."
 )
-_CREATE_BIT, _RUN_BIT = NriEvent.CreateContainer.bit, NriEvent.RunPodSandbox.bit
-_FIRST = {"pod": RUN_POD, "container": CREATE}
+_FIRST = {"pod": NriEvent.RunPodSandbox, "container": NriEvent.CreateContainer}
 
 
-class Missed(Detector):
+class MissedSubjectDetector(Detector):
     """Detector of pods and containers that a plugin was never informed of."""
 
-    def __init__(self, scene: RecordingFacts, sequence: Sequence) -> None:
-        """``sequence`` has seen each event before this detector."""
-        super().__init__(scene)
-        self._sequence = sequence
+    def __init__(self, facts: RecordingFacts, lost: LostEventDetector) -> None:
+        """``lost`` has seen each event before this detector."""
+        super().__init__(facts)
+        self._lost = lost
         self._known: Latest[tuple[int, str], bool] = Latest()
         self._existed: dict[int, frozenset[str]] = {}
         self._synchronized: set[int] = set()
@@ -205,48 +212,89 @@ class Missed(Detector):
         is_pod = event.pod_id not in ("", event.container_id)
         if is_pod and event.event in FIRST:
             is_missed = event.event == CREATE and event.session in self._synchronized
-            self._first(event, event.pod_id, "pod", _RUN_BIT, is_missed=is_missed)
+            self._first(event, event.pod_id, "pod", is_missed=is_missed)
         if event.event == REMOVE:
             self._known.pop((event.session, event.container_id), None)
         elif event.container_id:
             # A container whose creation an earlier plugin refused is stopped and removed, although
             # later plugins never saw it; that is correct.
             is_missed = event.event in PROOFS
-            self._first(event, event.container_id, "container", _CREATE_BIT, is_missed=is_missed)
+            self._first(event, event.container_id, "container", is_missed=is_missed)
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each connection, and pods or containers."""
         for (number, kind), shown in self._shown.items():
-            session = self._scene.sessions[number]
-            count = shown.count
+            session = self._facts.sessions[number]
+            count, first = shown.count, _FIRST[kind].name
             yield shown.finding(
                 FindingKind.MISSED,
                 Level.WARNING,
                 f"{session.plugin} received events of {count:,} unknown {kind}"
                 f"{'s' if count != 1 else ''}",
-                f"Neither Synchronize nor {_FIRST[kind]} contained "
+                f"Neither Synchronize nor {first} contained "
                 f"{'them' if count != 1 else 'it'} in session {number}, which lost no event and "
-                f"had subscribed to {_FIRST[kind]}. A runtime can miss {kind}s that are created "
+                f"had subscribed to {first}. A runtime can miss {kind}s that are created "
                 "while a plugin is being synchronized.",
                 _UNKNOWN_ADVICE,
             )
 
-    def _first(self, event: Event, about: str, kind: str, bit: int, *, is_missed: bool) -> None:
-        """Check the first event about a pod or container; ``bit``: the event that begins it."""
+    def _first(self, event: Event, about: str, kind: str, *, is_missed: bool) -> None:
+        """Check the first event about a pod or container; ``kind``: a key of `_FIRST`."""
         if (event.session, about) in self._known:
             return
         self._known[event.session, about] = True
-        if is_missed and self._is_unknown(event, about, bit) and self._scene.wanted(event):
+        if is_missed and self._is_unknown(event, about, _FIRST[kind]) and self._facts.wanted(event):
             shown = self._shown.setdefault((event.session, kind), Shown())
-            shown.add(event.id, container=self._scene.name_of(about))
+            shown.add(event.id, container=self._facts.name_of(about))
 
-    def _is_unknown(self, event: Event, about: str, bit: int) -> bool:
-        session = self._scene.sessions.get(event.session)
-        if session is None or not session.is_connection or not self._sequence.is_whole(session.id):
+    def _is_unknown(self, event: Event, about: str, first: NriEvent) -> bool:
+        session = self._facts.sessions.get(event.session)
+        if session is None or not session.is_connection or not self._lost.is_whole(session.id):
             return False
-        if not _subscribed(session.mask, bit):
+        if not session.subscribes_to(first):
             return False
         existed = self._existed.get(session.id)
         if existed is None:
-            existed = self._existed[session.id] = self._scene.existed(session.id)
+            existed = self._existed[session.id] = self._facts.existed(session.id)
         return about not in existed
+
+
+class UnseenEndDetector(Detector):
+    """Detector of pods that existed, and of which Synchronize later showed that they had ended."""
+
+    def __init__(self, facts: RecordingFacts) -> None:
+        super().__init__(facts)
+        self._running: Latest[str, Event] = Latest()
+        """Newest events of the pods that were created and not removed."""
+        self._synchronize: Event | None = None
+
+    def see(self, event: Event) -> None:
+        """Process the next event of a connection."""
+        session = self._facts.sessions.get(event.session)
+        if session is None or not session.is_connection:
+            return
+        if event.event == SYNCHRONIZE and session.synced_ns is not None:
+            self._synchronize = event
+        elif event.event == REMOVE_POD:
+            self._running.pop(event.pod_id, None)
+        elif event.event == RUN_POD or event.pod_id in self._running:
+            self._running[event.pod_id] = event
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield a finding if such pods are not in the newest Synchronize, nor in later events."""
+        newest, shown = self._synchronize, Shown()
+        existed = self._facts.existed(newest.session) if newest is not None else frozenset()
+        for pod, event in self._running.items():
+            is_over = newest is not None and event.id < newest.id and pod not in existed
+            if is_over and self._facts.wanted(event):
+                shown.add(event.id, container=self._facts.name_of(pod))
+        if newest is not None and shown.count:
+            yield shown.finding(
+                FindingKind.UNOBSERVED,
+                Level.NOTE,
+                f"The end of {many(shown.count, 'pod')} was not recorded",
+                f"RunPodSandbox was, and RemovePodSandbox was not; Synchronize of session "
+                f"{newest.session} no longer contained {'it' if shown.count == 1 else 'them'}.",
+                "Release at Synchronize what belongs to pods and containers that it does not "
+                "contain: a plugin that was not connected gets no event of their end.",
+            )

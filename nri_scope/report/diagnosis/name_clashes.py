@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Detect plugins that share a name or an index."""
+"""Detect plugins that share an index, or index and name."""
 
 from __future__ import annotations
 
@@ -19,18 +19,14 @@ _SAME_ADVICE = (
     "Give each plugin its own name and index. Often one plugin runs twice: an old instance that "
     "was not stopped, or an instance launched by the runtime and another from a DaemonSet."
 )
-_NAME_ADVICE = (
-    "Check whether both are intended. Launched plugins with one name share the configuration file "
-    "/etc/nri/conf.d/NAME.conf, and logs without the index do not distinguish them."
-)
 _INDEX_ADVICE = "Give them different indices: runtimes call the lower index first."
 
 
-class Names(Detector):
+class NameClashDetector(Detector):
     """Detector of name clashes. Alternating events show which connections coexist."""
 
-    def __init__(self, scene: RecordingFacts) -> None:
-        super().__init__(scene)
+    def __init__(self, facts: RecordingFacts) -> None:
+        super().__init__(facts)
         self._newest: dict[str, int] = {}
         """Session of the newest event, by ``NN-name``."""
         self._seen_sessions: set[int] = set()
@@ -40,7 +36,7 @@ class Names(Detector):
     def see(self, event: Event) -> None:
         """Check whether events of two connections with the same name alternate."""
         if self._newest.get(event.plugin) != event.session:
-            session = self._scene.sessions.get(event.session)
+            session = self._facts.sessions.get(event.session)
             if session is None or not session.is_connection:
                 return
             if event.session in self._seen_sessions:
@@ -55,7 +51,7 @@ class Names(Detector):
             self._chains.setdefault(tuple(chain), diff.event)
 
     def findings(self) -> Iterator[Finding]:
-        """Yield findings about equal names, then about equal indices."""
+        """Yield findings about plugins with one name and index, then about those with one index."""
         same = dict(self._coexisting)
         for chain, event in self._chains.items():
             for plugin in _duplicates(chain):
@@ -72,29 +68,19 @@ class Names(Detector):
         yield from self._sharing(same)
 
     def _sharing(self, same: Iterable[str]) -> Iterator[Finding]:
-        by_name: defaultdict[str, dict[str, int]] = defaultdict(dict)
         by_index: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for chain, event in self._chains.items():
             others = [
-                one
-                for one in chain
-                if one not in self._scene.passive_plugins and one not in same and _TITLE.match(one)
+                plugin
+                for plugin in chain
+                if plugin not in self._facts.passive_plugins
+                and plugin not in same
+                and _TITLE.match(plugin)
             ]
-            for shared, key in ((by_name, slice(3, None)), (by_index, slice(0, 2))):
-                for value in _duplicates([one[key] for one in others]):
-                    for one in others:
-                        if one[key] == value:
-                            shared[value].setdefault(one, event)
-        for name, plugins in by_name.items():
-            yield Finding(
-                FindingKind.DUPLICATE,
-                Level.NOTE,
-                f"{wording.all_of([*plugins])} share the name {name}",
-                "They are in one chain at different indices.",
-                _NAME_ADVICE,
-                tuple(sorted({*plugins.values()})),
-                len({*plugins.values()}),
-            )
+            shared = _duplicates(plugin[:2] for plugin in others)
+            for plugin in others:
+                if plugin[:2] in shared:
+                    by_index[plugin[:2]].setdefault(plugin, event)
         for index, plugins in by_index.items():
             yield Finding(
                 FindingKind.ORDER,

@@ -1,50 +1,61 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of detectors, and facts about the recording for all detectors."""
+"""The base class of detectors, facts about the recording for all of them, and what limits them."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from nri_scope.differ.attribution.attributed_changes import NameOf, RoundDiff
-from nri_scope.events import PASSIVE_ROLES, Event, Gap, Session
+from nri_scope.differ.attribution.attributed_changes import RoundDiff
+from nri_scope.differ.missing_plugin import Creation
+from nri_scope.differ.render.values import clipped
+from nri_scope.events import LEFT_OUT, PASSIVE_ROLES, RING_REMOVED, Event, Gap, Session
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.nri.versions import V0_12_4, NriVersion
+from nri_scope.recording.display import many, mark_words
 
-from ..finding import Finding
-from ..limits import TRACKED_MAX
+from ..finding import Finding, FindingKind, Level, Shown
+from ..limits import CASES_MAX, TRACKED_MAX, WORDS_MAX
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 class RecordingFacts:
-    """Facts about the recording for all detectors."""
+    """Facts about the recording for all detectors. A subclass knows more than the sessions."""
 
-    def __init__(
-        self,
-        gaps: tuple[Gap, ...],
-        wanted: Callable[[Event], bool],
-        covers: Callable[[str], bool],
-        name_of: NameOf,
-        existed: Callable[[int], frozenset[str]],
-        sessions: Iterable[Session],
-    ) -> None:
-        self.gaps = gaps
-        self.wanted = wanted
-        """Test whether the report covers an event. Other events still serve as evidence."""
-        self.covers = covers
-        """Test whether the report covers a container, by its id. Rounds about others may have side
-        effects on one that it covers."""
-        self.name_of = name_of
-        """Lookup of the name of a pod or container by its id; "" for the id ""."""
-        self.existed = existed
-        """Lookup of the ids of pods and containers in a session's Synchronize."""
+    def __init__(self, gaps: Iterable[Gap] = (), sessions: Iterable[Session] = ()) -> None:
+        self.gaps = tuple(gaps)
         self.sessions: dict[int, Session] = {}
+        self.unread: Event | None = None
+        """The event from which on no event was read, as decoding takes too much work."""
         self.passive_plugins: frozenset[str] = frozenset()
         """The ``NN-name`` of nri-scope's own connections."""
         self.learn(sessions)
+
+    def wanted(self, event: Event) -> bool:
+        """Return whether the report covers an event. Other events still serve as evidence."""
+        return True
+
+    def covers(self, container: str) -> bool:
+        """Return whether the report covers a container, by its id.
+
+        Rounds about others may have side effects on one that it covers.
+        """
+        return True
+
+    def name_of(self, key: str) -> str:
+        """Return the name of a pod or container by its id; "" for the id ""."""
+        return key
+
+    def existed(self, session: int) -> frozenset[str]:
+        """Return the ids of pods and containers in a session's Synchronize."""
+        return frozenset()
+
+    def created_without(self) -> Iterable[Creation]:
+        """Yield what the report covers and was created without a plugin that is required."""
+        return ()
 
     def learn(self, sessions: Iterable[Session]) -> None:
         """Add sessions, or replace them by their newest states."""
@@ -78,8 +89,8 @@ def _is_before_policies(session: Session) -> bool:
 class Detector:
     """Base of detectors for one kind of finding. Values are untrusted input: no method raises."""
 
-    def __init__(self, scene: RecordingFacts) -> None:
-        self._scene = scene
+    def __init__(self, facts: RecordingFacts) -> None:
+        self._facts = facts
 
     def see(self, event: Event) -> None:
         """Process the next event of the recording."""
@@ -101,11 +112,11 @@ class Latest(OrderedDict[K, V]):
             self.popitem(last=False)
 
 
-class Sequence:
+class LostEventDetector(Detector):
     """Detector of sessions that lost events, in which a missing event proves nothing."""
 
-    def __init__(self, scene: RecordingFacts) -> None:
-        self._scene = scene
+    def __init__(self, facts: RecordingFacts) -> None:
+        super().__init__(facts)
         self._newest: dict[int, int] = {}
         self._lossy: set[int] = set()
         self._in_gap: dict[int, bool] = {}
@@ -119,13 +130,51 @@ class Sequence:
     def is_whole(self, session: int) -> bool:
         """Return whether this session has lost no event so far."""
         if session not in self._in_gap:
-            self._in_gap[session] = any(self._touches(gap, session) for gap in self._scene.gaps)
+            self._in_gap[session] = any(self._touches(gap, session) for gap in self._facts.gaps)
         return session not in self._lossy and not self._in_gap[session]
 
     def _touches(self, gap: Gap, number: int) -> bool:
         """Return whether a session may have lost events in a gap."""
-        session = self._scene.sessions.get(number)
+        session = self._facts.sessions.get(number)
         if gap.session is not None or session is None:
             return gap.session in (None, number)
         ended_ns = session.ended_ns
         return gap.to_ns > session.started_ns and (ended_ns is None or gap.from_ns < ended_ns)
+
+
+STOPPED = "decoding stopped"
+_STOPPED_ADVICE = "Diagnose parts of it, which `export` with --since, --until or --where writes."
+_UNDECODED_ADVICE = "`show FILE NUMBER` prints it raw. A newer nri-scope may know a newer method."
+_LOST_ADVICE = "Findings may be missing. Record fewer events (--where), or to a faster disk."
+
+
+class UnobservedDetector(Detector):
+    """Detector of what keeps the others from knowing: events that were lost or not decoded."""
+
+    def __init__(self, facts: RecordingFacts) -> None:
+        super().__init__(facts)
+        self._undecoded: dict[str, Shown] = {}
+
+    def see(self, event: Event) -> None:
+        """Store events that were kept raw."""
+        if event.mark and len(self._undecoded) < CASES_MAX and self._facts.wanted(event):
+            self._undecoded.setdefault(event.mark, Shown()).add(event.id)
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield one finding for each limit."""
+        kind, lost = FindingKind.UNOBSERVED, Counter[str]()
+        if (unread := self._facts.unread) is not None:
+            detail = "The limit for a file of its size was reached: later events were not read."
+            title, shown = f"Decoding stopped at event {unread.id}", Shown()
+            shown.add(unread.id)
+            yield shown.finding(kind, Level.WARNING, title, detail, _STOPPED_ADVICE)
+        for mark, shown in self._undecoded.items():
+            title = f"{many(shown.count, 'event')} could not be decoded: {mark_words(mark)}"
+            detail = "What these events show is not known."
+            yield shown.finding(kind, Level.NOTE, title, detail, _UNDECODED_ADVICE)
+        for gap in self._facts.gaps:
+            if (gap.lost or 0) > 0 and gap.reason not in (LEFT_OUT, RING_REMOVED):
+                lost[clipped(gap.reason, WORDS_MAX)] += gap.lost or 0
+        for reason, count in lost.most_common(CASES_MAX):
+            title, detail = f"{many(count, 'event')} lost: {reason}", "`log` shows the intervals."
+            yield Finding(kind, Level.WARNING, title, detail, _LOST_ADVICE)

@@ -151,7 +151,7 @@ class Containerd:
         yield "mount", ""
         if not shared.host_network:
             yield "network", f"/var/run/netns/cni-{uid_of('netns', request.id)}"
-        if shared.own_users:
+        if shared.has_user_namespace:
             pinned = f"/run/containerd/{_STATE}/{request.id}/pinned-namespaces/user"
             yield "user", pinned if self._since(_V2) and not shared.host_network else ""
 
@@ -167,7 +167,7 @@ class Containerd:
         yield "network", f"{joined}net"
         if self.node.cgroup_version == 2 and not request.is_privileged:
             yield "cgroup", ""
-        if shared.own_users:
+        if shared.has_user_namespace:
             yield "user", f"{joined}user"
 
     def _mounts(self, pod: SandboxRequest, request: ContainerRequest) -> Iterator[api.Mount]:
@@ -181,7 +181,7 @@ class Containerd:
             CriMount("/dev/shm", shm),
         )
         requested = {_clean(mount.destination) for mount in request.mounts}
-        mounts = [*request.mounts, *(one for one in extra if one.destination not in requested)]
+        mounts = [*request.mounts, *(each for each in extra if each.destination not in requested)]
         taken = {_clean(mount.destination) for mount in mounts}
         for default in self._default_mounts(request):
             below_dev = default.destination.startswith("/dev/") and "/dev" in taken

@@ -149,7 +149,7 @@ class CriO:
         yield "ipc", _namespace_path("ipc", pod)
         yield "uts", _namespace_path("uts", pod)
         yield "mount", ""
-        if shared.own_users:
+        if shared.has_user_namespace:
             yield "user", _namespace_path("user", pod)
         if self.node.cgroup_version == 2 and not request.is_privileged:
             yield "cgroup", ""
@@ -254,5 +254,5 @@ def _sandbox_namespaces(pod: SandboxRequest) -> Iterator[tuple[str, str]]:
     for kind, name in (("network", "net"), ("ipc", "ipc"), ("uts", "uts")):
         yield kind, _namespace_path(name, pod)
     yield "mount", ""
-    if pod.namespaces.own_users:
+    if pod.namespaces.has_user_namespace:
         yield "user", _namespace_path("user", pod)

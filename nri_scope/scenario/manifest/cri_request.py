@@ -48,7 +48,7 @@ class Namespaces:
     host_ipc: bool
     shares_pid: bool
     """Whether the containers share one namespace of processes."""
-    own_users: bool
+    has_user_namespace: bool
     """Whether the pod has a namespace of users."""
 
 
@@ -142,7 +142,10 @@ def sandbox(
     pid: int,
     ips: Iterable[str] = (),
 ) -> api.PodSandbox:
-    """Return a pod with the values that all runtimes take over from its request."""
+    """Return a pod with the values that all runtimes take over from its request.
+
+    ``pid`` and ``ips`` are not taken from the request, as some runtimes do not pass them on.
+    """
     linux.pod_overhead.CopyFrom(requested_resources(request.overhead))
     linux.pod_resources.CopyFrom(requested_resources(request.resources))
     return api.PodSandbox(
@@ -226,7 +229,7 @@ def device_rule(*, allow: bool) -> api.LinuxDeviceCgroup:
 
 
 def bind_mount(mount: CriMount, *more: str) -> api.Mount:
-    """Return a mount of the request."""
+    """Return the NRI mount of a CRI mount, with ``more`` options."""
     return api.Mount(
         destination=mount.destination,
         type="bind",

@@ -17,7 +17,7 @@ from fractions import Fraction
 
 from nri_scope.text.escape import safe
 
-from .field import Field, milli, whole
+from .field import ManifestField, milli, whole
 from .node_facts import NodeFacts
 from .pod_spec import ContainerSpec, PodSpec
 
@@ -43,7 +43,7 @@ def environment(
         if value := field["value"].text():
             variables[name] = expand(value, {**services, **variables}, field["value"])
         elif field["valueFrom"]:
-            resolved = _Source(pod, container, node, ips, name).value(field["valueFrom"])
+            resolved = _VariableSource(pod, container, node, ips, name).value(field["valueFrom"])
             if resolved is not None:
                 variables[name] = resolved
         else:
@@ -53,7 +53,7 @@ def environment(
     return variables | {name: value for name, value in services.items() if name not in variables}
 
 
-def expand(text: str, variables: Mapping[str, str], field: Field) -> str:
+def expand(text: str, variables: Mapping[str, str], field: ManifestField) -> str:
     """Replace references to variables, ``$(NAME)``, as the kubelet does."""
 
     def replaced(match: re.Match[str]) -> str:
@@ -107,14 +107,14 @@ def _values(pod: PodSpec, kind: str, name: str) -> dict[str, str] | None:
     return values | map_object["stringData"].string_map()
 
 
-def _decoded(field: Field) -> str:
+def _decoded(field: ManifestField) -> str:
     try:
         return base64.b64decode(field.text(), validate=True).decode()
     except (binascii.Error, ValueError):
         raise field.error("is not text in base64") from None
 
 
-class _Source:
+class _VariableSource:
     """Values of ``valueFrom``."""
 
     def __init__(
@@ -126,7 +126,7 @@ class _Source:
         self._ips = ips
         self._place = f"container {container.name}: variable {safe(name, 80)}"
 
-    def value(self, field: Field) -> str | None:
+    def value(self, field: ManifestField) -> str | None:
         """Return the value, or a text that stands for an unknown one; None for no variable."""
         if field["fieldRef"]:
             return self._of_field(field["fieldRef"]["fieldPath"])
@@ -138,7 +138,7 @@ class _Source:
         self._pod.remarks.add(f"{self._place}: its value is unknown")
         return "<unknown>"
 
-    def _of_field(self, field: Field) -> str:
+    def _of_field(self, field: ManifestField) -> str:
         pod, path = self._pod.object, field.required_text()
         if subscript := _SUBSCRIPT.fullmatch(path):
             values = pod.labels if subscript[1] == "labels" else pod.annotations
@@ -165,7 +165,7 @@ class _Source:
             self._pod.remarks.add(f"{self._place}: {path} is assumed")
         return known[path]
 
-    def _of_resource(self, field: Field) -> str:
+    def _of_resource(self, field: ManifestField) -> str:
         container, name = self._container, field["containerName"].text()
         if name:
             matching = [container for container in self._pod.containers if container.name == name]
@@ -198,7 +198,7 @@ class _Source:
                 self._pod.remarks.add(f"{self._place}: {assumed}")
         return Fraction(node.get(resource, 0))
 
-    def _of_key(self, kind: str, field: Field) -> str | None:
+    def _of_key(self, kind: str, field: ManifestField) -> str | None:
         name, key = field["name"].required_text(), field["key"].required_text()
         values = _values(self._pod, kind, name)
         if values is not None:

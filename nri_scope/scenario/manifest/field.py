@@ -169,7 +169,7 @@ _TYPES = {bool: "true or false", int: "a number", float: "a number", str: "text"
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ManifestField:
     """A place in a manifest, possibly without a value."""
 
     source: str
@@ -177,17 +177,17 @@ class Field:
     line: int
     """Line of the value; without one, that of the nearest value around it."""
     node: ManifestValue | None
-    around: Field | None = None
+    around: ManifestField | None = None
     """The mapping that has it, or lacks it."""
     key: str = ""
     """Its key in that mapping."""
 
-    def __getitem__(self, key: str) -> Field:
+    def __getitem__(self, key: str) -> ManifestField:
         entries = self._mapping()
         node = entries.get(key)
         name = key if _PLAIN_KEY.fullmatch(key) else f"[{safe(key, 80)}]"
         path = f"{self.path}.{name}" if self.path and name == key else self.path + name
-        return Field(self.source, path, node.line if node else self.line, node, self, key)
+        return ManifestField(self.source, path, node.line if node else self.line, node, self, key)
 
     def __bool__(self) -> bool:
         """Return whether there is a value; null means none, as in Kubernetes."""
@@ -200,7 +200,7 @@ class Field:
 
     def missing(self) -> UsageError:
         """Return the error of a missing field: of its misspelt key, if there seems to be one."""
-        field: Field | None = self
+        field: ManifestField | None = self
         while field is not None and field.around is not None and not field:
             for key, other in field.around.entries():
                 if key != field.key and meant(key, [field.key]):
@@ -216,12 +216,12 @@ class Field:
         """Return the keys of a mapping, in the order of the text."""
         return list(self._mapping())
 
-    def entries(self) -> Iterator[tuple[str, Field]]:
+    def entries(self) -> Iterator[tuple[str, ManifestField]]:
         """Yield the keys and values of a mapping."""
         for key in self._mapping():
             yield key, self[key]
 
-    def items(self) -> Iterator[Field]:
+    def items(self) -> Iterator[ManifestField]:
         """Yield the items of a list."""
         if not self:
             return
@@ -229,7 +229,7 @@ class Field:
         if not isinstance(self.node.value, list):
             self._refuse("a list")
         for index, node in enumerate(self.node.value):
-            yield Field(self.source, f"{self.path}[{index}]", node.line, node)
+            yield ManifestField(self.source, f"{self.path}[{index}]", node.line, node)
 
     def text(self, default: str = "") -> str:
         """Return text; unquoted numbers and truth values are refused, as by Kubernetes."""
@@ -316,7 +316,7 @@ class Field:
             raise self.error(f"{safe(text, 80)!r} is not one of {', '.join(allowed)}")
         return text
 
-    def unknown_keys(self, known: frozenset[str]) -> list[Field]:
+    def unknown_keys(self, known: frozenset[str]) -> list[ManifestField]:
         """Return the fields that are not ``known``; a misspelt one is an error.
 
         A field of a later version of Kubernetes is not an error.

@@ -24,7 +24,7 @@ from .cri_request import (
     SeccompProfile,
 )
 from .environment import environment, expand
-from .field import Field
+from .field import ManifestField
 from .node_facts import NodeFacts, container_hash, go_json, number_of, suffix_of, uid_of
 from .objects import VOLUME_SOURCES
 from .pod_spec import ContainerSpec, PodSpec
@@ -147,14 +147,14 @@ def _gets_token(pod: PodSpec) -> bool:
     return own.flag(default)
 
 
-def _volume(pod: PodSpec, mount: Field) -> Field:
+def _volume(pod: PodSpec, mount: ManifestField) -> ManifestField:
     name = mount["name"].required_text()
     if name not in pod.volumes:
         raise mount["name"].error(f"there is no volume {safe(name, 80)!r}")
     return pod.volumes[name]
 
 
-def _source(pod: PodSpec, volume: Field, node: NodeFacts) -> tuple[str, str, bool]:
+def _source(pod: PodSpec, volume: ManifestField, node: NodeFacts) -> tuple[str, str, bool]:
     """Return the kind of a volume, its path on the node, and whether it is always read-only."""
     volume.unknown_keys(VOLUME_SOURCES | {"name"})
     name = volume["name"].text()
@@ -187,7 +187,7 @@ def _plugin_path(pod: PodSpec, node: NodeFacts, plugin: str, volume: str) -> str
     return f"{pod_folder(pod, node)}/volumes/kubernetes.io~{plugin}/{volume}"
 
 
-def _sub_path(field: Field, variables: Mapping[str, str]) -> str:
+def _sub_path(field: ManifestField, variables: Mapping[str, str]) -> str:
     if expression := field["subPathExpr"].text():
         return expand(expression, variables, field["subPathExpr"])
     return field["subPath"].text()
@@ -218,7 +218,7 @@ def sandbox_request(pod: PodSpec, node: NodeFacts) -> SandboxRequest:
         host_pid=spec["hostPID"].flag(),
         host_ipc=spec["hostIPC"].flag(),
         shares_pid=spec["shareProcessNamespace"].flag(),
-        own_users=not spec["hostUsers"].flag(True),
+        has_user_namespace=not spec["hostUsers"].flag(True),
     )
     sandbox = derived_id("sandbox", identity.uid)
     return SandboxRequest(
@@ -313,14 +313,14 @@ def _hostname(pod: PodSpec) -> str:
     return name[:_MAX_HOSTNAME].rstrip("-.")
 
 
-def _status(pod: PodSpec, container: ContainerSpec) -> Field:
+def _status(pod: PodSpec, container: ContainerSpec) -> ManifestField:
     """Return the status of a container; without a value if the manifest has none."""
     status = pod.object.status
     for place in ("initContainerStatuses", "containerStatuses"):
         for item in status[place].items():
             if item["name"].text() == container.name:
                 return item
-    return Field(status.source, status.path, status.line, None)
+    return ManifestField(status.source, status.path, status.line, None)
 
 
 def _annotations(pod: PodSpec, container: ContainerSpec, attempt: int) -> dict[str, str]:
@@ -341,7 +341,7 @@ def _annotations(pod: PodSpec, container: ContainerSpec, attempt: int) -> dict[s
     return annotations
 
 
-def _port(port: Field, pod: PodSpec) -> dict[str, Plain]:
+def _port(port: ManifestField, pod: PodSpec) -> dict[str, Plain]:
     """Return a port as Go writes it, with the API server's defaults."""
     number = port["containerPort"].integer(low=1, high=65_535)
     host = port["hostPort"].integer(high=65_535)
@@ -357,7 +357,7 @@ def _port(port: Field, pod: PodSpec) -> dict[str, Plain]:
     return {key: value for key, value in values.items() if value}
 
 
-def _handler(handler: Field) -> dict[str, Plain]:
+def _handler(handler: ManifestField) -> dict[str, Plain]:
     """Return a handler before the stop as Go writes it, with the API server's defaults."""
     if handler["exec"]:
         command: list[Plain] = [*handler["exec"]["command"].texts()]
@@ -381,12 +381,12 @@ def _handler(handler: Field) -> dict[str, Plain]:
     return {"sleep": {"seconds": handler["sleep"]["seconds"].integer()}}
 
 
-def _port_number(port: Field) -> Plain:
+def _port_number(port: ManifestField) -> Plain:
     is_name = port.node is not None and isinstance(port.node.value, str)
     return port.text() if is_name else port.integer(high=65_535)
 
 
-def _seccomp(profile: Field, node: NodeFacts) -> SeccompProfile:
+def _seccomp(profile: ManifestField, node: NodeFacts) -> SeccompProfile:
     kinds: Sequence[str] = ("RuntimeDefault", "Unconfined", "Localhost")
     match profile["type"].choice(*kinds, default="Unconfined"):
         case "RuntimeDefault":

@@ -15,7 +15,7 @@ from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MalformedYaml
 
 from ..model import meant
-from .field import Field, ManifestValue, parse_documents
+from .field import ManifestField, ManifestValue, parse_documents
 from .node_facts import number_of, suffix_of, uid_of
 
 
@@ -104,7 +104,7 @@ KINDS = "Pod, Deployment, DaemonSet, StatefulSet, ReplicaSet, Job, CronJob"
 class PodObject:
     """A pod before the kubelet sees it, with the identity that the cluster gives it."""
 
-    field: Field
+    field: ManifestField
     """The pod or the template."""
     name: str
     namespace: str
@@ -118,12 +118,12 @@ class PodObject:
     remarks: tuple[str, ...] = ()
 
     @property
-    def spec(self) -> Field:
+    def spec(self) -> ManifestField:
         """The pod's specification."""
         return self.field["spec"]
 
     @property
-    def status(self) -> Field:
+    def status(self) -> ManifestField:
         """The pod's status; without a value in a manifest that was not read from a cluster."""
         return self.field["status"]
 
@@ -133,7 +133,7 @@ class Manifest:
     """Pods of a manifest, and other objects in it to which they may refer."""
 
     pods: list[PodObject]
-    others: dict[tuple[str, str, str], Field]
+    others: dict[tuple[str, str, str], ManifestField]
     """By kind, namespace ("" for RuntimeClass) and name."""
 
 
@@ -146,7 +146,7 @@ def read_manifest(text: str, source: str, namespace: str) -> Manifest:
         raise UsageError(f"{place}: {error.problem}", error.hint) from None
     reader = _Reader(source, namespace)
     for document in documents:
-        reader.read(Field(source, "", document.line, document))
+        reader.read(ManifestField(source, "", document.line, document))
     return reader.manifest()
 
 
@@ -155,11 +155,11 @@ class _Reader:
     source: str
     namespace: str
     pods: list[PodObject] = field(default_factory=list)
-    others: dict[tuple[str, str, str], Field] = field(default_factory=dict)
+    others: dict[tuple[str, str, str], ManifestField] = field(default_factory=dict)
     names: set[tuple[str, str]] = field(default_factory=set)
-    first_other: Field | None = None
+    first_other: ManifestField | None = None
 
-    def read(self, document: Field) -> None:
+    def read(self, document: ManifestField) -> None:
         kind = document["kind"].required_text()
         version = document["apiVersion"].text()
         # Other groups, whose names have dots, may have kinds of the same name.
@@ -200,7 +200,7 @@ class _Reader:
             raise UsageError(f"{safe(self.source)}: there are no pods in it", hint)
         return Manifest(self.pods, self.others)
 
-    def _pod(self, kind: str, document: Field) -> PodObject:
+    def _pod(self, kind: str, document: ManifestField) -> PodObject:
         metadata = document["metadata"]
         metadata.unknown_keys(METADATA)
         generated = metadata["generateName"].text()
@@ -230,20 +230,20 @@ class _Reader:
         )
 
 
-def _no_kind(field: Field) -> UsageError:
+def _no_kind(field: ManifestField) -> UsageError:
     kind = field.text()
     hint = f"did you mean {meant(kind, _TEMPLATES)}?"
     return field.error(f"there is no kind {safe(kind, 80)}", hint)
 
 
-def _with_kind(item: Field, kind: str) -> Field:
+def _with_kind(item: ManifestField, kind: str) -> ManifestField:
     if item.node is None or not isinstance(item.node.value, dict):
         raise item.error("an object is needed")
     entries = {"kind": ManifestValue(item.line, kind, kind), **item.node.value}
-    return Field(item.source, item.path, item.line, ManifestValue(item.line, entries))
+    return ManifestField(item.source, item.path, item.line, ManifestValue(item.line, entries))
 
 
-def _controlled(kind: str, document: Field, workload: PodObject) -> PodObject:
+def _controlled(kind: str, document: ManifestField, workload: PodObject) -> PodObject:
     """Return a workload's first pod. ``workload`` has the identity of the workload."""
     spec, name, labels = document["spec"], workload.name, dict(workload.labels)
     annotations = dict(workload.annotations)

@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import Literal
 
 from . import objects
-from .field import Field, parse_quantity
+from .field import ManifestField, parse_quantity
 from .objects import LABEL, Manifest, PodObject
 
 Kind = Literal["init", "sidecar", "container"]
@@ -40,14 +40,14 @@ class ContainerSpec:
     """A container of a pod."""
 
     kind: Kind
-    field: Field
+    field: ManifestField
     name: str
     image: str
     requests: Quantities
     limits: Quantities
 
     @property
-    def security(self) -> Field:
+    def security(self) -> ManifestField:
         """Security context of the container alone."""
         return self.field["securityContext"]
 
@@ -58,7 +58,7 @@ class PodSpec:
 
     object: PodObject
     containers: tuple[ContainerSpec, ...]
-    volumes: Mapping[str, Field]
+    volumes: Mapping[str, ManifestField]
     has_pod_level: bool
     """Whether the pod itself has resources, besides its containers."""
     requests: Quantities
@@ -66,16 +66,16 @@ class PodSpec:
     limits: Quantities
     overhead: Quantities
     runtime_handler: str
-    others: Mapping[tuple[str, str, str], Field]
+    others: Mapping[tuple[str, str, str], ManifestField]
     remarks: Remarks
 
     @property
-    def field(self) -> Field:
+    def field(self) -> ManifestField:
         """The pod's specification."""
         return self.object.spec
 
     @property
-    def security(self) -> Field:
+    def security(self) -> ManifestField:
         """Security context of the pod."""
         return self.field["securityContext"]
 
@@ -84,7 +84,7 @@ class PodSpec:
         """Whether any container is privileged."""
         return any(container.security["privileged"].flag() for container in self.containers)
 
-    def other(self, kind: str, name: str) -> Field | None:
+    def other(self, kind: str, name: str) -> ManifestField | None:
         """Return another object of the manifest in the pod's namespace."""
         return self.others.get((kind, self.object.namespace, name))
 
@@ -183,7 +183,7 @@ def _add(total: dict[str, Fraction], amounts: Quantities) -> None:
 
 
 def _with_huge_pages(
-    limits: dict[str, Fraction], spec: Field, containers: Sequence[ContainerSpec]
+    limits: dict[str, Fraction], spec: ManifestField, containers: Sequence[ContainerSpec]
 ) -> dict[str, Fraction]:
     requests = spec["resources"]["requests"].keys()
     if limits or requests:
@@ -193,7 +193,7 @@ def _with_huge_pages(
     return limits
 
 
-def _containers(spec: Field, remarks: Remarks) -> Iterator[ContainerSpec]:
+def _containers(spec: ManifestField, remarks: Remarks) -> Iterator[ContainerSpec]:
     names: set[str] = set()
     if not list(spec["containers"].items()):
         raise spec["containers"].missing()
@@ -227,7 +227,7 @@ def _containers(spec: Field, remarks: Remarks) -> Iterator[ContainerSpec]:
             yield ContainerSpec(kind, field, name, field["image"].required_text(), requests, limits)
 
 
-def _amounts(field: Field) -> dict[str, Fraction]:
+def _amounts(field: ManifestField) -> dict[str, Fraction]:
     for key, value in field.entries():
         if not _RESOURCE.fullmatch(key):
             raise value.error("is not the name of a resource")
@@ -239,7 +239,7 @@ def _amounts(field: Field) -> dict[str, Fraction]:
     return amounts
 
 
-def _unknown_fields(container: ContainerSpec) -> Iterator[Field]:
+def _unknown_fields(container: ContainerSpec) -> Iterator[ManifestField]:
     field = container.field
     yield from field.unknown_keys(objects.CONTAINER)
     yield from field["resources"].unknown_keys(objects.RESOURCES)
@@ -255,7 +255,9 @@ def _unknown_fields(container: ContainerSpec) -> Iterator[Field]:
         yield from source.unknown_keys(objects.ENV_FROM)
 
 
-def _runtime_class(spec: Field, manifest: Manifest, remarks: Remarks) -> tuple[str, Quantities]:
+def _runtime_class(
+    spec: ManifestField, manifest: Manifest, remarks: Remarks
+) -> tuple[str, Quantities]:
     """Return the runtime handler and the overhead of a pod."""
     overhead = spec["overhead"].quantities()
     name = spec["runtimeClassName"].text()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
 
-from .field import Field, milli, parse_quantity, whole
+from .field import ManifestField, milli, parse_quantity, whole
 from .node_facts import NodeFacts
 from .pod_spec import ContainerSpec, PodSpec, Quantities, aggregate, is_huge_page
 
@@ -49,7 +49,7 @@ class CriResources:
 
 def qos_class(pod: PodSpec) -> QosClass:
     """Return the class, which the status of a pod read from a cluster states."""
-    status: Field = pod.object.status["qosClass"]
+    status: ManifestField = pod.object.status["qosClass"]
     if status:
         return QosClass(status.choice(*(qos.value for qos in QosClass)))
     groups: list[tuple[Quantities, Quantities]]
@@ -170,7 +170,7 @@ def _oom_score_adj(pod: PodSpec, container: ContainerSpec, node: NodeFacts) -> i
     score = _score(_memory(container.requests) + share, node)
     if container.kind == "sidecar":
         # A sidecar ends no earlier than the container that asks for the least memory.
-        regular = [one.requests for one in pod.containers if one.kind == "container"]
+        regular = [each.requests for each in pod.containers if each.kind == "container"]
         score = min(score, _score(min(map(_memory, regular)) + share, node))
     return min(max(score, 3), 999)
 

@@ -10,7 +10,7 @@ import shutil
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,13 +28,14 @@ from nri_scope.recording.bundle.manifest import (
 from nri_scope.recording.bundle.unpack import MAX_RECORDING, check
 from nri_scope.recording.display import size as in_bytes
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.work_budget import OnShare
 
-from ..extract import Extracted, Selection, extract
+from ..extract import Selection, extract
 from ..output_files import Outputs
 from ..redaction import Redactor, Rules, derive, local_key
 from ..redaction.tokens import KEY_BYTES
 from .leak_scan import Scan
-from .manifest_content import ManifestBuilder, fixed_text, render
+from .manifest_content import fixed_text, manifest_of, render
 
 
 def redactor_for(
@@ -54,22 +55,6 @@ def redactor_for(
     if stable:
         key = derive(local_key(key_folder), identity(recording))
     return Redactor(rules, key)
-
-
-def redactor_for_comparison(recordings: Sequence[Recording], rules: Rules) -> Redactor:
-    """Return a redactor for recordings to be compared. Raises RecordingError.
-
-    Containers with the same namespace, pod and name get the same tokens in all recordings.
-    """
-    linked: dict[str, str] = {}
-    for recording in recordings if len(recordings) > 1 else ():
-        for pod in recording.pods():
-            linked[pod.id] = "\0".join((pod.namespace, pod.name))
-        for container in recording.containers():
-            pod_name = "" if container.pod is None else linked.get(container.pod.id, "")
-            linked[container.id] = "\0".join((pod_name, container.name))
-    key = secrets.token_bytes(KEY_BYTES)
-    return Redactor(rules, key, linked=linked)
 
 
 def identity(recording: Recording) -> bytes:
@@ -126,7 +111,7 @@ def export(
     max_bytes: int = MAX_BYTES,
     force: bool = False,
     marks: Sequence[Mark] | None = None,
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnShare | None = None,
 ) -> Bundle:
     """Pack the selected events of ``source`` into the bundle ``output``.
 
@@ -141,108 +126,48 @@ def export(
     if len(note) > MAX_NOTE:
         raise UsageError(f"the note is longer than {MAX_NOTE:,} characters", "shorten it")
     with Outputs(output, source.path, force=force) as outputs:
-        packer = _Packer(source, outputs, selection, redactor, note, marks, on_progress)
-        draft = packer.draft()
-        if draft.size > max_bytes:
-            raise UsageError(*_too_large(draft, max_bytes, output))
-        bundle = packer.finish(draft)
-        (path,) = outputs.place([bundle.path])
-        return replace(bundle, path=path)
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A complete bundle under a temporary name."""
-
-    rebuilt: Extracted
-    manifest: Manifest
-    path: Path
-    size: int
-    pods: Counter[str]
-    """Number of events of each pod, by its name in the bundle."""
-
-    @property
-    def busiest(self) -> str:
-        """Remark about the pod with the most events; "" if there is none."""
-        busiest = self.pods.most_common(1)
-        return "".join(f"{pod} has {count:,} of the events" for pod, count in busiest)
-
-    @property
-    def other_pods(self) -> tuple[str, ...]:
-        """Pods other than the one selected by name; none if that is not among them."""
-        name = self.manifest.subject.partition(" ")[2]
-        own = {pod for pod in self.pods if f"{name}/".startswith(f"{pod}/")}
-        return tuple(pod for pod in self.pods if pod not in own) if own else ()
-
-
-class _Packer:
-    """One export in progress."""
-
-    def __init__(
-        self,
-        source: Recording,
-        outputs: Outputs,
-        selection: Selection,
-        redactor: Redactor | None,
-        note: str,
-        marks: Sequence[Mark] | None,
-        on_progress: Callable[[float], None] | None,
-    ) -> None:
-        self._source = source
-        self._outputs = outputs
-        self._selection = selection
-        self._redactor = redactor
-        self._manifests = ManifestBuilder(source, selection, redactor, note)
-        self._marks = marks
-        self._on_progress = on_progress
-
-    def draft(self) -> _Draft:
-        """Extract and pack the selected part."""
-        before = self._manifests.replaced_counts()
-        path = self._outputs.new(".db")
         rebuilt = extract(
-            self._source,
-            path,
-            self._selection,
-            redactor=self._redactor,
-            marks=self._marks,
-            on_progress=self._on_progress,
+            source,
+            outputs.new(".db"),
+            selection,
+            redactor=redactor,
+            marks=marks,
+            on_progress=on_progress,
         )
-        size = path.stat().st_size
+        size = rebuilt.path.stat().st_size
         if size > MAX_RECORDING:
             raise UsageError(
                 f"its recording would be {in_bytes(size)}; the limit is {in_bytes(MAX_RECORDING)}",
                 _SELECT_FEWER,
             )
-        manifest, pods = self._manifests.manifest(rebuilt, before)
-        packed = self._outputs.new(".zip")
-        return _Draft(rebuilt, manifest, packed, self._pack(packed, rebuilt, manifest), pods)
-
-    def finish(self, draft: _Draft) -> Bundle:
-        """Scan a redacted bundle for leaks."""
-        if self._redactor is not None:
-            self._scan(self._redactor, draft.rebuilt.path, draft.manifest)
-        return Bundle(draft.path, draft.size, draft.manifest, draft.other_pods)
-
-    def _pack(self, path: Path, rebuilt: Extracted, manifest: Manifest) -> int:
+        manifest, pods = manifest_of(source, selection, redactor, note, rebuilt)
         manifest, readme = _with_files(manifest, rebuilt.path)
-        size = pack(path, {MANIFEST: to_bytes(manifest), README: readme, RECORDING: rebuilt.path})
+        draft = outputs.new(".zip")
+        size = pack(draft, {MANIFEST: to_bytes(manifest), README: readme, RECORDING: rebuilt.path})
         try:
-            check(path)
+            check(draft)
         except RecordingError as error:
             raise UsageError(
                 f"the new bundle cannot be opened: {error.problem}", _SELECT_FEWER
             ) from error
-        return size
+        if size > max_bytes:
+            raise UsageError(*_too_large(size, pods, max_bytes, output))
+        if redactor is not None:
+            go_on = None if on_progress is None else partial(on_progress, 1.0)
+            scan = Scan(redactor.replaced_words, output, fixed_text, go_on)
+            scan.recording(rebuilt.path)
+            scan.text(to_bytes(manifest), "the manifest")
+            scan.text(readme, "README.md")
+            scan.name(output.name)
+        outputs.place(draft)
+    return Bundle(output, size, manifest, _other_pods(manifest, pods))
 
-    def _scan(self, redactor: Redactor, recording: Path, manifest: Manifest) -> None:
-        go_on = None if self._on_progress is None else partial(self._on_progress, 1.0)
-        scan = Scan(redactor.replaced_words, self._outputs.output, fixed_text, go_on)
-        scan.recording(recording)
-        full, readme = _with_files(manifest, recording)
-        scan.text(to_bytes(full), "the manifest")
-        scan.text(readme, "README.md")
-        scan.name(self._outputs.output.name)
+
+def _other_pods(manifest: Manifest, pods: Collection[str]) -> tuple[str, ...]:
+    """Return the pods other than the one selected by name; none if that is not among them."""
+    name = manifest.subject.partition(" ")[2]
+    own = {pod for pod in pods if f"{name}/".startswith(f"{pod}/")}
+    return tuple(pod for pod in pods if pod not in own) if own else ()
 
 
 def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:
@@ -260,12 +185,13 @@ def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:
 _SELECT_FEWER = "select fewer events with --pod, --where, --since or --until"
 
 
-def _too_large(draft: _Draft, max_bytes: int, output: Path) -> tuple[str, str]:
+def _too_large(size: int, pods: Counter[str], max_bytes: int, output: Path) -> tuple[str, str]:
+    """Return the problem and the hint. ``pods``: number of events of each pod."""
     limit = "issue trackers accept at most" if max_bytes == MAX_BYTES else "the limit is"
+    busiest = "".join(f" ({pod} has {count:,} of the events)" for pod, count in pods.most_common(1))
     return (
-        f"{output}: the bundle would be {in_bytes(draft.size)}; {limit} {in_bytes(max_bytes)}",
-        f"{_SELECT_FEWER}{f' ({draft.busiest})' if draft.busiest else ''}; "
-        "or raise the limit with --max-size",
+        f"{output}: the bundle would be {in_bytes(size)}; {limit} {in_bytes(max_bytes)}",
+        f"{_SELECT_FEWER}{busiest}; or raise the limit with --max-size",
     )
 
 

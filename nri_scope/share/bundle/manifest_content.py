@@ -20,9 +20,9 @@ from nri_scope.recording.bundle.manifest import (
     Counts,
     File,
     Manifest,
+    ManifestRuntime,
     Redaction,
-    Replaced,
-    Runtime,
+    ReplacedValues,
     to_bytes,
 )
 from nri_scope.recording.display import many
@@ -42,88 +42,65 @@ _MAX_NAME = 100
 """Maximum number of characters of a name. Longer names, which only untrusted recordings have, are
 cut."""
 
-ReplacedCounts = Counter[tuple[str, str]]
-"""Number of replaced values by rule and place."""
+
+def manifest_of(
+    source: Recording,
+    selection: Selection,
+    redactor: Redactor | None,
+    note: str,
+    rebuilt: Extracted,
+) -> tuple[Manifest, Counter[str]]:
+    """Return the manifest without `Manifest.files`, and the number of events of each pod.
+
+    ``redactor`` also redacts the texts typed by the user. Raises RecordingError.
+    """
+    with Recording.open(rebuilt.path) as recording:
+        sessions = [session for session in recording.sessions() if session.role != Role.CRI]
+        chain = {session.plugin for session in sessions}
+        pods: Counter[str] = Counter()
+        for event in recording.events():
+            chain.update(event.owners)
+            if event.pod:
+                pods[f"{event.namespace}/{event.pod}"] += 1
+        version = recording.version
+        # Omitted events are counted in `Counts.left_out`.
+        gaps = sum(not gap.is_left_out for gap in recording.gaps())
+
+    def shown(text: str, place: str) -> str:
+        return text if redactor is None else redactor.text(text, f"manifest.{place}")
+
+    manifest = Manifest(
+        tool_version=__version__,
+        recording_version=version,
+        counts=replace(rebuilt.counts, gaps=gaps),
+        first_ns=rebuilt.first_ns,
+        last_ns=rebuilt.last_ns,
+        runtimes=tuple(islice(dict.fromkeys(map(_runtime, sessions)), _MAX_RUNTIMES)),
+        chain=tuple(plugin[:_MAX_NAME] for plugin in sorted(chain)[:_MAX_PLUGINS]),
+        selection={name: shown(text, "selection") for name, text in selection.criteria.items()},
+        note=shown(note, "note"),
+        damage=shown(rebuilt.damage, "damage")[:_MAX_NAME],
+    )
+    if redactor is not None:
+        manifest = replace(manifest, redaction=_report(redactor, before=is_redacted(source)))
+    return manifest, pods
 
 
-class ManifestBuilder:
-    """Builder of the manifests of one export; also redacts the texts typed by the user."""
-
-    def __init__(
-        self, source: Recording, selection: Selection, redactor: Redactor | None, note: str
-    ) -> None:
-        self._source = source
-        self._selection = selection
-        self._redactor = redactor
-        self._note = note
-
-    def replaced_counts(self) -> ReplacedCounts:
-        """Return the number of values replaced so far, by rule and place."""
-        counts: ReplacedCounts = Counter()
-        if self._redactor is not None:
-            for replaced in self._redactor.tally:
-                counts[replaced.rule, replaced.place] += replaced.values
-        return counts
-
-    def manifest(self, rebuilt: Extracted, before: ReplacedCounts) -> tuple[Manifest, Counter[str]]:
-        """Return the manifest without `Manifest.files`, and the number of events of each pod.
-
-        ``before`` counts values replaced in earlier
-        bundles. Raises RecordingError.
-        """
-        with Recording.open(rebuilt.path) as recording:
-            sessions = [session for session in recording.sessions() if session.role != Role.CRI]
-            chain = {session.plugin for session in sessions}
-            pods: Counter[str] = Counter()
-            for event in recording.events():
-                chain.update(event.owners)
-                if event.pod:
-                    pods[f"{event.namespace}/{event.pod}"] += 1
-            version = recording.version
-            # Omitted events are counted in `Counts.left_out`.
-            gaps = sum(not gap.is_left_out for gap in recording.gaps())
-        manifest = Manifest(
-            tool_version=__version__,
-            recording_version=version,
-            counts=replace(rebuilt.counts, gaps=gaps),
-            first_ns=rebuilt.first_ns,
-            last_ns=rebuilt.last_ns,
-            runtimes=tuple(islice(dict.fromkeys(map(_runtime, sessions)), _MAX_RUNTIMES)),
-            chain=tuple(plugin[:_MAX_NAME] for plugin in sorted(chain)[:_MAX_PLUGINS]),
-            selection={
-                name: self._text(text, "selection")
-                for name, text in self._selection.criteria.items()
-            },
-            note=self._text(self._note, "note"),
-            damage=self._text(rebuilt.damage, "damage")[:_MAX_NAME],
-        )
-        if self._redactor is not None:
-            manifest = replace(manifest, redaction=self._report(self._redactor, before))
-        return manifest, pods
-
-    def _text(self, text: str, place: str) -> str:
-        if self._redactor is None or not text:
-            return text
-        return self._redactor.text(text, f"manifest.{place}")
-
-    def _report(self, redactor: Redactor, before: ReplacedCounts) -> Redaction:
-        counts = self.replaced_counts()
-        counts.subtract(before)
-        places: ReplacedCounts = Counter()
-        for (rule, place), values in sorted(counts.items()):
-            if values > 0:
-                key = rule[:_MAX_NAME], place[:_MAX_NAME]
-                if key not in places and len(places) >= _MAX_PLACES:
-                    key = rule[:_MAX_NAME], "elsewhere"
-                places[key] += values
-        replaced = [Replaced(*key, values) for key, values in sorted(places.items())]
-        # The name of the rules file may itself be confidential.
-        rules = "default, changed by a file" if redactor.rules.source else "default"
-        return Redaction(rules, tuple(replaced), before=is_redacted(self._source))
+def _report(redactor: Redactor, *, before: bool) -> Redaction:
+    places: Counter[tuple[str, str]] = Counter()
+    for one in redactor.tally:
+        key = one.rule[:_MAX_NAME], one.place[:_MAX_NAME]
+        if key not in places and len(places) >= _MAX_PLACES:
+            key = one.rule[:_MAX_NAME], "elsewhere"
+        places[key] += one.values
+    replaced = [ReplacedValues(*key, values) for key, values in sorted(places.items())]
+    # The name of the rules file may itself be confidential.
+    rules = "default, changed by a file" if redactor.rules.source else "default"
+    return Redaction(rules, tuple(replaced), before=before)
 
 
-def _runtime(session: Session) -> Runtime:
-    return Runtime(
+def _runtime(session: Session) -> ManifestRuntime:
+    return ManifestRuntime(
         session.runtime_name[:_MAX_NAME],
         session.runtime_version[:_MAX_NAME],
         session.nri_version[:_MAX_NAME],
@@ -154,7 +131,7 @@ bundle.
 nri-scope tui BUNDLE.nriscope.zip
 nri-scope log BUNDLE.nriscope.zip
 nri-scope replay BUNDLE.nriscope.zip -- ./your-plugin
-nri-scope import BUNDLE.nriscope.zip
+nri-scope export BUNDLE.nriscope.zip -o recording.nriscope.db
 ```
 
 `recording.nriscope.db` is an SQLite 3 database. Its view `log` has one row for each event:
@@ -170,7 +147,7 @@ def fixed_text() -> bytes:
         counts=Counts(0, 0, 0, 0, 0, 0, 0),
         first_ns=0,
         last_ns=0,
-        redaction=Redaction("default", (Replaced("", "", 1),), before=True),
+        redaction=Redaction("default", (ReplacedValues("", "", 1),), before=True),
         files={name: File(0, "") for name in (README, RECORDING)},
     )
     return b"".join(
@@ -224,7 +201,7 @@ def _table(manifest: Manifest) -> Iterator[str]:
     yield f"| packed by | nri-scope {_code(manifest.tool_version)} |"
 
 
-def _runtime_line(runtime: Runtime) -> str:
+def _runtime_line(runtime: ManifestRuntime) -> str:
     name = f"{runtime.name} {runtime.version}".strip() or "unknown"
     if not runtime.nri_version:
         return name
@@ -248,8 +225,9 @@ def _redaction(manifest: Manifest) -> Iterator[str]:
     before = " The original had already been redacted." if redaction.before else ""
     yield (
         f"Rules: {_code(redaction.rules)}. Replaced: {many(redaction.total, 'value')}.{before} "
-        "Within one container, equal values have equal tokens. Tokens of different containers "
-        "cannot be compared. The bundle does not contain the original values."
+        "Within one container, and the containers of its name in the pods of one workload, equal "
+        "values have equal tokens. Tokens of others cannot be compared. The bundle does "
+        "not contain the original values."
     )
     if redaction.replaced:
         rows = [f"| {_code(rule)} | {values:,} |" for rule, values in redaction.by_rule().items()]

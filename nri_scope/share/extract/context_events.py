@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nri_scope.events import CONTAINER_STATUS
 from nri_scope.nri import v01
 from nri_scope.recording.entries import IncludedRows, updates_by
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.row_pages import ascending, is_among, joined, listed, pages
-from nri_scope.recording.rows import number_of, optional_numbers_of
+from nri_scope.recording.row_pages import ascending, is_among, joined, pages
+from nri_scope.recording.rows import optional_numbers_of
 from nri_scope.recording.sqlite_errors import recording_errors
+from nri_scope.recording.sqlite_text import number_list
+from nri_scope.recording.work_budget import OnShare
 
 from .selected_events import Chosen
 
@@ -48,14 +50,14 @@ _Subject = tuple[bool, int]
 """Whether the subject is a container (else a pod), and its key."""
 
 
-def with_context(
-    source: Recording, chosen: Chosen, on_progress: Callable[[float], None]
-) -> IncludedRows:
+def with_context(source: Recording, chosen: Chosen, on_progress: OnShare) -> IncludedRows:
     """Return the rows of the new recording. Raises RecordingError."""
     context = _Context(source, chosen)
     context.collect(on_progress)
     context.add_witnesses()
-    setup = (event for event, session in chosen.setup if session in context.sessions)
+    # Configure has the plugin's configuration, which may name other namespaces.
+    shared = () if chosen.namespaces else chosen.setup
+    setup = (event for event, session in shared if session in context.sessions)
     context.events.extend(event for event in setup if not is_among(chosen.events, event))
     kept = joined(chosen.events, ascending(context.events))
     containers = {key for is_container, key in context.required if is_container}
@@ -67,8 +69,9 @@ def with_context(
         sessions=context.sessions,
         pods=pods,
         containers=containers,
-        whole_states=chosen.synchronized,
+        whole_states=() if chosen.namespaces else chosen.synchronized,
         damage=chosen.damage,
+        only_subjects=bool(chosen.namespaces),
     )
 
 
@@ -90,6 +93,8 @@ class _Context:
     _notifications: list[int] = field(init=False)
     _cri_answers: list[int] = field(init=False)
     _creation_rounds: tuple[int | None, int | None] = field(init=False)
+    _allowed: set[int] | None = None
+    """Keys of the pods of the namespaces that are selected; None for all namespaces."""
 
     def __post_init__(self) -> None:
         self._outside_rounds = self._names_of(_OUTSIDE_ROUNDS)
@@ -97,8 +102,11 @@ class _Context:
         self._notifications = self._names_of(_NOTIFICATIONS)
         self._cri_answers = self._names_of((CONTAINER_STATUS,))
         self.sessions |= self.chosen.sessions
+        if self.chosen.namespaces:
+            pods = self.source.pods()
+            self._allowed = {pod.key for pod in pods if pod.namespace in self.chosen.namespaces}
 
-    def collect(self, on_progress: Callable[[float], None]) -> None:
+    def collect(self, on_progress: OnShare) -> None:
         """Add subjects and events until none are missing."""
         for is_container, subjects in ((True, self.chosen.containers), (False, self.chosen.pods)):
             for key, until in subjects.items():
@@ -123,8 +131,17 @@ class _Context:
             if was_open and session.is_connection:
                 self.sessions.add(number)
 
+    def _is_allowed(self, pod: int | None, container: int | None) -> bool:
+        if self._allowed is None:
+            return True
+        if pod is None and container is not None:
+            pod = self._pod_of(container)
+        return pod in self._allowed
+
     def _require(self, subject: _Subject, until: int) -> None:
-        if self.required.get(subject, -1) < until:
+        is_container, key = subject
+        is_allowed = self._is_allowed(*((None, key) if is_container else (key, None)))
+        if is_allowed and self.required.get(subject, -1) < until:
             self.required[subject] = until
             self._pending.append(subject)
 
@@ -175,6 +192,9 @@ class _Context:
             if number is None or session is None or number > self.chosen.until:
                 continue
             if session not in self.chosen.known:
+                continue
+            # Neither of an event without a pod, which may concern any.
+            if not self._is_allowed(pod, container):
                 continue
             self.sessions.add(session)
             if at_ns is not None:
@@ -231,7 +251,7 @@ class _Context:
     def _neighbours(self, subject: _Subject, where: str, order: str) -> list[_Row]:
         rows = self.source.rows(
             f"SELECT {_COLUMNS} FROM event WHERE {_condition(subject)} AND {where} "
-            f"AND id <= ? AND method NOT IN {listed(self._outside_rounds)} "
+            f"AND id <= ? AND method NOT IN {number_list(self._outside_rounds)} "
             f"ORDER BY id {order} LIMIT ?",
             (subject[1], self.chosen.until, _ROUND_EVENTS),
         )
@@ -283,26 +303,17 @@ class _Context:
             return [optional_numbers_of(row)[0] for row in rows]
 
 
-_PAGE_ROWS = 2_000
-
-
 def updates_of(source: Recording, container: int, after: int, until: int) -> Iterator[int]:
     """Yield events that update a container, numbered above ``after`` and up to ``until``.
 
     Raises RecordingError.
     """
-    while True:
-        rows = source.rows(
-            "SELECT event FROM effect WHERE container = ? AND event > ? AND event <= ? "
-            "ORDER BY event LIMIT ?",
-            (container, after, until, _PAGE_ROWS),
-        )
-        with recording_errors(source):
-            events = [number_of(row) for row in rows]
-        yield from events
-        if len(events) < _PAGE_ROWS or events[-1] <= after:
-            return
-        after = events[-1]
+    query = (
+        "SELECT event FROM effect WHERE container = ? AND event <= ? AND event > ? "
+        "ORDER BY event LIMIT ?"
+    )
+    for page in pages(source, query, container, until, after=after, until=until):
+        yield from (event for (event,) in page if event is not None)
 
 
 def _condition(subject: _Subject) -> str:

@@ -6,13 +6,21 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 
-from nri_scope.entries import Began, CreationFate, Ended, Entry, Exchange, Omitted, Outcome
+from nri_scope.entries import (
+    Began,
+    EarlierState,
+    Ended,
+    Entry,
+    OperationFate,
+    OperationOutcome,
+    RecordedCall,
+)
 from nri_scope.errors import RecordingError
-from nri_scope.events import LEFT_OUT, REDACTED, Container, Event, Gap, Mark, Note, Pod, Session
+from nri_scope.events import REDACTED, Container, Event, Gap, Mark, Note, Pod, Session
 from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recording.bundle.manifest import Counts, subject_of
 from nri_scope.recording.creation_outcomes import OPERATION_EVENTS, Creations
@@ -28,124 +36,21 @@ from nri_scope.recording.entries import (
 from nri_scope.recording.event_times import is_redacted
 from nri_scope.recording.marks.sidecar import marks_of
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.row_pages import is_among, newest_event, pages
+from nri_scope.recording.row_pages import is_among, newest_event
 from nri_scope.recording.rows import optional_numbers_of
 from nri_scope.recording.sqlite_errors import recording_errors
-from nri_scope.recording.sqlite_text import int64
+from nri_scope.recording.work_budget import OnShare, ignore_share
 
 from ..redacted_entries import note_names, redacted
 from ..redaction import Redactor
 from .context_events import with_context
+from .omitted_events import OmittedEvents
 from .selected_events import Selection, choose
-
-MAX_LISTED = 256
-"""Maximum number of holes, each of which becomes a row of ``gap``; neighbours are joined."""
-
-
-@dataclass(slots=True)
-class Hole:
-    """Consecutive omitted events. A hole joined from two may span copied events."""
-
-    from_ns: int
-    """Wall clock time of the first omitted event."""
-    to_ns: int
-    count: int
-
-    def add(self, other: Hole) -> None:
-        """Extend this hole by another one."""
-        self.from_ns = min(self.from_ns, other.from_ns)
-        self.to_ns = max(self.to_ns, other.to_ns)
-        self.count += other.count
-
-
-@dataclass(slots=True)
-class Holes:
-    """The omitted events, summarized as at most `MAX_LISTED` holes."""
-
-    closed: list[Hole] = field(default_factory=list)
-    count: int = 0
-    _open: Hole | None = None
-
-    def leave_out(self, at_ns: int) -> None:
-        """Add the next omitted event to the open hole."""
-        self.count += 1
-        if self._open is None:
-            self._open = Hole(at_ns, at_ns, 1)
-        else:
-            self._open.add(Hole(at_ns, at_ns, 1))
-
-    def keep(self) -> None:
-        """Close the open hole, as the next event is copied or does not exist."""
-        if self._open is None:
-            return
-        self.closed.append(self._open)
-        self._open = None
-        if len(self.closed) == 2 * MAX_LISTED:
-            self._halve()
-
-    def finish(self) -> None:
-        """Close the last hole, and join neighbours if there are too many."""
-        self.keep()
-        if len(self.closed) > MAX_LISTED:
-            self._halve()
-
-    def _halve(self) -> None:
-        for first, second in zip(self.closed[::2], self.closed[1::2], strict=False):
-            first.add(second)
-        self.closed = self.closed[::2]
-
-
-class _OmittedEvents:
-    """The events of the original between those of a part, found in one pass beside them."""
-
-    def __init__(self, source: Recording, part: IncludedRows) -> None:
-        """Prepare the pass. Raises RecordingError."""
-        self.holes = Holes()
-        is_part = bool(source.rows("SELECT 1 FROM left_out LIMIT 1"))
-        self._rows = _all_events(source, part) if part.kept is not None or is_part else iter(())
-        self._pending: dict[int, Omitted] = {}
-        """By session: the events omitted since its last copied event."""
-
-    def before(self, event: int) -> Omitted | None:
-        """Return what was omitted of a session before its copied ``event``.
-
-        Call it for each copied event in order. Raises RecordingError.
-        """
-        for number, session, seq, at_ns, earlier_seq, earlier in self._rows:
-            newest, count = self._pending.pop(session, Omitted(0, 0))
-            if earlier:
-                # The original is itself an extract.
-                newest, count = earlier_seq, count + earlier
-            if number == event:
-                self.holes.keep()
-                return Omitted(newest, int64(count)) if count else None
-            self.holes.leave_out(at_ns)
-            self._pending[session] = Omitted(seq, count + 1)
-        return None
-
-    def finish(self) -> None:
-        """Count the events after the last copied one, up to the end of the part."""
-        self.before(0)
-        self.holes.finish()
-
-
-def _all_events(source: Recording, part: IncludedRows) -> Iterator[tuple[int, ...]]:
-    query = (
-        "SELECT e.id, e.session, e.seq, e.at_ns, coalesce(l.seq, 0), coalesce(l.count, 0) "
-        "FROM event AS e LEFT JOIN left_out AS l ON l.event = e.id "
-        "WHERE e.id > ? ORDER BY e.id LIMIT ?"
-    )
-    for page in pages(source, query, until=part.until):
-        for row in page:
-            if (row[0] or 0) > part.until:
-                return
-            yield tuple(number or 0 for number in row)
-
 
 DAMAGED = "the original recording is unreadable from here on"
 """Reason of the gap that replaces unreadable events."""
 
-_Progress = Callable[[float], None]
+_States = Callable[[Session], Iterator[EarlierState]]
 _ALL = Selection()
 
 
@@ -172,7 +77,7 @@ def extract(
     redactor: Redactor | None = None,
     marks: Sequence[Mark] | None = None,
     note: str = "",
-    on_progress: Callable[[float], None] | None = None,
+    on_progress: OnShare | None = None,
 ) -> Extracted:
     """Write the events of ``source`` chosen by ``selection``, with context, to a new ``output``.
 
@@ -190,7 +95,7 @@ def extract(
     RecordingError if the original is unreadable, or ``output`` exists or cannot be written.
     ``output`` is a draft in a folder of this user: it has its name before it is complete.
     """
-    progress = _Steps(on_progress or _ignore_progress)
+    progress = _Steps(on_progress or ignore_share)
     with _snapshot(source):
         part = _part(source, selection, progress)
         marks = marks_of(source) if marks is None else marks
@@ -219,19 +124,15 @@ def extract(
     )
 
 
-def _ignore_progress(_: float) -> None:
-    """Ignore progress."""
-
-
 class _Steps:
     """The overall progress of several steps."""
 
-    def __init__(self, on_progress: _Progress) -> None:
+    def __init__(self, on_progress: OnShare) -> None:
         self._on_progress = on_progress
         self._before = 0.0
         self._reported = 0.0
 
-    def step(self, share: float) -> _Progress:
+    def step(self, share: float) -> OnShare:
         """Begin the next step; ``share`` is its fraction of the remaining work."""
         start, length = self._before, share * (1.0 - self._before)
         self._before += length
@@ -291,7 +192,7 @@ class _PartOfRecording:
         self._note = note
         self._subject = subject
         self._is_redacted = is_redacted
-        self._omitted = _OmittedEvents(source, part)
+        self._omitted = OmittedEvents(source, part)
         is_whole = part.kept is None and not source.rows("SELECT 1 FROM outcome LIMIT 1")
         self._creations = None if is_whole else Creations(source)
         """Outcomes of operations, as events that show them may be omitted; None if none are."""
@@ -306,7 +207,7 @@ class _PartOfRecording:
         self.counts: Counts | None = None
         """How many entries there are, after the last one."""
 
-    def read(self, on_progress: _Progress) -> Iterator[Entry]:
+    def read(self, on_progress: OnShare) -> Iterator[Entry]:
         """Yield the entries. Raises RecordingError if not even one event can be read."""
         part, source = self._part, self._source
         pods = containers = gaps = 0
@@ -314,7 +215,8 @@ class _PartOfRecording:
             pods += isinstance(subject, Pod)
             containers += isinstance(subject, Container)
             yield subject
-        sessions = [one for one in source.sessions() if part.has_session(one.id)]
+        # All of them, as their times tell what was observed.
+        sessions = source.sessions()
         yield from self._sessions(sessions, on_progress)
         if part.damage is not None and not self._chosen:
             raise part.damage
@@ -328,7 +230,7 @@ class _PartOfRecording:
             if part.kept is None or is_among(part.kept, mark.event):
                 yield mark
         yield from printed_in(source, part)
-        # They do not tell which pods they were about.
+        # Calls in the runtime's metrics are not counted by pod.
         if part.kept is None and part.sessions is None:
             yield from calls_by_metrics(source)
         self.counts = Counts(
@@ -341,50 +243,28 @@ class _PartOfRecording:
             gaps=gaps,
         )
 
-    def _sessions(self, sessions: Sequence[Session], on_progress: _Progress) -> Iterator[Entry]:
+    def _sessions(self, sessions: Sequence[Session], on_progress: OnShare) -> Iterator[Entry]:
         """Yield events, and each session's start and end where it was between them."""
-        rows = self._source.rows("SELECT id, first_event, last_event FROM session")
-        with recording_errors(self._source):
-            events_of = {row[0]: optional_numbers_of(row[1:]) for row in rows}
-        waiting = sorted(
-            sessions, key=lambda one: (events_of[one.id][0] or 0, one.id), reverse=True
-        )
-        is_open: dict[int, Session] = {}
-        with_state = {one.id for one in self._source.sessions_with_state(sessions)}
-
-        def until(event: float) -> Iterator[Entry]:
-            while waiting and (events_of[waiting[-1].id][0] or 0) <= event:
-                session = waiting.pop()
-                yield Began(session)
-                if session.id in with_state:
-                    yield from self._states(session)
-                if session.ended_ns is not None or session.end_reason:
-                    is_open[session.id] = session
-            for number in sorted(is_open):
-                last = events_of[number][1]
-                if (inf if last is None else last) < event:
-                    yield Ended(is_open.pop(number))
-
+        boundaries = _SessionBoundaries(self._source, sessions, self._states)
         for exchange in self._events(on_progress):
-            yield from until(exchange.event.id)
+            yield from boundaries.advance_to(exchange.event.id)
             yield exchange
-        yield from until(inf)
-        yield from map(Ended, is_open.values())
+        yield from boundaries.finish()
 
-    def _states(self, session: Session) -> Iterator[Entry]:
+    def _states(self, session: Session) -> Iterator[EarlierState]:
         try:
             yield from earlier_states(self._source, self._part, session)
         except RecordingError as error:
             self._part.damage = self._part.damage or error
 
-    def _events(self, on_progress: _Progress) -> Iterator[Exchange]:
+    def _events(self, on_progress: OnShare) -> Iterator[RecordedCall]:
         part = self._part
         try:
             for page in exchanges(self._source, part):
                 for exchange in page:
                     event = exchange.event
                     try:
-                        omitted = self._omitted.before(event.id)
+                        omitted = self._omitted.advance_to(event.id)
                     except RecordingError as error:
                         raise Stopped(event.id, error) from error
                     self._newest_ns = event.at_ns
@@ -403,7 +283,7 @@ class _PartOfRecording:
         except Stopped as stopped:
             part.stop(stopped.event, stopped.cause)
 
-    def _outcome(self, event: Event) -> Outcome | None:
+    def _outcome(self, event: Event) -> OperationOutcome | None:
         if self._creations is None or self._unread or event.event not in OPERATION_EVENTS:
             return None
         try:
@@ -412,22 +292,25 @@ class _PartOfRecording:
             # The outcome of this and later operations cannot be read.
             self._unread = error
             return None
-        return None if outcome.fate is CreationFate.UNKNOWN else outcome
+        return None if outcome.fate is OperationFate.UNKNOWN else outcome
 
     def _gaps(self) -> Iterator[Gap]:
-        gaps = [gap for gap in self._source.gaps() if self._part.has_session(gap.session)]
+        gaps = self._source.gaps()
         yield from sorted((gap for gap in gaps if gap.id > 0), key=lambda gap: gap.id)
         # The original has no rows for gaps between sessions.
         yield from (gap for gap in gaps if gap.id <= 0)
         holes = self._omitted.holes.closed
-        for hole in holes:
-            yield Gap(0, None, hole.from_ns, hole.to_ns, LEFT_OUT, hole.count)
+        yield from self._omitted.holes.gaps()
         if self._part.damage is not None:
             at_ns = max([self._newest_ns, *(hole.to_ns for hole in holes[-1:])])
             yield Gap(0, None, at_ns, at_ns, DAMAGED, None)
 
     def _notes(self) -> Iterator[Note]:
-        notes = [note for note in self._source.notes() if self._part.has_session(note.session)]
+        notes = [
+            note
+            for note in self._source.notes()
+            if self._part.has_session(note.session) and not self._part.only_subjects
+        ]
         yield from sorted(notes, key=lambda note: note.id)
         if self.first_ns is None:
             return
@@ -446,6 +329,43 @@ class _PartOfRecording:
             )
         if self._is_redacted and not any(note.text == REDACTED for note in self._source.notes()):
             yield Note(0, None, self.first_ns, REDACTED)
+
+
+class _SessionBoundaries:
+    """Starts and ends of the sessions of a part, to be placed between its events."""
+
+    def __init__(self, source: Recording, sessions: Sequence[Session], states: _States) -> None:
+        """``states`` yields what follows the start of a session. Raises RecordingError."""
+        rows = source.rows("SELECT id, first_event, last_event FROM session")
+        with recording_errors(source):
+            self._bounds = {row[0]: optional_numbers_of(row[1:]) for row in rows}
+        """First and last event by session; None for an unknown one."""
+        self._later = sorted(
+            sessions, key=lambda session: (self._bounds[session.id][0] or 0, session.id)
+        )[::-1]
+        """Sessions that have not begun, the next one last."""
+        self._open: dict[int, Session] = {}
+        self._with_state = {session.id for session in source.sessions_with_state(sessions)}
+        self._states = states
+
+    def advance_to(self, event: float) -> Iterator[Entry]:
+        """Yield what comes before an event. Call this for ascending events."""
+        while self._later and (self._bounds[self._later[-1].id][0] or 0) <= event:
+            session = self._later.pop()
+            yield Began(session)
+            if session.id in self._with_state:
+                yield from self._states(session)
+            if session.ended_ns is not None or session.end_reason:
+                self._open[session.id] = session
+        for number in sorted(self._open):
+            last = self._bounds[number][1]
+            if (inf if last is None else last) < event:
+                yield Ended(self._open.pop(number))
+
+    def finish(self) -> Iterator[Entry]:
+        """Yield what comes after the last event."""
+        yield from self.advance_to(inf)
+        yield from map(Ended, self._open.values())
 
 
 BY_USER = "note by the user: "

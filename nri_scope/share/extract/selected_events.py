@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import Session
 from nri_scope.filter import Filter
+from nri_scope.filter.fields import BY_NAME
+from nri_scope.filter.tree import And, Is, Or
 from nri_scope.recording import lookup
-from nri_scope.recording.event_times import range_words
+from nri_scope.recording.coverage import range_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import rfc3339
 from nri_scope.recording.row_pages import PAGE, Numbers, ascending, is_among, newest_event, pages
+from nri_scope.recording.work_budget import OnShare, ignore_share
 
 _MAX_CRITERION = 2_000
 """Maximum number of characters of a condition in words."""
@@ -44,6 +47,9 @@ class Selection:
     """``namespace/pod``: only events about this pod and its containers."""
     numbers: Sequence[int] | None = None
     """Numbers of events; unknown numbers are ignored."""
+    namespaces: frozenset[str] = frozenset()
+    """Only events of pods in these namespaces, and Synchronize as far as it lists such pods; also
+    as context. Empty: all namespaces."""
     numbers_from: Mapping[str, str] = field(default_factory=dict[str, str])
     """The criteria by which ``numbers`` were found, by name; empty if one by one."""
 
@@ -56,23 +62,35 @@ class Selection:
             and self.until_ns is None
             and not self.pod
             and self.numbers is None
+            and not self.namespaces
         )
+
+    @property
+    def own_events(self) -> Filter | None:
+        """`where`, and only events of pods in `namespaces`: for what cannot reduce Synchronize."""
+        if not self.namespaces:
+            return self.where
+        names = tuple(Is(BY_NAME["ns"], name, wild=False) for name in sorted(self.namespaces))
+        node = Or(names) if self.where is None else And((self.where.root, Or(names)))
+        return Filter(str(node), node)
 
     @property
     def criteria(self) -> dict[str, str]:
         """The conditions in words, by option or name. Not redacted."""
-        found: dict[str, str] = {}
+        texts: dict[str, str] = {}
         if self.where is not None:
-            found["--where"] = str(self.where)
+            texts["--where"] = str(self.where)
         if self.since_ns is not None:
-            found["--since"] = rfc3339(self.since_ns)
+            texts["--since"] = rfc3339(self.since_ns)
         if self.until_ns is not None:
-            found["--until"] = rfc3339(self.until_ns)
+            texts["--until"] = rfc3339(self.until_ns)
         if self.pod:
-            found["--pod"] = self.pod
+            texts["--pod"] = self.pod
+        if self.namespaces:
+            texts["namespaces"] = ", ".join(sorted(self.namespaces))
         if self.numbers is not None:
-            found |= self.numbers_from or {"events": "selected individually"}
-        return {name: text[:_MAX_CRITERION] for name, text in found.items()}
+            texts |= self.numbers_from or {"events": "selected individually"}
+        return {name: text[:_MAX_CRITERION] for name, text in texts.items()}
 
 
 class NothingSelectedError(UsageError):
@@ -99,14 +117,17 @@ class Chosen:
     """All events of RegisterPlugin, Configure and Synchronize, with their sessions."""
     synchronized: array[int] = field(default_factory=lambda: array("q"))
     """Chosen Synchronize requests."""
+    namespaces: frozenset[str] = frozenset()
+    """See `Selection.namespaces`."""
     until: int = 0
     """The last event that could be read."""
     damage: RecordingError | None = None
 
 
-def choose(source: Recording, selection: Selection, on_progress: Callable[[float], None]) -> Chosen:
+def choose(source: Recording, selection: Selection, on_progress: OnShare = ignore_share) -> Chosen:
     """Apply a selection to every event. Raises UsageError, NothingSelectedError, RecordingError."""
-    chosen = Chosen(known={session.id: session for session in source.sessions()})
+    known = {session.id: session for session in source.sessions()}
+    chosen = Chosen(known=known, namespaces=selection.namespaces)
     numbers = None if selection.numbers is None else ascending(selection.numbers)
     newest = newest_event(source)
     try:
@@ -164,6 +185,10 @@ def _condition(source: Recording, selection: Selection) -> tuple[str, list[str |
     if selection.until_ns is not None:
         conditions.append("at_ns < ?")
         values.append(selection.until_ns)
+    if selection.namespaces:
+        places = ", ".join("?" * len(selection.namespaces))
+        conditions.append(f"(namespace IN ({places}) OR method = 'Synchronize' AND mark = '')")
+        values += sorted(selection.namespaces)
     if selection.pod:
         conditions.append("namespace = ? AND pod = ?")
         namespace, _, name = selection.pod.partition("/")

@@ -3,7 +3,7 @@
 
 In: an open recording and numbers of events. Out: a stream of bytes, written sequentially.
 `FORMATS` lists the formats; docs/formats.md describes them. They are for viewing and searching;
-`import` reads JSON lines, and no other. A format never depends on whether its recording was
+`export` reads JSON lines, and no other. A format never depends on whether its recording was
 redacted, or on the path of the output.
 """
 
@@ -110,3 +110,9 @@ FORMATS = {
     )
 }
 """All formats by name."""
+
+
+def format_of(path: Path) -> Format | None:
+    """Return the format whose suffix, the longest that fits, a file name has; None if none."""
+    fitting = [each for each in FORMATS.values() if path.name.lower().endswith(each.suffix)]
+    return max(fitting, key=lambda each: len(each.suffix), default=None)

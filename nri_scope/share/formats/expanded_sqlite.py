@@ -47,7 +47,7 @@ TABLES = {
     "sessions": _columns(
         int,
         "role plugin runtime runtime_version nri_version nri_version_inferred "
-        "registration_timeout_ms request_timeout_ms started ended end_reason",
+        "registration_timeout_ms request_timeout_ms started synced ended end_reason",
     ),
     "pods": _columns(str, "namespace name uid"),
     "containers": _columns(str, "name pod_id"),
@@ -150,11 +150,11 @@ def _create(excerpt: Excerpt, recording: Recording, path: Path) -> int:
             )
         events = _Events(excerpt)
         _insert(database, "events", events.rows())
-        _insert(database, "sessions", _sessions(excerpt, events.sessions))
+        _insert(database, "sessions", map(_cells, map(session_record, recording.sessions())))
         _insert(database, "pods", _pods(recording, events.pods))
         _insert(database, "containers", _containers(recording, events.containers))
         _insert(database, "gaps", _gaps(excerpt))
-        _insert(database, "notes", _notes(excerpt))
+        _insert(database, "notes", _notes(recording))
         _insert(database, "output", _output(excerpt, events.sessions))
         for table, column in _INDEXED:
             database.table(table).create_index([column])
@@ -208,12 +208,6 @@ def _event(event: Event, request: bytes, reply: bytes, tap: Tapped | None) -> di
     }
 
 
-def _sessions(excerpt: Excerpt, included: set[int]) -> Iterator[dict[str, Cell]]:
-    for session in excerpt.sessions():
-        if session.id in included:
-            yield _cells(session_record(session))
-
-
 def _pods(recording: Recording, included: set[str]) -> Iterator[dict[str, Cell]]:
     for pod in recording.pods():
         if pod.id in included:
@@ -235,8 +229,8 @@ def _gaps(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
         yield _cells({"id": gap.id, **times, **others, "left_out": 0, **gap.losses})
 
 
-def _notes(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
-    for note in excerpt.notes():
+def _notes(recording: Recording) -> Iterator[dict[str, Cell]]:
+    for note in recording.notes():
         others = {"session": note.session, "at": rfc3339(note.at_ns), "text": note.text}
         yield _cells({"id": note.id, **others})
 

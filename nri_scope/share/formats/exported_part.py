@@ -3,23 +3,23 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
-from nri_scope.events import Event, Gap, Note, OutcomeKind, Printed, Session
+from nri_scope.events import Event, Gap, OutcomeKind, Printed
 from nri_scope.recording.entries import IncludedRows, printed_in
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.row_pages import ascending
 from nri_scope.recording.sqlite_text import HIGHEST
 from nri_scope.recording.tap_tables import Taps
 
+from ..extract.omitted_events import OmittedEvents
+
 KINDS = tuple(OutcomeKind)
 """Words that `requests_of` adds to recorded texts."""
-_PAGE_EVENTS = 10_000
-"""Maximum number of events per query."""
 
 
 def requests_of(event: Event) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -50,41 +50,29 @@ class Excerpt:
 
     def __init__(self, recording: Recording, numbers: Iterable[int] | None) -> None:
         self._recording = recording
-        self._allowance = recording.allowance()
         self._numbers = None if numbers is None else ascending(numbers)
 
     def events(self) -> Iterator[Event]:
         """Yield the events in recorded order."""
-        for among in self._pages():
-            yield from self._recording.events(among=among)
+        yield from self._recording.events(among=self._numbers)
 
     def exchanges(self) -> Iterator[tuple[Event, bytes, bytes]]:
         """Yield the events with their requests and replies."""
-        for among in self._pages():
-            yield from self._recording.exchanges(among=among, allowance=self._allowance)
-            if self._allowance.is_over:
-                return
-
-    def sessions(self) -> list[Session]:
-        """Return all sessions of the recording, including those without events."""
-        return self._recording.sessions()
+        yield from self._recording.exchanges(among=self._numbers)
 
     def gaps(self) -> list[Gap]:
-        """Return the gaps, of any session, that overlap the time of the events.
-
-        The lost events might have matched the selection.
+        """Return all gaps, also those that stand for the events which were not selected: they tell
+        what it means that there are no other events.
         """
-        since_ns, until_ns = self._time()
-        return [
-            gap
-            for gap in self._recording.gaps()
-            if gap.to_ns >= since_ns and gap.from_ns <= until_ns
-        ]
-
-    def notes(self) -> list[Note]:
-        """Return the notes made during the time of the events."""
-        since_ns, until_ns = self._time()
-        return [note for note in self._recording.notes() if since_ns <= note.at_ns <= until_ns]
+        gaps = self._recording.gaps()
+        if self._numbers is not None:
+            omitted = OmittedEvents(self._recording, IncludedRows(HIGHEST, kept=self._numbers))
+            for number in self._numbers:
+                omitted.advance_to(number)
+            omitted.finish()
+            first = max((gap.id for gap in gaps), default=0) + 1
+            gaps += (replace(gap, id=n) for n, gap in enumerate(omitted.holes.gaps(), first))
+        return gaps
 
     def printed(self, sessions: Collection[int]) -> Iterator[Printed]:
         """Yield the lines that plugins of ``sessions`` printed during the events."""
@@ -95,23 +83,3 @@ class Excerpt:
     def taps(self) -> Taps:
         """Return the observations of taps about the events."""
         return Taps(self._recording)
-
-    def _pages(self) -> Iterator[array[int] | None]:
-        if self._numbers is None:
-            yield None
-            return
-        for start in range(0, len(self._numbers), _PAGE_EVENTS):
-            yield self._numbers[start : start + _PAGE_EVENTS]
-
-    def _time(self) -> tuple[float, float]:
-        """Return the earliest and latest wall clock time of the first and last event, in ns."""
-        if self._numbers is None:
-            return float("-inf"), float("inf")
-        ends = [self._recording.event(self._numbers[at]) for at in (0, -1) if self._numbers]
-        times = [
-            at_ns
-            for event in ends
-            if event is not None
-            for at_ns in (event.at_ns, event.at_ns + event.took_ns)
-        ]
-        return min(times, default=float("inf")), max(times, default=float("-inf"))

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.entries import Began, CreationFate, Ended, Entry, Exchange, Outcome
+from nri_scope.entries import Began, Ended, Entry, OperationFate, OperationOutcome, RecordedCall
 from nri_scope.errors import UsageError
 from nri_scope.events import (
     CONTAINER_STATUS,
@@ -34,8 +35,7 @@ from nri_scope.nri.plain import MALFORMED, NotPlain, Plain, bytes_from_plain
 from nri_scope.nri.request_subject import MALFORMED as MARKED_MALFORMED
 from nri_scope.nri.request_subject import UNKNOWN as MARKED_UNKNOWN
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
-from nri_scope.nri.runtime_setup import parse_subscription
-from nri_scope.nri.versions import NriVersion
+from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recording.creation_outcomes import (
     OPERATION_EVENTS,
     UNKNOWN,
@@ -66,8 +66,8 @@ OWN_WORDS = (
     "status status_code status_message mark changed owners outcomes targets "
     "from to reason lost stream text held_us metadata "
     "outcome fate after_ns "
-    "role runtime_version nri_version nri_version_inferred registration_timeout_ms "
-    "request_timeout_ms started ended end_reason",
+    "mask role runtime_version nri_version nri_version_inferred registration_timeout_ms "
+    "request_timeout_ms started synced ended end_reason",
     *KINDS,
     *MESSAGE_WORDS,
 )
@@ -92,7 +92,12 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
 
     count = 0
     creations = None if numbers is None else Creations(recording)
-    for item in Timeline().merge(events(), excerpt.sessions(), excerpt.gaps()):
+    timeline, described = Timeline(every_session=True), recording.sessions()
+    # Their places must be the same after the lines were imported, and exported again.
+    gaps = [replace(gap, from_ns=gap.from_ns // 1000 * 1000) for gap in excerpt.gaps()]
+    for item in chain(
+        timeline.merge(events(), described, gaps), timeline.without_events(described)
+    ):
         match item:
             case Event():
                 observed = taps.of(item.id)
@@ -104,12 +109,13 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
             case Gap():
                 _put(stream, gap_record(item))
             case Began(session):
-                _put(stream, {"session": session_record(session)})
+                record = {**session_record(session), "mask": session.mask}
+                _put(stream, {"session": record})
             case _:
                 pass  # The line of a session includes its end.
-    for note in excerpt.notes():
-        record: Plain = {"at": rfc3339(note.at_ns), "session": note.session, "text": note.text}
-        _put(stream, {"note": record})
+    for note in recording.notes():
+        written: Plain = {"at": rfc3339(note.at_ns), "session": note.session, "text": note.text}
+        _put(stream, {"note": written})
     for line in excerpt.printed(sessions):
         _put(stream, printed_record(line))
     return count
@@ -123,7 +129,7 @@ def _outcome(recording: Recording, event: Event, creations: Creations | None) ->
         found = stored_outcomes(recording, [event.id]).get(event.id, UNKNOWN)
     else:
         found = creations.outcome(event)
-    if found.fate is CreationFate.UNKNOWN:
+    if found.fate is OperationFate.UNKNOWN:
         return {}
     return {"outcome": {**found._asdict(), "fate": found.fate.value}}
 
@@ -137,7 +143,6 @@ LINE_MAX = 64 << 20
 VALUES_MAX = 1_000_000
 """Maximum number of values in a line, each of which can take a hundred bytes of memory."""
 
-_CONFIGURE = "Configure"
 _OTHER_SERVICE = "unknown"
 """In place of the service of a call with a known method of another service, which is not written.
 """
@@ -148,31 +153,45 @@ _INT_MAX = 2**63 - 1
 T = TypeVar("T")
 
 
-class JsonLines:
+def is_json_lines(path: Path) -> bool:
+    """Return whether a file begins as JSON lines do; False if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(64).lstrip().startswith(b"{")
+    except (OSError, ValueError):
+        return False
+
+
+def read_back(path: Path, draft: Path) -> None:
+    """Write the recording in JSON lines to the new file ``draft``, or nothing after an error.
+
+    Raises UsageError with the file and the line, and RecordingError.
+    """
+    with complete_recording(draft, is_draft=True) as recording:
+        for entry in _JsonLines(path).entries():
+            recording.put(entry)
+
+
+class _JsonLines:
     """A file of JSON lines. Every method raises UsageError with the file and the line."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._line = 0
-        self._masks: dict[int, int] = {}
         self._roles: dict[int, str] = {}
         """Roles of the described sessions."""
         self._ends: list[Ended] = []
         self._last_event = 0
-        self.events = 0
-        """Number of events read."""
 
     def entries(self) -> Iterator[Entry]:
         """Yield the entries in the order of a recorder."""
         try:
             with self._path.open("rb") as file:
-                self._masks = dict(self._subscriptions(file))
-                file.seek(0)
                 for record in self._records(file):
                     yield from self._checked(self._entries, record)
         except OSError as error:
             raise UsageError(f"{self._name}: cannot be read: {error_words(error)}") from error
-        if not self._roles and not self.events:
+        if not self._roles and not self._last_event:
             raise UsageError(f"{self._name}: has no events", "export with --format jsonl")
         yield from self._ends
 
@@ -185,15 +204,13 @@ class JsonLines:
     def _error(self, problem: str, hint: str = "") -> UsageError:
         return UsageError(f"{self._name}:{self._line}: {safe(problem)}", hint)
 
-    def _records(
-        self, file: IO[bytes], wanted: Callable[[bytes], bool] = lambda line: True
-    ) -> Iterator[dict[str, Plain]]:
+    def _records(self, file: IO[bytes]) -> Iterator[dict[str, Plain]]:
         self._line = 0
         while line := file.readline(LINE_MAX + 1):
             self._line += 1
             if len(line) > LINE_MAX:
                 raise self._error(f"longer than {LINE_MAX >> 20} MiB")
-            if line.strip() and wanted(line):
+            if line.strip():
                 yield self._record(line)
 
     def _record(self, line: bytes) -> dict[str, Plain]:
@@ -221,11 +238,6 @@ class JsonLines:
             yield from list(read(record))
         except NotPlain as error:
             raise self._error(str(error)) from None
-
-    def _subscriptions(self, file: IO[bytes]) -> Iterator[tuple[int, int]]:
-        """Yield the masks of sessions, from the replies to Configure."""
-        for record in self._records(file, lambda line: b'"Configure"' in line):
-            yield from self._checked(_subscription, record)
 
     # -- entries ------------------------------------------------------------------------------
 
@@ -267,10 +279,6 @@ class JsonLines:
         plugin = _text(session, "plugin")
         indexed = _INDEXED.fullmatch(plugin)
         index, name = (indexed[1], indexed[2]) if indexed else ("", plugin)
-        version = _text(session, "nri_version")
-        mask = self._masks.get(number, 0)
-        if number in self._masks and not mask:
-            mask = parse_subscription(b"", NriVersion.parse(version))
         began = Session(
             id=number,
             role=Role(role),
@@ -278,14 +286,15 @@ class JsonLines:
             plugin_index=index,
             runtime_name=_text(session, "runtime"),
             runtime_version=_text(session, "runtime_version"),
-            nri_version=version,
+            nri_version=_text(session, "nri_version"),
             nri_version_inferred=_flag(session, "nri_version_inferred"),
-            mask=mask,
+            mask=_number(session, "mask"),
             registration_timeout_ms=_number(session, "registration_timeout_ms"),
             request_timeout_ms=_number(session, "request_timeout_ms"),
             started_ns=_time(session, "started"),
             ended_ns=None if session.get("ended") is None else _time(session, "ended"),
             end_reason=_text(session, "end_reason"),
+            synced_ns=None if session.get("synced") is None else _time(session, "synced"),
         )
         if began.ended_ns is not None or began.end_reason:
             self._ends.append(Ended(began))
@@ -298,14 +307,13 @@ class JsonLines:
         if number <= self._last_event:
             raise NotPlain(f"event {number} follows event {self._last_event}")
         self._last_event = number
-        self.events += 1
         role = self._roles[session]
         method, mark = _text(event, "method"), _text(event, "mark", default="")
         request, reply = _messages(record, method, mark, role)
         tap = _record_in(record, "tap") if "tap" in record else {}
         held_ns = _number(tap, "held_us", high=_INT_MAX // 1000) * 1000 if tap else None
         deadline = event.get("deadline_ms")
-        yield Exchange(
+        yield RecordedCall(
             Event(
                 id=number,
                 session=session,
@@ -342,14 +350,6 @@ class JsonLines:
 def _session_of(record: dict[str, Plain]) -> int | None:
     """Return the number of a session, which is not described if it has no events."""
     return None if record.get("session") is None else _number(record, "session")
-
-
-def _subscription(record: dict[str, Plain]) -> Iterator[tuple[int, int]]:
-    event = record.get("event")
-    if isinstance(event, dict) and event.get("method") == _CONFIGURE:
-        reply = _record_in(record, "reply")
-        content = bytes_from_plain(api.ConfigureResponse, reply)
-        yield _number(event, "session"), api.ConfigureResponse.FromString(content).events
 
 
 def _messages(record: dict[str, Plain], method: str, mark: str, role: str) -> tuple[bytes, bytes]:
@@ -390,7 +390,7 @@ def _service(role: str, method: str, mark: str) -> str:
     return _OTHER_SERVICE if mark == MARKED_UNKNOWN and method in METHODS else ""
 
 
-def _outcome_in(record: dict[str, Plain]) -> Outcome | None:
+def _outcome_in(record: dict[str, Plain]) -> OperationOutcome | None:
     """Return the outcome of a creation in a part of a recording; None if there is none."""
     if "outcome" not in record:
         return None
@@ -405,7 +405,7 @@ def _metadata(record: dict[str, Plain]) -> Iterator[tuple[str, str]]:
     if not isinstance(pairs, list):
         raise NotPlain("metadata: not a list")
     for pair in pairs:
-        if not isinstance(pair, dict) or not all(isinstance(one, str) for one in pair.values()):
+        if not isinstance(pair, dict) or not all(isinstance(value, str) for value in pair.values()):
             raise NotPlain("metadata: not a list of pairs")
         yield from ((key, str(value)) for key, value in pair.items())
 

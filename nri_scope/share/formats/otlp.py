@@ -28,7 +28,7 @@ from typing import IO
 from nri_scope import __version__
 from nri_scope.events import CRI_SERVICE, Event, Gap, Session
 from nri_scope.nri import v01
-from nri_scope.nri.events import METHODS, Stage
+from nri_scope.nri.events import METHODS, EventStage
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.event_messages import is_container_status
@@ -60,7 +60,7 @@ Value = str | int | bool | tuple[str, ...]
 
 
 class SpanKind(IntEnum):
-    """The enum ``opentelemetry.proto.trace.v1.Span.SpanKind``."""
+    """The enum ``opentelemetry.proto.trace.v1.OtlpSpan.SpanKind``."""
 
     INTERNAL = 1
     SERVER = 2
@@ -89,7 +89,7 @@ def _digest(size: int, *subject: str | int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class OtlpSpan:
     """A span. Times are wall clock times in nanoseconds."""
 
     trace: str
@@ -108,7 +108,7 @@ class Span:
     """A related span of another trace."""
 
 
-def span_text(span: Span) -> str:
+def span_text(span: OtlpSpan) -> str:
     """Return a span as JSON."""
     start_ns = _time(span.start_ns)
     document: dict[str, Plain] = {"traceId": span.trace, "spanId": span.id}
@@ -166,14 +166,14 @@ def _time(at_ns: int) -> int:
 
 
 @dataclass(slots=True)
-class Lines:
+class SpanBuffer:
     """Buffer of spans, which writes lines of spans grouped by resource."""
 
     stream: IO[bytes]
     _spans: dict[str, list[str]] = field(default_factory=dict)
     _size: int = 0
 
-    def put(self, resource: str, span: Span) -> None:
+    def put(self, resource: str, span: OtlpSpan) -> None:
         """Add a span; ``resource`` is the result of `resource_text`."""
         text = span_text(span)
         self._spans.setdefault(resource, []).append(text)
@@ -233,8 +233,8 @@ OWN_WORDS = (
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
     """Write lines of OTLP/JSON, without the events' messages; see `formats.Write`."""
     excerpt = Excerpt(recording, numbers)
-    sessions = {session.id: session for session in excerpt.sessions()}
-    traces = _Traces(recording, Lines(stream), sessions)
+    sessions = {session.id: session for session in recording.sessions()}
+    traces = _Traces(recording, SpanBuffer(stream), sessions)
     taps = excerpt.taps()
     count = 0
     for event in excerpt.events():
@@ -250,7 +250,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
 @dataclass(slots=True)
 class _Traces:
     recording: Recording
-    lines: Lines
+    lines: SpanBuffer
     sessions: dict[int, Session]
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
     connections: dict[int, int] = field(default_factory=dict)
@@ -292,7 +292,7 @@ class _Traces:
         }
         self.lines.put(
             self._resource(event.session),
-            Span(
+            OtlpSpan(
                 trace=trace,
                 id=span_id("event", *self._session_key(event.session), event.id, event.at_ns),
                 parent=parent,
@@ -319,7 +319,7 @@ class _Traces:
             self.connections.setdefault(gap.session, gap.to_ns)
         self.lines.put(
             self._resource(gap.session),
-            Span(
+            OtlpSpan(
                 trace=trace,
                 id=span_id("gap", gap.id, gap.from_ns),
                 parent=parent,
@@ -355,7 +355,7 @@ class _Traces:
             parent = span_id("pod", event.pod_id)
         self.lines.put(
             self._resource(event.session),
-            Span(
+            OtlpSpan(
                 trace=_trace(event),
                 id=span_id("pod" if lifetime.is_pod else "container", lifetime.id),
                 parent=parent,
@@ -365,7 +365,7 @@ class _Traces:
                 attributes={
                     **attributes,
                     "nri.life.start_observed": lifetime.has_start,
-                    "nri.life.end_observed": lifetime.stage is Stage.REMOVED,
+                    "nri.life.end_observed": lifetime.stage is EventStage.REMOVED,
                 },
             ),
         )
@@ -378,7 +378,7 @@ class _Traces:
         ended_ns = session.ended_ns
         self.lines.put(
             self._resource(number),
-            Span(
+            OtlpSpan(
                 trace=trace,
                 id=id,
                 name=f"plugin connection {session.plugin}",

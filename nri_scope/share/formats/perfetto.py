@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import IO
 
 from nri_scope.events import Event, Gap, Note, Session
-from nri_scope.nri.events import Stage
+from nri_scope.nri.events import EventStage
 from nri_scope.recording.lifetimes import Lifetime, Lifetimes
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
@@ -29,12 +29,12 @@ MAX_LANES = 32
 """Maximum number of lanes for overlapping slices of a track; further slices become instants."""
 
 _STATES = {
-    Stage.LISTED: "state not observed",
-    Stage.CREATING: "created",
-    Stage.CREATED: "created",
-    Stage.STARTED: "running",
-    Stage.STOPPED: "stopped",
-    Stage.REMOVED: "",
+    EventStage.LISTED: "state not observed",
+    EventStage.CREATING: "created",
+    EventStage.CREATED: "created",
+    EventStage.STARTED: "running",
+    EventStage.STOPPED: "stopped",
+    EventStage.REMOVED: "",
 }
 """Displayed states; "": removed."""
 
@@ -61,7 +61,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     bytes for each removed one.
     """
     excerpt = Excerpt(recording, numbers)
-    sessions = {session.id: session for session in excerpt.sessions()}
+    sessions = {session.id: session for session in recording.sessions()}
     trace: _Trace | None = None
     count = 0
     for event in excerpt.events():
@@ -69,7 +69,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
             trace = _Trace(_begin_trace(stream, event.at_ns), sessions)
         trace.event(event)
         count += 1
-    gaps, notes = excerpt.gaps(), excerpt.notes()
+    gaps, notes = excerpt.gaps(), recording.notes()
     if trace is None:
         times = [gap.from_ns for gap in gaps] + [note.at_ns for note in notes]
         trace = _Trace(_begin_trace(stream, min(times, default=0)), sessions)
@@ -87,7 +87,7 @@ def _begin_trace(stream: IO[bytes], at_ns: int) -> Packets:
 
 
 @dataclass(slots=True)
-class _Lanes:
+class _PerfettoLanes:
     """Lanes for slices that may overlap; slices of one lane must be disjoint."""
 
     parent: int
@@ -122,15 +122,15 @@ class _Lanes:
 
 
 @dataclass(slots=True)
-class _Subject:
+class _TrackSubject:
     """The drawn state of a pod or container, and its events."""
 
     track: int
-    events: _Lanes
+    events: _PerfettoLanes
     state: str = ""
     since_ns: int = 0
 
-    def update(self, packets: Packets, event: Event, stage: Stage) -> None:
+    def update(self, packets: Packets, event: Event, stage: EventStage) -> None:
         state = _STATES[stage]
         if state == self.state:
             return
@@ -148,13 +148,13 @@ class _Trace:
     packets: Packets
     sessions: dict[int, Session]
     lifetimes: Lifetimes = field(default_factory=Lifetimes)
-    subjects: dict[int, _Subject] = field(default_factory=dict)
+    subjects: dict[int, _TrackSubject] = field(default_factory=dict)
     """Pods and containers whose lifetime is not complete, by track."""
     drawn_pods: int = 0
-    connections: dict[int, tuple[_Lanes, _Lanes]] = field(default_factory=dict)
+    connections: dict[int, tuple[_PerfettoLanes, _PerfettoLanes]] = field(default_factory=dict)
     """Lanes of the requests and of the gaps, by session."""
     processes: dict[int, int] = field(default_factory=dict)
-    gaps: _Lanes | None = None
+    gaps: _PerfettoLanes | None = None
 
     def event(self, event: Event) -> None:
         end_ns = event.at_ns + event.took_ns
@@ -198,7 +198,7 @@ class _Trace:
             values["plugin"] = session.plugin if session else ""
             lanes.append(self._connection(gap.session)[1])
         if self.gaps is None:
-            self.gaps = _Lanes(self._process(_GAPS, "not observed"), "gaps")
+            self.gaps = _PerfettoLanes(self._process(_GAPS, "not observed"), "gaps")
         name = "left out" if gap.is_left_out else "not observed"
         for target in (*lanes, self.gaps):
             target.draw(self.packets, gap.from_ns, gap.to_ns, name, "gap", values)
@@ -207,13 +207,13 @@ class _Trace:
         process = self._process(_NOTES, "notes")
         self.packets.event(PacketKind.INSTANT, process, note.at_ns, note.text, "note")
 
-    def _subject(self, event: Event, lifetime: Lifetime) -> _Subject:
+    def _subject(self, event: Event, lifetime: Lifetime) -> _TrackSubject:
         """Return the event's container or pod; draw the track of a new one."""
         track = _track_of(lifetime)
         subject = self.subjects.get(track)
         if subject is not None:
             return subject
-        subject = self.subjects[track] = _Subject(track, _Lanes(track, "events"))
+        subject = self.subjects[track] = _TrackSubject(track, _PerfettoLanes(track, "events"))
         if lifetime.is_resumed:
             # The first lane may still be in use: its last end was dropped.
             subject.events.ends.append(HIGHEST)
@@ -234,7 +234,7 @@ class _Trace:
             return track_id("pod", event.pod_id)
         return self._process(_NO_POD, "containers without a pod")
 
-    def _connection(self, number: int) -> tuple[_Lanes, _Lanes]:
+    def _connection(self, number: int) -> tuple[_PerfettoLanes, _PerfettoLanes]:
         found = self.connections.get(number)
         if found is not None:
             return found
@@ -245,7 +245,7 @@ class _Trace:
         self.packets.track(track, process, name, rank=len(self.connections) + 1)
         if session is not None:
             self._draw_connection(track, session)
-        lanes = _Lanes(track, "requests"), _Lanes(track, "not observed")
+        lanes = _PerfettoLanes(track, "requests"), _PerfettoLanes(track, "not observed")
         self.connections[number] = lanes
         return lanes
 

@@ -8,7 +8,7 @@ cannot be guessed without it, and for each container separately (see `tokens.Sco
 planted in another container cannot be compared. This package never knows files or tables.
 """
 
-from .engine import Tally as Tally
+from .engine import ReplacementCounts as ReplacementCounts
 from .names import NameKind as NameKind
 from .redactor import Redactor as Redactor
 from .rules import Rules as Rules

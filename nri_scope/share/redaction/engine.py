@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from nri_scope.recording.cache import RecentlyUsed
 
 from .harmless import HOSTS, is_word
 from .key_names import Certainty, certainty_of
-from .names import Names
+from .names import NameTokens
 from .rules import Rules, any_of
 from .tokens import NAMES_SCOPE, Scope, Scopes, Tokens, is_token
 
@@ -40,14 +40,13 @@ class Engine:
         rules: Rules,
         key: bytes,
         cut: Callable[[Engine, str, str], str],
-        linked: Mapping[str, str] | None,
     ) -> None:
         """``cut``: redacts a text at a place."""
         self.rules = rules
         self._redact_pieces = cut
-        self.scopes = Scopes(linked)
-        self.names = Names()
-        self.tally = Tally()
+        self.scopes = Scopes()
+        self.names = NameTokens()
+        self.tally = ReplacementCounts()
         self.scope = NAMES_SCOPE
         """The scope of the text being redacted."""
         self.replaced: dict[str, str] = {}
@@ -256,7 +255,7 @@ class Count:
     """Number of replacements at this place."""
 
 
-class Tally:
+class ReplacementCounts:
     """Counts replacements."""
 
     def __init__(self) -> None:

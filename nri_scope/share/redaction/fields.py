@@ -8,9 +8,11 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from nri_scope.nri.changes import REQUIRED_PLUGINS
+
 from . import texts
 from .harmless import KEPT_KEYS, KEPT_VARIABLES, NAMESPACES, is_harmless
-from .key_names import TALKED_ABOUT, Certainty, must_replace, names_node
+from .key_names import PROSE_WORDS, Certainty, must_replace, names_node
 from .names import NameKind
 from .rules import any_of
 from .tokens import NAMES_SCOPE, is_local, is_token
@@ -25,6 +27,8 @@ _ITEM = re.compile(r"(-{0,2}[A-Za-z_][A-Za-z0-9_.-]{0,100}=)(.+)", re.DOTALL)
 _BARE_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{2,40}")
 _ID = re.compile(r"[0-9a-f-]{8,128}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
+_PLUGINS = re.compile(r"[A-Za-z0-9_.+\s,'\"\[\]-]{1,4096}")
+"""A list of names in YAML or JSON."""
 _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,62}")
 _DIGEST = re.compile(r"@[a-z0-9+._-]{3,20}:[0-9a-fA-F]{32,}$")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,299}")
@@ -90,6 +94,8 @@ def redact_variable_value(engine: Engine, name: str, value: str, place: str) -> 
 def redact_keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
     """Redact the value of an annotation or label."""
     key = key.removeprefix("-")
+    if key.startswith(REQUIRED_PLUGINS) and _PLUGINS.fullmatch(value) is not None:
+        return engine.keep(engine.redact_hidden_names(value, place))
     match _KNOWN_KEYS.get(key):
         case NameKind() as kind:
             return redact_name(engine, kind, value, place)
@@ -143,7 +149,7 @@ def redact_items(engine: Engine, items: Sequence[str], place: str) -> list[str]:
             redacted.append(engine.redact_text(item, place))
         is_option = item[:1] == "-"
         # The first item is a program.
-        is_bare = _BARE_KEY.fullmatch(item) is not None and item not in TALKED_ABOUT
+        is_bare = _BARE_KEY.fullmatch(item) is not None and item not in PROSE_WORDS
         needed = Certainty.LIKELY if is_option else Certainty.SURE
         is_key = pair is None and (is_option or (is_bare and len(redacted) > 1))
         key = item if is_key and engine.certainty_of(item) >= needed else ""

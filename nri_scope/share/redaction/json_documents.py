@@ -8,13 +8,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from nri_scope.nri.plain import Plain, refuse_constant
+
 from . import fields, texts
 from .key_names import Certainty, certainty_below, must_replace
 from .names import NameKind
 
 if TYPE_CHECKING:
-    from nri_scope.nri.plain import Plain
-
     from .engine import Engine
 
 _MAX_NESTING = 60
@@ -41,7 +41,7 @@ def parse_json(text: str | bytes) -> Plain:
         document = json.loads(
             text,
             object_pairs_hook=_unique_keys,
-            parse_constant=_reject_constant,
+            parse_constant=refuse_constant,
             parse_float=_parse_finite,
         )
     except (ValueError, RecursionError):
@@ -143,8 +143,3 @@ def _parse_finite(number: str) -> float:
         # Such a number could not be written as JSON again.
         raise ValueError(number)
     return number_read
-
-
-def _reject_constant(constant: str) -> Plain:
-    # Python accepts NaN and similar values, which are not valid JSON.
-    raise ValueError(constant)

@@ -41,7 +41,7 @@ _SURE_INSIDE = (
 """Found anywhere in a part: PGPASSWORD, mysecretkey."""
 _SURE_ENDINGS = ("pass", "pwd")
 """Found at the end of a part: dbpass, rootpwd; not in words with the same ending."""
-_NOT_SURE_WORDS = words("bypass compass encompass surpass trespass overpass underpass outpass")
+_HARMLESS_PASS_WORDS = words("bypass compass encompass surpass trespass overpass underpass outpass")
 _LIKELY = words(
     "token tokens credential credentials creds cred auth authorization authkey apikey cookie "
     "cookies jwt bearer signature sig dsn htpasswd dockercfg dockerconfigjson kubeconfig keytab "
@@ -51,7 +51,7 @@ _LIKELY = words(
 )
 _LIKELY_INSIDE = ("apikey", "accesskey", "privatekey", "accountkey", "credential", "api密钥")
 _LIKELY_ENDINGS = ("token", "tokens")
-_SHORT = re.compile(
+_PW_ENDING = re.compile(
     r"(?:admin|auth|bind|db|ftp|http|key|ldap|login|mail|my|mysql|new|old|pg|proxy|root|smb|smtp|"
     r"sql|ssh|svn|user|vnc|vpn){1,3}pw"
 )
@@ -77,13 +77,13 @@ _NO_CREDENTIALS = frozenset(
     {("initial", "cluster", "token"), ("etcd", "initial", "cluster", "token")}
 )
 """These identify a cluster, and protect nothing."""
-_GROUPS = words("credentials creds secrets tokens cookies passwords passwds passphrases pwds")
+_PLURALS = words("credentials creds secrets tokens cookies passwords passwds passphrases pwds")
 _PIN_WORDS = words("pin otp totp")
 _NODE_KEYS = frozenset(
     {("node", "name"), ("nodename",), ("hostname", "override"), ("host", "name", "override")}
 )
 _EMPTY_WORDS = words("true false yes no on off null none nil")
-TALKED_ABOUT = frozenset({"secret", "secrets", "imagepullsecret", "imagepullsecrets"})
+PROSE_WORDS = frozenset({"secret", "secrets", "imagepullsecret", "imagepullsecrets"})
 """Keys that are words of sentences, too: secret "name" was not found."""
 _REFERENCE = re.compile(
     # A variable in Kubernetes and in a shell, a placeholder, a mask.
@@ -93,28 +93,15 @@ _REFERENCE = re.compile(
 _PATH = re.compile(r"/[A-Za-z0-9._@+~-]{1,40}(?:/[A-Za-z0-9._@+~-]{1,40}){1,24}/?")
 
 
-# Every key of a credential has one of these in it; RE2 tells in a microsecond that most have none.
-_HINTS = compiled(
-    "|".join(
-        map(
-            re.escape,
-            sorted(
-                {
-                    *_SURE,
-                    *_SURE_INSIDE,
-                    *_LIKELY,
-                    *_LIKELY_INSIDE,
-                    "pass",
-                    "pwd",
-                    "pw",
-                    "key",
-                    "conn",
-                    "session",
-                }
-            ),
-        )
-    )
-)
+# Every key of a credential contains one of these; RE2 finds out in a microsecond that most keys
+# contain none.
+_HINTS = (*_SURE, *_SURE_INSIDE, *_SURE_ENDINGS, *_LIKELY, *_LIKELY_INSIDE)
+_HINT = compiled("|".join(map(re.escape, sorted({*_HINTS, "pw", "key", "conn", "session"}))))
+
+_MAX_PIN_DIGITS = 3
+"""Maximum number of digits of a harmless number for a key such as ``pin``: PINs have four."""
+_MAX_SETTING_DIGITS = 5
+"""The same for other keys: ports, seconds and counts rarely have more."""
 
 
 class Certainty(IntEnum):
@@ -145,7 +132,7 @@ def certainty_of(key: str) -> Certainty:
 
 @lru_cache(maxsize=1 << 15)
 def _certainty_of(key: str) -> Certainty:
-    if _HINTS.search(key.lower()) is None:
+    if _HINT.search(key.lower()) is None:
         return Certainty.NONE
     parts = _parts(key)
     if parts in _NO_CREDENTIALS or not parts:
@@ -165,8 +152,8 @@ def _certainty_of_part(part: str) -> Certainty:
     if (
         part in _SURE
         or any(word in part for word in _SURE_INSIDE)
-        or (part.endswith(_SURE_ENDINGS) and part not in _NOT_SURE_WORDS)
-        or _SHORT.fullmatch(part) is not None
+        or (part.endswith(_SURE_ENDINGS) and part not in _HARMLESS_PASS_WORDS)
+        or _PW_ENDING.fullmatch(part) is not None
     ):
         return Certainty.SURE
     if (
@@ -202,9 +189,10 @@ def must_replace(key: str, value: str, certainty: Certainty) -> bool:
         return True
     if all(map(is_plain, bare.split(","))):
         # --auth=ldap,token, --max-tokens=4096, pin: 1234
-        few = 3 if not _PIN_WORDS.isdisjoint(_parts(key)) else 5
+        is_pin = not _PIN_WORDS.isdisjoint(_parts(key))
+        max_digits = _MAX_PIN_DIGITS if is_pin else _MAX_SETTING_DIGITS
         is_digit = str.isalnum if bare[1:2] in {"x", "X"} else str.isdigit
-        return sum(map(is_digit, bare)) > few and not _names_amount(key)
+        return sum(map(is_digit, bare)) > max_digits and not _names_amount(key)
     return _PATH.fullmatch(bare) is None
 
 
@@ -218,13 +206,13 @@ def certainty_below(key: str, above: Certainty = Certainty.NONE) -> Certainty:
     parts = _parts(key)
     if parts and parts[-1] in _ATTRIBUTES:
         return Certainty.NONE
-    return max(above, certainty_of(key) if not parts or parts[-1] in _GROUPS else Certainty.NONE)
+    return max(above, certainty_of(key) if not parts or parts[-1] in _PLURALS else Certainty.NONE)
 
 
 def names_group(key: str) -> bool:
     """Return whether the value of such a key has several credentials, each with any key."""
     parts = _parts(key)
-    return not _GROUPS.isdisjoint(parts) and parts[-1] not in _ATTRIBUTES
+    return not _PLURALS.isdisjoint(parts) and parts[-1] not in _ATTRIBUTES
 
 
 def names_node(key: str) -> bool:

@@ -10,6 +10,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.nri.request_subject import name_of_pod
 
 from . import fields, texts
 from .names import NameKind
@@ -104,6 +105,9 @@ def note_names(engine: Engine, message: Message) -> None:
 def scope_of(engine: Engine, message: Message) -> Scope | None:
     """Return the scope of a message or part; None if it is about no container or pod."""
     scopes = engine.scopes
+    for each, _ in _subjects(message):
+        if each is not None:
+            scopes.note_pod(each.id, each.namespace, name_of_pod(each))
     match message:
         case api.PodSandbox(id=pod):
             return scopes.pod(pod)
@@ -116,10 +120,10 @@ def scope_of(engine: Engine, message: Message) -> Scope | None:
         case _:
             if isinstance(message, _SYNCHRONIZE):
                 return None
-            pod_of, each = next(_subjects(message), (None, None))
-            if each is not None:
-                of = each.pod_sandbox_id or (pod_of.id if pod_of is not None else "")
-                return scopes.container(each.id, of, each.name)
+            pod_of, own = next(_subjects(message), (None, None))
+            if own is not None:
+                of = own.pod_sandbox_id or (pod_of.id if pod_of is not None else "")
+                return scopes.container(own.id, of, own.name)
             return scopes.pod(pod_of.id) if pod_of is not None else None
 
 

@@ -35,7 +35,7 @@ SESSION_NAMES = {
 """The kinds of the names in a session."""
 
 
-class Names:
+class NameTokens:
     """Names that are known so far, up to a limit. The oldest are forgotten first.
 
     A name of a pod is shown in texts about that pod, and in texts about no pod. In texts about

@@ -7,19 +7,20 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
 
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, EVENT_TEXTS
 from nri_scope.nri import v01
-from nri_scope.nri.events import METHODS
+from nri_scope.nri.events import METHODS, decode
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.event_messages import requested_container_id
 from nri_scope.specs.json_spec import pointer as joined
 from nri_scope.specs.json_spec import split
 
 from . import fields, messages, texts
-from .engine import MAX_WORDS, Engine, Tally
+from .engine import MAX_WORDS, Engine, ReplacementCounts
 from .json_documents import dump_json, parse_json, redact_json, redact_value
+from .key_values import QUOTE
 from .names import SESSION_NAMES, NameKind
 from .rules import Rules
 from .tokens import is_token
@@ -27,6 +28,7 @@ from .tokens import is_token
 _WORD = re.compile(r"[A-Za-z]{1,40}|[0-9]{1,9}")
 _NUMBERED = re.compile(r"(.*?)((?:#[0-9]{1,9})?)", re.DOTALL)
 _PLUGIN = re.compile(r"([0-9]{2}-)(.*)", re.DOTALL)
+_PENDING = re.compile(rf"[\w.-]{{1,64}}{QUOTE}?[ \t]*:?[ \t]*$")
 
 
 class Redactor:
@@ -38,16 +40,10 @@ class Redactor:
     Texts show the names that are noted before (`note_names`), and those in the messages so far.
     """
 
-    def __init__(
-        self,
-        rules: Rules,
-        key: bytes,
-        *,
-        linked: Mapping[str, str] | None = None,
-    ) -> None:
-        """``key`` has 32 bytes and is never written. ``linked``: see `Scopes`."""
+    def __init__(self, rules: Rules, key: bytes) -> None:
+        """``key`` has 32 bytes and is never written."""
         self.rules = rules
-        self._engine = Engine(rules, key, _cut, linked)
+        self._engine = Engine(rules, key, _cut)
         # The scope of the last message.
         self._scope = self._engine.scopes.content("", b"")
         self._pending: dict[str, str] = {}
@@ -57,7 +53,7 @@ class Redactor:
                 self._engine.hide(node, "nodes")
 
     @property
-    def tally(self) -> Tally:
+    def tally(self) -> ReplacementCounts:
         """The counts of replaced values by rule and place."""
         return self._engine.tally
 
@@ -77,6 +73,14 @@ class Redactor:
             for name in {text, text[3:]} if _PLUGIN.fullmatch(text) else {text}:
                 with self._engine.within(self._engine.scopes.pod(pod)):
                     fields.note_name(self._engine, kind, name)
+
+    def note_pod(self, pod: str, namespace: str, name: str) -> None:
+        """Note the names of a pod for the scope of its tokens."""
+        self._engine.scopes.note_pod(pod, namespace, name)
+
+    def note_container(self, container: str, pod: str, name: str) -> None:
+        """Note to which pod a container belongs."""
+        self._engine.scopes.container(container, pod, name)
 
     def note_ids(self, ids: Iterable[str]) -> None:
         """Note ids of pods and containers."""
@@ -205,7 +209,7 @@ class Redactor:
     def line(self, plugin: str, text: str) -> str:
         """Return a redacted line that a plugin printed. A key may end the line before its value."""
         before = self._pending.pop(plugin, "")
-        if (key := texts.pending_key(self._engine, text)) and len(self._pending) < 1_000:
+        if (key := _pending_key(self._engine, text)) and len(self._pending) < 1_000:
             self._pending[plugin] = key
         if not before:
             return self.text(text, "output.text")
@@ -279,7 +283,10 @@ def _decoded(method: str, service: str, content: bytes, *, is_request: bool) -> 
     known = METHODS.get(method)
     if known is None or (service and service != known.service):
         return None
-    try:
-        return (known.request if is_request else known.reply).FromString(content)
-    except DecodeError:
-        return None
+    return decode(known.request if is_request else known.reply, content)
+
+
+def _pending_key(engine: Engine, text: str) -> str:
+    """Return the key at the end of a line whose value is in the next line; "" for other lines."""
+    key = _PENDING.search(text[-100:])
+    return key[0] if key is not None and engine.certainty_of(key[0]) else ""

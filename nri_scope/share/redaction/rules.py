@@ -7,7 +7,6 @@ RE2's, which take linear time for any expression and any text.
 
 from __future__ import annotations
 
-import difflib
 import re
 import tomllib
 from collections.abc import Collection, Iterable
@@ -17,7 +16,7 @@ from typing import ClassVar, cast
 
 import re2
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import UsageError, did_you_mean, reason_of
 from nri_scope.recording.schema_check import FIRST_BYTES
 from nri_scope.recording.trusted_location import read_regular
 
@@ -100,8 +99,7 @@ def read_rules(path: Path) -> Rules:
     try:
         content = read_regular(path, MAX_SIZE + 1)
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise UsageError(f"{path}: {reason}", "name a rule file") from error
+        raise UsageError(f"{path}: {reason_of(error)}", "name a rule file") from error
     if content.startswith(FIRST_BYTES):
         # In ``--redact FILE``, the recording was parsed as the option's value.
         raise UsageError(f"{path}: a recording, not a file of rules", "name the recording first")
@@ -176,8 +174,7 @@ def _strings(table: dict[str, object], *location: str) -> tuple[str, ...]:
 def _check_name(name: str, names: Collection[str], kind: str, *location: str) -> None:
     if name in names:
         return
-    matches = difflib.get_close_matches(name, names, 1, 0.5)
-    hint = f"did you mean {matches[0]}?" if matches else f"choose one of {', '.join(names)}"
+    hint = did_you_mean(name, names, cutoff=0.5) or f"choose one of {', '.join(names)}"
     raise _RuleFileError(f"unknown {kind} {name!r}", hint, *location)
 
 

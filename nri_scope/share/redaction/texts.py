@@ -9,11 +9,11 @@ replaced as a whole, whatever it is made of.
 from __future__ import annotations
 
 import re
-from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .harmless import ENDINGS, UNIT_ENDINGS, is_harmless
-from .key_names import TALKED_ABOUT, Certainty, must_replace, names_attribute, names_group
+from .key_names import Certainty, must_replace, names_attribute
+from .key_values import QUOTE, SCHEME, SECRET_DATA, value_after
 from .tokens import PLAIN_TOKEN, TOKEN_PREFIX, address_of, is_local, is_token, is_token_address
 
 if TYPE_CHECKING:
@@ -26,46 +26,10 @@ _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _DIGEST = re.compile(r"sha(?:256|512):[0-9a-f]{64}")
 _TOKEN = re.compile(PLAIN_TOKEN)
 _IPV6_TOKEN = re.compile(r"2001:[dD][bB]8:[0-9A-Fa-f:]*")
-_QUOTE = r"(?:\\*[\"'`]|&quot;|&\#3[49];)"
-_OPENING = re.compile(_QUOTE)
-_AFTER_KEY = re.compile(
-    rf"(?P<close>{_QUOTE}?)[ \t]*(?:(?P<sep>:=|=>|->|==?|:|>)|,[ \t\n]*(?={_QUOTE}))[ \t]*"
-)
-_PAIR = re.compile(
-    rf"{_QUOTE}?[\s,;]*+(?:-[ \t]*+)?{_QUOTE}?(?i:value|val|data|content|stringvalue){_QUOTE}?"
-    r"[ \t]*[:=]>?[ \t]*"
-)
-"""Between a name and its value: ``{Name:PASSWORD Value:…}``, ``- name: PASSWORD`` and a line."""
-_GAP = re.compile(r"[ \t]+(?!-)")
-_LAST_WORD = re.compile(r"[ \t]+(?=[^\s:=]+[ \t]*(?:\n|\Z))")
-_QUOTED_NEXT = re.compile(r"[ \t]+(?=[\"'])")
-_NEXT_KEY = rf"{_QUOTE}?[^\W\d][\w.-]{{0,63}}{_QUOTE}?[ \t]*[:=]"
-_WORD = re.compile(
-    rf"(?:[^\s\"'`;&|()<>,\\]|\\.|\"[^\"\n]*\"|'[^'\n]*'|,(?![ ]?{_NEXT_KEY}))++", re.DOTALL
-)
-_ARGUMENT = re.compile(r"(?:[^\s\"'`;&|()<>\\]|\\.|\"[^\"\n]*\"|'[^'\n]*')++", re.DOTALL)
-_END_OF_PHRASE = re.compile(
-    rf",[ \t]*{_NEXT_KEY}|,[ \t](?=[^\W\d]{{2}})|(?<![ \t])[ \t]++#|;[ \t]|;$"
-    r"|[ \t][\w.-]{1,64}=|[ \t](?:&&|\|)|(?<!\\)\\++n"
-)
-_BLOCK = re.compile(r"(?:[|>][-+0-9]*)?[ \t]*\n")
-_KEY_LINE = re.compile(rf"[ \t]*(?:- )?{_QUOTE}?[\w.-]{{1,64}}{_QUOTE}?[ \t]*:(?:\s|\Z)")
-_REFERENCE = re.compile(
-    r"(?:\$\([a-z./][^()\n]*\)|\$\{[A-Z_][A-Z0-9_]*\}|\$[A-Z_][A-Z0-9_]*)"
-    r"(?=[\s\"'`;&|)/,:]|\Z)"
-)
-_ENV_LINE = re.compile(r"[\w.-]{1,100}=")
 _ITEM_PREFIX = re.compile(r"[ \t]*(?:- )*[ \t]*")
-_PAIR_IN_LINE = re.compile(rf"{_QUOTE}?[\w./-]{{1,100}}{_QUOTE}?[ \t]*(?::(?=\s)|=)[ \t]*")
-_SCHEME = re.compile(
-    r"(?i)(?:basic|bearer|digest|token|negotiate|ntlm|apikey|aws4-hmac-sha256)[ \t]+"
-)
-_MEMBER = re.compile(
-    rf"(?P<quote>{_QUOTE})(?P<text>.*?)(?P=quote)|[^\s,:=\[\]{{}}\"'`]+", re.DOTALL
-)
+_PAIR_IN_LINE = re.compile(rf"{QUOTE}?[\w./-]{{1,100}}{QUOTE}?[ \t]*(?::(?=\s)|=)[ \t]*")
+_MEMBER = re.compile(rf"(?P<quote>{QUOTE})(?P<text>.*?)(?P=quote)|[^\s,:=\[\]{{}}\"'`]+", re.DOTALL)
 _MEMBER_KEY = re.compile(r"[ \t]*[:=]")
-_BRACKETS = re.compile(r"[\[\]{}]")
-_PENDING = re.compile(rf"[\w.-]{{1,64}}{_QUOTE}?[ \t]*:?[ \t]*$")
 _PEM = re.compile(
     r"-----BEGIN [A-Z0-9 ]{1,40}-----.*?(?:-----END [A-Z0-9 ]{1,40}-----|\Z)", re.DOTALL
 )
@@ -85,30 +49,9 @@ _MAIL = re.compile(
     r"[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,9}([A-Za-z][A-Za-z0-9-]{0,62})"
 )
 _LETTERS_KEY = re.compile(r"-{0,2}[A-Za-z_]{1,24}(?:[.-][A-Za-z_]{1,24}){0,5}[0-9]{0,2}")
-_IS_KEY = re.compile(rf"=(?![=\s]|$)|{_QUOTE}[ \t]*:")
-_SECRET_DATA = frozenset({"data", "stringData"})
-_AFTER_QUOTE = {"", *" \t\r\n,;&|)}]>:\\"}
-_TAG_BEGIN = re.compile(r"<(?:[\w.-]{1,64}:)?\Z")
-_TAG_END = re.compile(r"(?:\s[^<>]{0,1000}+)?>\s*+(?:<!\[CDATA\[)?")
+_IS_KEY = re.compile(rf"=(?![=\s]|$)|{QUOTE}[ \t]*:")
 _HOMES = ("/home/", "/Users/", "\\Users\\")
 _JOINT = re.compile(r"[_@.]")
-
-
-class _Value(NamedTuple):
-    begin: int
-    end: int
-    members: str = ""
-    """How its members are found, which are replaced one by one: "brackets" or "lines"; "": none."""
-
-
-class _Extent(Enum):
-    """How far the value of a key goes if it has no quotes."""
-
-    WORD = auto()
-    PHRASE = auto()
-    """To the end of the line, or to what looks like the next key or sentence."""
-    LINES = auto()
-    """To the end of the line, and over lines that are indented further: in YAML, TOML, INI."""
 
 
 def redact_text(engine: Engine, text: str, place: str) -> str:
@@ -122,10 +65,10 @@ def redact_text(engine: Engine, text: str, place: str) -> str:
         if chunk is None:
             continue
         certainty = engine.certainty_of(chunk)
-        if chunk in _SECRET_DATA and "Secret" in text:
+        if chunk in SECRET_DATA and "Secret" in text:
             certainty = Certainty.SURE
         if certainty:
-            value = _value_after(text, match.start(1), pos, chunk, certainty)
+            value = value_after(text, match.start(1), pos, chunk, certainty)
             if value is not None:
                 begin, end = value.begin, value.end
                 original = text[begin:end]
@@ -153,198 +96,13 @@ def _redact_key(engine: Engine, text: str, start: int, key: str, place: str) -> 
     return engine.keep(key) if is_name else _redact_chunk(engine, text, start, key, place)
 
 
-def pending_key(engine: Engine, text: str) -> str:
-    """Return the end of a line whose value is in the next line; "" for other lines."""
-    found = _PENDING.search(text[-100:])
-    return found[0] if found is not None and engine.certainty_of(found[0]) else ""
-
-
 def redact_keyed(engine: Engine, key: str, value: str, place: str) -> str:
     """Return the redacted value of a variable, an annotation, an option or a member."""
     if not must_replace(key, value, engine.certainty_of(key)):
         return engine.redact_text(value, place)
-    scheme = _SCHEME.match(value)
+    scheme = SCHEME.match(value)
     begin = scheme.end() if scheme is not None and "auth" in key.lower() else 0
     return value[:begin] + engine.replace("credential-keys", value[begin:], place)
-
-
-# -- what follows a key ---------------------------------------------------------------------
-
-
-def _value_after(text: str, start: int, pos: int, key: str, certainty: Certainty) -> _Value | None:
-    """Return the value of a key that begins at ``start`` and ends at ``pos``."""
-    pair = _PAIR.match(text, pos)
-    if pair is not None:
-        of_line = _Extent.LINES if "\n" in pair[0] else _Extent.PHRASE
-        extent = of_line if pair[0][-1:].isspace() else _Extent.WORD
-        return _value_at(text, start, pair.end(), key, extent)
-    if text[start - 1 : start] == "[" and text.startswith("]\n", pos) and names_group(key):
-        # A table of TOML, a section of INI.
-        end = text.find("\n[", pos)
-        return _Value(pos + 2, len(text) if end < 0 else end, "lines")
-    line = text.rfind("\n", 0, start) + 1
-    is_first = not text[line:start].strip(" \t-\"'")
-    is_file = is_first and "\n" in text
-    if _TAG_BEGIN.search(text, max(0, start - 66), start) is not None:
-        return _content(text, pos)
-    after = _AFTER_KEY.match(text, pos)
-    if after is not None:
-        separator, begin = after["sep"], after.end()
-        if separator is None:
-            # A list of arguments: the option, and its value.
-            return _value_at(text, start, begin, key, _Extent.WORD) if key[0] == "-" else None
-        if separator == ">":
-            # <entry key="password">…</entry>
-            return _content(text, after.end("close")) if after["close"] else None
-        is_spaced = text[begin - 1 : begin].isspace() or text[begin : begin + 1] == "\n"
-        extent = _Extent.WORD
-        if is_spaced:
-            extent = _Extent.LINES if is_first else _Extent.PHRASE
-        elif is_file and separator == "=" and _is_env_file(text, line):
-            extent = _Extent.LINES
-        return _value_at(text, start, begin, key, extent, of_colon=separator == ":")
-    gap = _GAP.match(text, pos) if key[0] == "-" else None
-    if gap is None and certainty is Certainty.SURE and key.lower() not in TALKED_ABOUT:
-        # A line of a configuration: requirepass …
-        gap = _LAST_WORD.match(text, pos) if is_file else None
-        # PASSWORD '…', but not in sentences such as: secret "name" was not found
-        gap = gap or _QUOTED_NEXT.match(text, pos)
-    return None if gap is None else _value_at(text, start, gap.end(), key, _Extent.WORD)
-
-
-def _content(text: str, pos: int) -> _Value | None:
-    """Return the text of <password>…</password>, whose first tag goes on at ``pos``."""
-    tag = _TAG_END.match(text, pos)
-    if tag is None:
-        return None
-    end = text.find("]]>" if tag[0].endswith("[") else "<", tag.end())
-    return _Value(tag.end(), end) if end > tag.end() else None
-
-
-def _is_env_file(text: str, line: int) -> bool:
-    """Return whether a line before or after the one that begins at ``line`` is NAME=value, too."""
-    after = text.find("\n", line) + 1
-    before = text.rfind("\n", 0, max(line - 1, 0)) + 1
-    return any(at != line and _ENV_LINE.match(text, at) is not None for at in (before, after))
-
-
-def _value_at(
-    text: str, start: int, begin: int, key: str, extent: _Extent, *, of_colon: bool = False
-) -> _Value | None:
-    opening = _OPENING.match(text, begin)
-    if opening is not None:
-        quoted = _quoted(text, opening.end(), opening[0])
-        after = 0 if quoted is None else quoted.end + len(opening[0])
-        if extent is _Extent.WORD and quoted and text[after : after + 1] not in _AFTER_QUOTE:
-            # A word of a shell made of several pieces: 'it'"'"'s'
-            word = (_ARGUMENT if key[0] == "-" else _WORD).match(text, begin)
-            if word is not None and word.end() > after:
-                return _Value(begin, word.end())
-        return quoted
-    if text.startswith(("{", "["), begin):
-        return _Value(begin, _end_of_group(text, begin), "brackets")
-    reference = _REFERENCE.match(text, begin)
-    if reference is not None:
-        rest = text[reference.end() : _end_of_line(text, begin)].strip()
-        is_end = rest[:1] in {*",;#&|}"} and rest[1:2] in {"", " ", "&", "|"}
-        if extent is _Extent.WORD or not rest or is_end:
-            return None
-    block = _BLOCK.match(text, begin) if of_colon else None
-    if block is not None:
-        return _lines_below(text, start, block.end(), key, is_block=block[0][0] in "|>")
-    scheme = _SCHEME.match(text, begin) if key.lower().endswith("authorization") else None
-    if scheme is not None:
-        begin = scheme.end()
-    if extent is _Extent.WORD:
-        word = (_ARGUMENT if key[0] == "-" else _WORD).match(text, begin)
-        end = begin if word is None else word.end()
-    elif extent is _Extent.PHRASE:
-        end = _end_of_line(text, begin)
-        cut = _END_OF_PHRASE.search(text, begin, end)
-        end = end if cut is None else cut.start()
-        end = begin + len(text[begin:end].rstrip(" \t\r}])"))
-    else:
-        end = _end_of_lines(
-            text, _end_of_line(text, begin), _indentation(text, start), is_scalar=True
-        )
-    return _Value(begin, end) if end > begin else None
-
-
-def _end_of_line(text: str, begin: int) -> int:
-    end = text.find("\n", begin)
-    return len(text) if end < 0 else end
-
-
-def _indentation(text: str, start: int) -> int:
-    """Return how far the key is indented that begins at ``start``, in characters."""
-    return start - text.rfind("\n", 0, start) - 1
-
-
-def _end_of_lines(
-    text: str, end: int, indentation: int, item: str = "", *, is_scalar: bool = False
-) -> int:
-    """Return the end of the lines after ``end`` that are indented further than ``indentation``, or
-    as far and begin with ``item``. ``is_scalar``: they have no keys.
-    """
-    while end < len(text):
-        after = _end_of_line(text, end + 1)
-        line = text[end + 1 : after]
-        width = len(line) - len(line.lstrip(" \t"))
-        is_item = bool(item) and width == indentation and line[width:].startswith(item)
-        if line.strip() and width <= indentation and not is_item:
-            break
-        if is_scalar and (not line.strip() or _KEY_LINE.match(line) is not None):
-            break
-        end = after
-    return end
-
-
-def _quoted(text: str, begin: int, opening: str) -> _Value | None:
-    end = text.find(opening, begin)
-    while end >= 0:
-        after = end + len(opening)
-        if text.startswith(opening, after) and len(opening) == 1 and end > begin:
-            # A doubled quote.
-            end = text.find(opening, after + 1)
-        elif len(opening) == 1 and (end - len(text[begin:end].rstrip("\\")) - begin) % 2:
-            end = text.find(opening, after)
-        else:
-            break
-    if end < 0:
-        line = text.find("\n", begin)
-        end = len(text) if line < 0 else line
-    return _Value(begin, end) if end > begin else None
-
-
-def _end_of_group(text: str, begin: int) -> int:
-    depth = 0
-    for bracket in _BRACKETS.finditer(text, begin):
-        depth += 1 if bracket[0] in "[{" else -1
-        if not depth:
-            return bracket.end()
-    return len(text)
-
-
-def _lines_below(text: str, start: int, begin: int, key: str, *, is_block: bool) -> _Value | None:
-    """Return the value in the lines below a key: a block, a list, a group, or one value."""
-    outer = _indentation(text, start)
-    line = text[begin : _end_of_line(text, begin)]
-    while begin < len(text) and not line.strip():
-        begin += len(line) + 1
-        line = text[begin : _end_of_line(text, begin)]
-    if begin >= len(text):
-        return None
-    width = len(line) - len(line.lstrip(" \t"))
-    is_list = line[width:].startswith("- ") and width >= outer
-    if width <= outer and not is_list:
-        return None
-    if is_block or is_list or names_group(key) or key in _SECRET_DATA:
-        # The indentation of the key counts its own list's dash: "- password: |".
-        end = _end_of_lines(text, begin - 1, min(outer, width - 1) if not is_list else width, "- ")
-        return _Value(begin, end, "" if is_block else "lines") if end > begin else None
-    if _KEY_LINE.match(line) is not None:
-        return None
-    return _value_at(text, start, begin + width, key, _Extent.LINES)
 
 
 def _redact_lines(engine: Engine, text: str, place: str, key: str, certainty: Certainty) -> str:
@@ -363,11 +121,8 @@ def _redact_lines(engine: Engine, text: str, place: str, key: str, certainty: Ce
         if quote and quote in "\"'" and line.rstrip().endswith(quote) and end > begin + 1:
             begin, end = begin + 1, len(line.rstrip()) - 1
         value = line[begin:end]
-        if (
-            pair is not None
-            and names_attribute(pair[0].rstrip("\"' :=\t"))
-            and key not in _SECRET_DATA
-        ):
+        is_attribute = pair is not None and names_attribute(pair[0].rstrip("\"' :=\t"))
+        if is_attribute and key not in SECRET_DATA:
             value = engine.redact_text(value, place)
         elif must_replace(key, value, certainty):
             value = engine.replace("credential-keys", value, place)
@@ -383,10 +138,8 @@ def _redact_group(engine: Engine, text: str, place: str, key: str, certainty: Ce
         group = "text" if member["quote"] else 0
         original = member[group]
         if _MEMBER_KEY.match(text, member.end()) is None and must_replace(key, original, certainty):
-            pieces += (
-                text[done : member.start(group)],
-                engine.replace("credential-keys", original, place),
-            )
+            token = engine.replace("credential-keys", original, place)
+            pieces += text[done : member.start(group)], token
             done = member.end(group)
     return "".join((*pieces, text[done:]))
 

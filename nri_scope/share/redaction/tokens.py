@@ -6,10 +6,10 @@ stays unchanged. It has the form of its original as far as programs require this
 an address, a host name a host name, a path a path, and a plain token is valid as a DNS label, a
 file name, a key or a value.
 
-Tokens belong to a scope, e.g. one container: equal originals have equal tokens within the scope,
-and tokens of two scopes cannot be linked. A user who can write a value into one container sees its
-token. If the same value had the same token in another container, the user could verify guesses
-about values of that container.
+Tokens belong to a scope: the containers of one name in the pods of one workload of a namespace, so
+that these can be compared. Equal originals have equal tokens within the scope, and tokens of two
+scopes cannot be linked. A user who can write a value into one container sees its token. If the same
+value had the same token in another workload, the user could verify guesses about values there.
 
 The user's key makes tokens stable across runs, and never leaves the machine.
 """
@@ -30,10 +30,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nri_scope._gen.nri.api_pb2 import Container
-from nri_scope.errors import UsageError
-from nri_scope.nri.request_subject import name_of_container
+from nri_scope.errors import UsageError, reason_of
+from nri_scope.nri.request_subject import name_of_container, workload_of
 from nri_scope.recording.cache import RecentlyUsed
-from nri_scope.recording.trusted_location import folder_access, name_of, trusted_users
+from nri_scope.recording.trusted_location import (
+    folder_access,
+    name_of,
+    trusted_users,
+    write_atomically,
+)
 
 from .harmless import ENDINGS
 
@@ -210,29 +215,35 @@ NAMES_SCOPE = Scope(_NAMES_UNIT, "names")
 class Scopes:
     """Finds the scopes of a recording's parts."""
 
-    def __init__(self, linked: Mapping[str, str] | None = None) -> None:
-        """``linked``: names for containers and pods by id; units with one name share a scope."""
-        self._linked = linked or {}
+    def __init__(self) -> None:
         self._containers: RecentlyUsed[str, Scope] = RecentlyUsed(_MAX_CONTAINERS)
+        self._workloads: RecentlyUsed[str, str] = RecentlyUsed(_MAX_CONTAINERS)
+        """By id of a pod."""
+
+    def note_pod(self, pod: str, namespace: str, name: str) -> None:
+        """Note the names of a pod: the pods of one workload have one scope, and their containers
+        of one name, too.
+        """
+        if pod and namespace and name:
+            self._workloads.put(pod, f"{namespace}/{workload_of(name)}")
 
     def pod(self, pod: str) -> Scope:
         """Return the scope of a pod without its containers."""
-        return Scope(self._name("pod", pod), f"pod {pod}")
+        return Scope(self._of_pod(pod), f"pod {pod}")
 
     def container(self, container: str, pod: str = "", name: str = "") -> Scope:
-        """Return the scope of a container; its ``pod`` (an id) and ``name`` are remembered for
-        texts that contain only the container's id.
+        """Return the scope of a container; its first ``pod`` (an id) and ``name`` are remembered:
+        some texts contain only the container's id, and plugins can change a name in annotations.
         """
-        if not pod:
-            known = self._containers.get(container)
-            if known is not None:
-                return known
+        known = self._containers.get(container) if container else None
+        if known is not None:
+            return known
         # iSulad has no id when a container is being created, and changes the name afterwards.
         bare = name_of_container(Container(name=name))
-        if (bare != name or not container) and pod and name:
-            unit = f"container {bare} of {self._name('pod', pod)}"
+        if pod and name and (bare != name or not container or self._workloads.get(pod)):
+            unit = f"container {bare} of {self._of_pod(pod)}"
         else:
-            unit = self._name("container", container)
+            unit = f"container {container}"
         scope = Scope(unit, f"pod {pod}" if pod else f"container {container}")
         if container and pod:
             self._containers.put(container, scope)
@@ -243,9 +254,9 @@ class Scopes:
         name = f"{place} {hashlib.sha256(content).hexdigest()}"
         return Scope(name, name)
 
-    def _name(self, kind: str, object_id: str) -> str:
-        linked = self._linked.get(object_id)
-        return f"{kind} {object_id}" if linked is None else f"{kind}s called {linked}"
+    def _of_pod(self, pod: str) -> str:
+        workload = self._workloads.get(pod)
+        return f"pod {pod}" if workload is None else f"pods of {workload}"
 
 
 def key_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -316,23 +327,14 @@ def _check_owners(path: Path, owner: int) -> None:
 def _make(path: Path) -> bytes:
     _check_owners(path, os.geteuid())
     key = secrets.token_bytes(KEY_BYTES)
-    # The link makes the complete file appear at once, and fails if another process was faster.
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(key)
-            file.flush()
-            os.fsync(descriptor)
-        try:
-            os.link(temporary, path)
-        except FileExistsError:
-            return _read(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+        write_atomically(path, key, only_new=True)
+    except FileExistsError:
+        # Another process was faster.
+        return _read(path)
     return key
 
 
 def _unusable(path: Path, error: OSError) -> UsageError:
-    words = (error.strerror or str(error)).lower()
+    words = reason_of(error)
     return UsageError(f"{path}: the redaction key cannot be used: {words}", "check its folder")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Implement the commands of keys: filter, find, mark, copy, save, export.
 
-In: the parts of the screen that a command uses (`Command`), as arguments. Out: a changed view, a
-message, or a file. A command never uses the app, except for background work and screens.
+In: the parts of the screen that a command uses, as arguments (`KeyCommands`). Out: a changed view,
+a message, or a file. A command never uses the app, except for background work and screens.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from textual.app import App
 
 from nri_scope.recording.marks.user_marks import Marks
 
-from ..actions import Keymap
 from ..frame import Frame
 from ..store.context import Context
 from ..store.store import Store
@@ -23,14 +22,13 @@ from ..views import Views
 
 
 @dataclass
-class Command:
+class KeyCommands:
     """Commands of a few keys. They use the app only for background work and screens."""
 
     app: App[Any]
     frame: Frame
     views: Views
     store: Store
-    keymap: Keymap
     context: Context
     marks: Marks
     path: Path

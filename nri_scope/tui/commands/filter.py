@@ -3,25 +3,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 
 from nri_scope.errors import FilterError, NriScopeError
-from nri_scope.events import Container, Event, Pod
-from nri_scope.recording import lookup
+from nri_scope.events import Container, Pod
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event, pod_of_event
 
+from ..actions import key_of
 from ..store.view import View
 from ..text.filter_text import VIEWS, narrowed
 from ..textual_workarounds import begin
 from ..widgets.board import Board
 from ..widgets.filter_bar import FilterBar
 from ..widgets.messages import LinesAvailable, begin_reading
-from . import Command
+from . import KeyCommands
 
 _Find = Callable[[Recording, int], Pod | Container | None]
 
@@ -29,12 +28,10 @@ FILTER_GROUP = "filter"
 NARROW_GROUP = "narrow"
 _PROGRESS_S = 0.1
 """Minimum seconds between updates with the matches found so far."""
-_BATCH = 1_000
-"""Number of events looked up in a view before yielding to other tasks."""
 
 
 @dataclass
-class Narrower(Command):
+class Narrower(KeyCommands):
     """Commands that change the context, and update the views."""
 
     bar: FilterBar
@@ -70,7 +67,7 @@ class Narrower(Command):
     def only_marked(self) -> None:
         """Toggle between only marked events and all events."""
         if not self.context.only_marked and not len(self.marks):
-            self.report_problem(f"no event is marked; {self.keymap.first('mark')} marks one")
+            self.report_problem(f"no event is marked; {key_of('mark')} marks one")
             return
         self.context.only_marked = not self.context.only_marked
         self.show()
@@ -106,9 +103,7 @@ class Narrower(Command):
             case Board(selected=Container() as container):
                 self.narrow(container)
             case Board(selected=Pod()):
-                self.report_problem(
-                    f"this is a pod; {self.keymap.first('narrow_pod')} narrows to it"
-                )
+                self.report_problem(f"this is a pod; {key_of('narrow_pod')} narrows to it")
             case Board():
                 self.report_problem("there is no container here")
             case _:
@@ -127,15 +122,6 @@ class Narrower(Command):
                 self.report_problem("there is no pod here")
             case _:
                 self._narrow_to_subject_of_event(pod_of_event)
-
-    def go_to_same(self, *, forwards: bool) -> None:
-        """Go to the next or previous event of the selected event's container."""
-        row = self.views.events.selected_row
-        if row is None or row.event is None or not row.event.container_id:
-            self.frame.say("this event has no container", problem=True)
-            return
-        work = partial(self._go_to_same, row.event, forwards)
-        begin_reading(self.app, work, NARROW_GROUP)
 
     # -- implementation -----------------------------------------------------------------------
 
@@ -196,33 +182,11 @@ class Narrower(Command):
 
     async def _narrow_to(self, number: int, find: _Find) -> None:
         found = await self.store.run(lambda recording: find(recording, number))
-        pod = found or await self.store.run(lambda one: pod_of_event(one, number))
+        pod = found or await self.store.run(lambda recording: pod_of_event(recording, number))
         if found is not None:
             self.narrow(found)
         elif pod is not None:
-            key = self.keymap.first("narrow_pod")
+            key = key_of("narrow_pod")
             self.report_problem(f"this event concerns the whole pod; {key} narrows to it")
         else:
             self.report_problem("this event has no pod or container")
-
-    async def _go_to_same(self, event: Event, forwards: bool) -> None:
-        numbers = await self.store.run(
-            lambda recording: others_of_container(recording, event, forwards=forwards)
-        )
-        for count, number in enumerate(numbers, 1):
-            if self.views.goes_on(number, forwards=forwards):
-                return
-            if not count % _BATCH:
-                # A filter may hide any number of events.
-                await asyncio.sleep(0)
-        where = "later" if forwards else "earlier"
-        self.frame.say(f"no {where} event of this container in this list")
-
-
-def others_of_container(recording: Recording, event: Event, *, forwards: bool) -> list[int]:
-    """Return the events of the same container after or before ``event``, the nearest first."""
-    container = container_of_event(recording, event.id)
-    numbers = lookup.events_about(recording, container) if container is not None else []
-    if forwards:
-        return [number for number in numbers if number > event.id]
-    return [number for number in reversed(numbers) if number < event.id]

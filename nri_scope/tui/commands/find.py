@@ -13,11 +13,12 @@ from nri_scope.errors import NriScopeError
 from nri_scope.specs import label
 from nri_scope.text.escape import safe
 
+from ..actions import key_of
 from ..store.view import View
 from ..textual_workarounds import begin
 from ..views import EVENTS
 from ..widgets.board import Board
-from . import Command
+from . import KeyCommands
 
 GROUP = "search"
 _MAX_COLUMNS = 40
@@ -37,7 +38,7 @@ class _Search(NamedTuple):
 
 
 @dataclass
-class Finder(Command):
+class Finder(KeyCommands):
     """Commands of the keys ``/``, ``n`` and ``N``."""
 
     text: str = ""
@@ -88,7 +89,7 @@ class Finder(Command):
         if self.text:
             self._add(_Search(forwards=forwards, here=False, in_detail=self.views.in_detail))
         else:
-            key = self.keymap.first("search")
+            key = key_of("search")
             self.frame.say(f"no search text yet: {key} starts a search", problem=True)
 
     def _add(self, step: _Search) -> None:
@@ -121,31 +122,31 @@ class Finder(Command):
             if step.in_detail:
                 where = " in these details"
                 detail = self.views.detail
-                found = await detail.find(self.text, forwards=step.forwards)
-                if not found and self.text.startswith("/"):
+                is_found = await detail.find(self.text, forwards=step.forwards)
+                if not is_found and self.text.startswith("/"):
                     # The pane shows labels of paths.
-                    found = await detail.find(label(self.text), forwards=step.forwards)
+                    is_found = await detail.find(label(self.text), forwards=step.forwards)
             elif isinstance(board := self.views.current, Board):
                 where = ""
-                found = await board.find(self.text, forwards=step.forwards, here=step.here)
+                is_found = await board.find(self.text, forwards=step.forwards, here=step.here)
             else:
                 where, view = "", self.views.events.view
                 place, wrapped = await self._in_list(view, step)
                 if view is not self.views.events.view:
                     return False
-                found = place is not None
+                is_found = place is not None
                 if place is not None:
                     self.views.show(EVENTS)
                     self.views.events.go_to(place)
         except NriScopeError as error:
             self.frame.show_trouble(error)
             return False
-        if not found:
+        if not is_found:
             self.frame.say(f"not found{where}: {safe(self.text, _MAX_COLUMNS)}", problem=True)
         elif wrapped:
             end = "beginning" if step.forwards else "end"
             self.frame.say(f"search continued from the {end}")
-        return found
+        return is_found
 
     async def _in_list(self, view: View, step: _Search) -> tuple[int | None, bool]:
         """Return the position of a match, and whether the search continued from the other end."""

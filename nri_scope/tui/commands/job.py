@@ -17,26 +17,26 @@ from textual.worker import Worker
 from nri_scope.errors import NriScopeError
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.work_budget import OnShare
 from nri_scope.text.escape import columns, safe
 
+from ..actions import key_of
 from ..store.reader_thread import CancelFlag
 from ..text.styled_line import Style, line
 from ..textual_workarounds import begin
 from ..widgets.screens import ReadingScreen
-from . import Command
+from . import KeyCommands
 
 _PROGRESS_S = 0.1
 """Seconds between progress messages."""
 _MARGIN = 4
 """Columns of the status line not available for a message."""
 
-Progress = Callable[[float], None]
-"""Callback for work, with the share completed (0 to 1). Raises CancelledError after `Jobs.stop`."""
 T = TypeVar("T")
 
 
 @dataclass
-class Jobs(Command):
+class Jobs(KeyCommands):
     """Runner of jobs, one at a time."""
 
     made: list[Path]
@@ -53,7 +53,7 @@ class Jobs(Command):
     def is_free(self) -> bool:
         """Return whether a job can begin; if not, say so."""
         if self.busy:
-            key = self.keymap.first("stop")
+            key = key_of("stop")
             self.frame.say(f"another job is still running; {key} stops it", problem=True)
         return not self.busy
 
@@ -100,10 +100,11 @@ class Jobs(Command):
             words = [line(safe(problem), Style.BAD)]
             self.app.push_screen(ReadingScreen("error", words, wrap=True))
 
-    async def run(self, words: str, work: Callable[[Recording, Progress], T]) -> T:
+    async def run(self, words: str, work: Callable[[Recording, OnShare], T]) -> T:
         """Run ``work`` in a thread with its own `Recording`. Raises the errors of ``work``.
 
-        After a cancellation, waits until the work has ended.
+        Its callback raises CancelledError after `stop`. After a cancellation, waits until the work
+        has ended.
         """
         stop, part = CancelFlag(), 0.0
         self._stop = stop

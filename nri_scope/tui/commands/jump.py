@@ -13,14 +13,12 @@ from nri_scope.recording.event_search import events_with
 from nri_scope.recording.event_times import span_words
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import container_of_event, pod_of_event
 from nri_scope.text.escape import safe
 
-from ..containers.outline import NO_POD, Node
 from ..store.markers import Key
 from ..views import EVENTS
 from ..widgets.messages import begin_reading
-from . import Command
+from . import KeyCommands
 
 GROUP = "jump"
 _BATCH = 1_000
@@ -31,7 +29,7 @@ _NAMES = {"problem": "failed or slow event", "changed": "event with a change"}
 
 
 @dataclass
-class Jumper(Command):
+class Jumper(KeyCommands):
     """Commands that go to an event in the list of events, from every view."""
 
     def go(self, column: str, *, forwards: bool) -> None:
@@ -47,8 +45,9 @@ class Jumper(Command):
         begin_reading(self.app, partial(self._go, column, number, forwards), GROUP)
 
     def go_to(self, text: str) -> None:
-        """Go to the event with a number, or at a time or later: in the timeline, else in the list
-        of events.
+        """Go to the event with a number, or at a time or later, in the list of events.
+
+        In the timeline, a time moves its cursor.
         """
         if not text.strip():
             return
@@ -57,23 +56,23 @@ class Jumper(Command):
         except UsageError as error:
             self.frame.say(str(error), problem=True)
             return
-        begin_reading(
-            self.app, partial(self._go_to, place, safe(text.strip(), _MAX_COLUMNS)), GROUP
-        )
-
-    async def _go_to(self, place: int | Moment, text: str) -> None:
         # Imported late, like all boards.
         from ..timeline.timeline_board import TimelineBoard
 
-        timeline = self.views.current
-        if isinstance(timeline, TimelineBoard):
-            if isinstance(place, Moment):
-                if not timeline.go_to(place.at_ns):
-                    self.report_problem(f"{text} is outside the timeline; {self._range_words}")
-                return
-            found = await self.store.run(partial(_lane_of, number=place))
-            if found is not None and timeline.go_to(found[0], place, found[1]):
-                return
+        words, timeline = safe(text.strip(), _MAX_COLUMNS), self.views.current
+        if isinstance(place, int) or not isinstance(timeline, TimelineBoard):
+            self.open_from(place, words)
+        elif not timeline.go_to(place.at_ns):
+            self.report_problem(f"{words} is outside the timeline; {self._range_words}")
+
+    def open_from(self, place: int | Moment, words: str) -> None:
+        """Go to the event with a number, or at a time or later, in the list of events.
+
+        ``words``: the time, for messages.
+        """
+        begin_reading(self.app, partial(self._open_from, place, words), GROUP)
+
+    async def _open_from(self, place: int | Moment, text: str) -> None:
         first, newest = await self.store.run(event_range)
         if isinstance(place, int) and not first <= place <= newest:
             there = f"events {first} to {newest}" if newest else "no events"
@@ -98,17 +97,17 @@ class Jumper(Command):
 
     async def _go(self, column: str, number: int, forwards: bool) -> None:
         while True:
-            found = await self.store.run(
+            events = await self.store.run(
                 partial(events_with, column=column, after=number, most=_BATCH, forwards=forwards)
             )
-            for each in found:
+            for event in events:
                 # A filter may hide any number of events.
-                if self.views.goes_on(each, forwards=forwards):
+                if self.views.goes_on(event, forwards=forwards):
                     self.views.show(EVENTS)
                     return
-            if len(found) < _BATCH:
+            if len(events) < _BATCH:
                 break
-            number = found[-1]
+            number = events[-1]
         where = "later" if forwards else "earlier"
         missing = self.store.analysis.missing
         more = missing and f"; {missing}"
@@ -123,15 +122,3 @@ def _number_of(recording: Recording, *, place: int | Moment) -> int | None:
     if isinstance(place, Moment):
         place = first_event_at(recording, place.at_ns, first, newest)
     return place if place <= newest else None
-
-
-def _lane_of(recording: Recording, *, number: int) -> tuple[int, Node] | None:
-    """Return an event's time, and the pod or container in whose lane it is; None if it has none."""
-    event, container = recording.event(number), container_of_event(recording, number)
-    pod = container.pod if container is not None else pod_of_event(recording, number)
-    if event is None or (pod is None and container is None):
-        return None
-    node = Node(
-        pod.key if pod is not None else NO_POD, container.key if container is not None else 0
-    )
-    return event.at_ns, node

@@ -19,10 +19,11 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.text.escape import safe
 
+from ..actions import key_of
 from ..textual_workarounds import begin
 from ..widgets.filter_bar import Choice
 from ..widgets.messages import begin_reading
-from . import Command
+from . import KeyCommands
 
 GROUP = "marks"
 _MAX_COLUMNS = 40
@@ -33,7 +34,7 @@ _MarkFunction = Callable[[int, Event | None, str | None], object]
 
 
 @dataclass
-class Marker(Command):
+class Marker(KeyCommands):
     """Commands that mark and compare events."""
 
     changed: Callable[[], None]
@@ -94,7 +95,7 @@ class Marker(Command):
         number = self._selected()
         if number is None:
             return
-        marked = [one for one in self.views.selected_events if one in self.numbers()]
+        marked = [number for number in self.views.selected_events if number in self.numbers()]
         for each in marked or [number]:
             self._begin_marking(each, self._loaded_event(each), None)
 
@@ -255,37 +256,37 @@ class Marker(Command):
     async def _compare(self) -> None:
         selected = self.views.current.selected_event_id
         about: Container | None = None
-        found = await self.marked()
+        events = await self.marked()
         # Other marks, for example of pods, must not be in the way.
-        found = [event for event in found if event.container_id] or found
+        events = [event for event in events if event.container_id] or events
         if selected is not None:
             at = selected
             about = await self.store.run(lambda recording: container_of_event(recording, at))
-            if len(found) == 1 and found[0].id != at:
+            if len(events) == 1 and events[0].id != at:
                 other = await self.store.run(lambda recording: recording.event(at))
-                found += [other] if other is not None else []
-        marked = len(found)
-        found = self._pair(found, about)
-        if len(found) != 2:
-            key = self.keymap.first("mark")
-            have = f"{len(found):,} events are marked" if len(found) > 2 else "too few marks"
+                events += [other] if other is not None else []
+        marked = len(events)
+        events = self._pair(events, about)
+        if len(events) != 2:
+            key = key_of("mark")
+            have = f"{len(events):,} events are marked" if len(events) > 2 else "too few marks"
             rule = "compare needs two events, or the events of two containers"
             self.frame.say(f"{have}: {rule}; {key} marks and unmarks", problem=True)
             return
-        if problem := _events_without_container(found):
+        if problem := _events_without_container(events):
             self.frame.say(f"compare needs events of containers: {problem}", problem=True)
             return
-        a, b = [await self._as_seen_last(event) for event in found]
+        a, b = [await self._as_seen_last(event) for event in events]
         # Imported late, because importing the differ takes long.
         from ..detail.comparison import CompareScreen
 
         which = f": {a.id} and {b.id} of {marked:,} marked events" if marked > 2 else ""
-        await self.app.push_screen(CompareScreen(self.store, a, b, self.keymap, f"compare{which}"))
+        await self.app.push_screen(CompareScreen(self.store, a, b, f"compare{which}"))
 
 
 def _last_alike(recording: Recording, event: Event, numbers: Sequence[int]) -> Event:
     """Return the last of these events with the same name as ``event``, which is one of them."""
-    return [one for one in recording.events(among=numbers) if one.event == event.event][-1]
+    return [each for each in recording.events(among=numbers) if each.event == event.event][-1]
 
 
 def _events_without_container(pair: list[Event]) -> str:
@@ -306,7 +307,7 @@ Chosen = Callable[[bool], object]
 
 
 @dataclass
-class Chooser(Command):
+class Chooser(KeyCommands):
     """Chooses the events of a command. Asks only if events are marked, but not the same ones."""
 
     marker: Marker

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Save events to new files: as YAML, as a recording, or as a bundle."""
+"""Save events to new files: as a recording, or as a bundle."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -18,21 +18,19 @@ from typing import TYPE_CHECKING
 from nri_scope.errors import UsageError
 from nri_scope.events import Pod
 from nri_scope.recording.display import many, size
-from nri_scope.recording.documents import document
-from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.lookup import subject_name
 from nri_scope.recording.reader import Recording
+from nri_scope.recording.work_budget import OnShare
 from nri_scope.text.escape import safe
-from nri_scope.text.yaml_text import shell_safe, to_yaml
 
 from ..store.context import Context
 from ..store.event_numbers import RowEvents
 from ..store.view import View
 from ..text.styled_line import Span, Style, StyledLine, line
-from ..widgets.filter_bar import Field
+from ..widgets.filter_bar import FormField
 from ..widgets.screens import ReadingScreen
-from . import Command
-from .job import Jobs, Progress
+from . import KeyCommands
+from .job import Jobs
 from .mark import Chooser, Marker
 
 if TYPE_CHECKING:
@@ -41,49 +39,8 @@ if TYPE_CHECKING:
 
 _PLACE_COLUMNS = 60
 """Maximum columns of the place of a replaced value, which contains keys of containers."""
-SEPARATOR = "---\n"
-"""Separator of two YAML documents."""
 _DEFAULT_RULES, _NO_RULES = _REDACTIONS = "default rules", "none"
 """Valid texts of the form's field for the redaction."""
-
-
-async def chosen_numbers(
-    marker: Marker, selected: Sequence[int] | None, view: View
-) -> Sequence[int]:
-    """Return the numbers of the selected events; None: those of the marked events or operations.
-
-    Raises RecordingError, and UsageError if there is none.
-    """
-    numbers = selected
-    if numbers is None:
-        numbers = view.rows_of([one.id for one in await marker.marked()]).all()
-    if not numbers:
-        raise UsageError("no event is selected", "move the cursor to one")
-    return numbers
-
-
-def chosen_words(numbers: Sequence[int], *, marked: bool) -> str:
-    """Describe the result of `chosen_numbers`."""
-    if len(numbers) == 1:
-        return f"event {numbers[0]}"
-    return f"{len(numbers):,} {'marked events' if marked else 'events of an operation'}"
-
-
-def as_yaml(
-    recording: Recording, numbers: Sequence[int], *, to_paste: bool = False
-) -> Iterator[str]:
-    """Yield events in full, as `show` prints them. Raises RecordingError.
-
-    ``to_paste``: so that a shell would not execute any part when pasted (`shell_safe`).
-    """
-    is_first = True
-    for number in numbers:
-        event = recording.event(number)
-        if event is not None:
-            shown = document(recording, event)
-            text = to_yaml(shell_safe(shown) if to_paste else shown)
-            yield f"{'' if is_first else SEPARATOR}{text}"
-            is_first = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +89,17 @@ async def shown_events(
 
 def _criteria(view: View, context: Context) -> dict[str, str]:
     """Return the criteria of a view's events, as those of `Selection`."""
-    found: dict[str, str] = {}
+    criteria: dict[str, str] = {}
     if context.about is not None:
         name = "pod" if isinstance(context.about, Pod) else "container"
-        found[name] = subject_name(context.about) or context.about.id
+        criteria[name] = subject_name(context.about) or context.about.id
     if (where := context.where()) is not None:
-        found["--where"] = str(where)
+        criteria["--where"] = str(where)
     if context.only_marked:
-        found["marks"] = "marked"
+        criteria["marks"] = "marked"
     if context.shown() is not None and view.noun == "operation":
-        found["events"] = "all of each operation that matches"
-    return found
+        criteria["events"] = "all of each operation that matches"
+    return criteria
 
 
 async def _count(view: View) -> int:
@@ -155,43 +112,18 @@ async def _count(view: View) -> int:
 
 
 @dataclass
-class Saver(Command):
+class Saver(KeyCommands):
     """Commands that create new files."""
 
     marker: Marker
     jobs: Jobs
     chooser: Chooser
-    fill: Callable[[str, Sequence[Field], Callable[[Sequence[str]], object]], None]
+    fill: Callable[[str, Sequence[FormField], Callable[[Sequence[str]], object]], None]
     """`FilterBar.fill`."""
 
     async def _shown(self, marked: bool) -> ShownEvents:
         view = self.views.events.view
         return await shown_events(self.marker, view, self.context, marked=marked)
-
-    async def save_text(self) -> None:
-        """Save the marked events or the selected one as YAML."""
-        if self.jobs.is_free():
-            await self.chooser.marked_or_selected(self._begin_text)
-
-    def _begin_text(self, marked: bool) -> None:
-        selected = None if marked else self.views.selected_events
-        self.jobs.begin(partial(self._save_text, selected))
-
-    async def _save_text(self, selected: Sequence[int] | None) -> None:
-        numbers = await chosen_numbers(self.marker, selected, self.views.events.view)
-
-        def work(recording: Recording, progress: Progress) -> Path:
-            def yaml_texts() -> Iterator[str]:
-                for count, text in enumerate(as_yaml(recording, numbers)):
-                    progress(count / len(numbers))
-                    yield text
-
-            path = save(yaml_texts(), numbers)
-            self.jobs.made.append(path)
-            return path
-
-        path = await self.jobs.run(f"saving {chosen_words(numbers, marked=selected is None)}", work)
-        self.frame.say(f"saved to {path} (only you can read it)")
 
     async def save_recording(self) -> None:
         """Save the marked events or the shown ones as a recording, after a form."""
@@ -225,7 +157,11 @@ class Saver(Command):
             self.frame.say(str(error), problem=True)
             return
         words = f"{verb} {many(count, 'marked event' if marked else f'shown {view.noun}')}"
-        fields = [Field("name", name), Field("redaction", rules, _REDACTIONS), Field("note", "")]
+        fields = [
+            FormField("name", name),
+            FormField("redaction", rules, _REDACTIONS),
+            FormField("note", ""),
+        ]
         self.fill(
             words, fields, lambda texts: self.jobs.begin(partial(work, marked, _File(*texts)))
         )
@@ -235,7 +171,7 @@ class Saver(Command):
         path = file.path(".nriscope.db")
         marks = await self.marker.all()
 
-        def work(recording: Recording, progress: Progress) -> Extracted:
+        def work(recording: Recording, progress: OnShare) -> Extracted:
             from nri_scope.share.bundle import redactor_for
             from nri_scope.share.redacted_copy import copy_recording
             from nri_scope.share.redaction import Rules
@@ -261,7 +197,7 @@ class Saver(Command):
         path = file.path(".nriscope.zip")
         marks = await self.marker.all()
 
-        def work(recording: Recording, progress: Progress) -> Bundle:
+        def work(recording: Recording, progress: OnShare) -> Bundle:
             from nri_scope.share.bundle import export, redactor_for
             from nri_scope.share.redaction import Rules
 
@@ -355,9 +291,9 @@ def exported_lines(made: Bundle, *, was_redacted: bool) -> list[StyledLine]:
         for rule, total in redaction.by_rule().items():
             lines.append((Span(f"  {total:>7,}  ", Style.KEY), Span(safe(rule), Style.STRONG)))
             lines += [
-                line(f"  {one.values:>7,}    {safe(one.place, _PLACE_COLUMNS)}", Style.DIM)
-                for one in redaction.replaced
-                if one.rule == rule
+                line(f"  {each.values:>7,}    {safe(each.place, _PLACE_COLUMNS)}", Style.DIM)
+                for each in redaction.replaced
+                if each.rule == rule
             ]
     searched = "The bundle was searched for the replaced words, and contains none of them. "
     note = "Names of pods, containers and namespaces are kept. Review the bundle before sharing it:"
@@ -374,8 +310,8 @@ def exported_lines(made: Bundle, *, was_redacted: bool) -> list[StyledLine]:
 # -- new files ----------------------------------------------------------------------------------
 
 
-def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) -> Path:
-    """Return the path of a new file for these events, in ``folder`` or a writable default.
+def new_path(numbers: Sequence[int], suffix: str) -> Path:
+    """Return the path of a new file for these events, in a writable folder.
 
     Raises UsageError.
     """
@@ -383,7 +319,7 @@ def new_path(numbers: Sequence[int], suffix: str, folder: Path | None = None) ->
     stem = f"{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     for attempt in range(1, 100):
         more = f"-{attempt}" if attempt > 1 else ""
-        path = (folder or _default_folder()) / f"{stem}{more}{suffix}"
+        path = _default_folder() / f"{stem}{more}{suffix}"
         if not os.path.lexists(path):
             return path
     raise UsageError(f"{stem}{suffix}: too many files with this name", "remove some")
@@ -418,30 +354,3 @@ def _default_folder() -> Path:
 
 def _is_writable(folder: Path) -> bool:
     return os.access(folder, os.W_OK | os.X_OK)
-
-
-def save(texts: Iterable[str], numbers: Sequence[int], folder: Path | None = None) -> Path:
-    """Write texts to a new file, readable only by its owner; return its path.
-
-    Raises UsageError, and the errors of ``texts``. After an error, no file is left.
-    """
-    while True:
-        path = new_path(numbers, ".yaml", folder)
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            continue
-        except OSError as error:
-            hint = "start in a folder you can write to"
-            raise UsageError(f"{path}: {error_words(error)}", hint) from error
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.writelines(texts)
-        except BaseException as error:
-            path.unlink(missing_ok=True)
-            if isinstance(error, OSError):
-                raise UsageError(
-                    f"{path}: {error_words(error)}", "start in another folder"
-                ) from error
-            raise
-        return path

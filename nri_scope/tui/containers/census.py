@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-from nri_scope.nri.events import Stage
+from nri_scope.nri.events import EventStage
 from nri_scope.recording.display import duration
 from nri_scope.recording.event_scan import EventScan, SubjectEvent, name_of
 from nri_scope.recording.lifetimes import FIRST_STAGES, container_stage, pod_stage
@@ -29,17 +29,17 @@ NEVER_ENDS = (1 << 63) - 1
 
 
 STATES = {
-    Stage.LISTED: "existed",
-    Stage.CREATING: "creating",
-    Stage.CREATED: "created",
-    Stage.STARTED: "running",
-    Stage.STOPPED: "stopped",
-    Stage.REMOVED: "removed",
+    EventStage.LISTED: "existed",
+    EventStage.CREATING: "creating",
+    EventStage.CREATED: "created",
+    EventStage.STARTED: "running",
+    EventStage.STOPPED: "stopped",
+    EventStage.REMOVED: "removed",
 }
 """Displayed names of the stages."""
 
 
-def stages_of(recording: Recording, event: str) -> tuple[Stage, Stage]:
+def stages_of(recording: Recording, event: str) -> tuple[EventStage, EventStage]:
     """Return the stages of a pod and of a container that an event shows."""
     runtimes = {session.runtime_name for session in recording.sessions()}
     return pod_stage(event), container_stage(event, *runtimes)
@@ -81,9 +81,11 @@ class Life(NamedTuple):
         return min(max(self.first_ns, self.last_ns), now_ns) if self.is_unknown else now_ns
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> EventStage:
         """The last stage reached."""
-        return max((stage for stage in Stage if self.reached_ns(stage)), default=Stage.LISTED)
+        return max(
+            (stage for stage in EventStage if self.reached_ns(stage)), default=EventStage.LISTED
+        )
 
     @property
     def began_ns(self) -> int:
@@ -95,8 +97,8 @@ class Life(NamedTuple):
         ended_ns = self.removed_ns or self.known_until_ns(now_ns)
         return max(0, ended_ns - (self.began_ns or self.first_ns))
 
-    def reached_ns(self, stage: Stage) -> int:
-        """Return the time at which it reached a stage; 0 if not observed or `Stage.LISTED`."""
+    def reached_ns(self, stage: EventStage) -> int:
+        """Return the time at which it reached a stage; 0 if not observed or `EventStage.LISTED`."""
         return self[stage - 1] if stage else 0
 
     @property
@@ -123,17 +125,11 @@ class Lives:
         self._counted = tuple(self._columns[name] for name in Life._fields[5:10])
         """The columns of the fields from ``first_ns`` to ``problems``."""
         self._reached = {
-            stage: self._columns[f"{stage.name.lower()}_ns"] for stage in Stage if stage
+            stage: self._columns[f"{stage.name.lower()}_ns"] for stage in EventStage if stage
         }
 
     def __len__(self) -> int:
         return len(self.keys)
-
-    def __iter__(self) -> Iterator[Life]:
-        left_out_ns = self.left_out_ns
-        return (
-            Life._make((*row, left_out_ns)) for row in zip(*self._columns.values(), strict=True)
-        )
 
     def __contains__(self, key: int) -> bool:
         return self._find(key) is not None
@@ -178,7 +174,7 @@ class Lives:
         key: int,
         event: int,
         at_ns: int,
-        stage: Stage,
+        stage: EventStage,
         *,
         ok: bool,
         is_answer: bool,
@@ -219,15 +215,15 @@ class Lives:
         return slot if slot < len(keys) and keys[slot] == key else None
 
 
-def phases(life: Life, until_ns: int) -> Iterator[tuple[Stage, int, int]]:
+def phases(life: Life, until_ns: int) -> Iterator[tuple[EventStage, int, int]]:
     """Yield the phases of a life in order: stage, start and end time.
 
     ``until_ns``: end of the observation.
     """
     until_ns = life.known_until_ns(until_ns)
     began = life.first_ns or until_ns
-    stage, since = Stage.LISTED, began
-    for after in Stage:
+    stage, since = EventStage.LISTED, began
+    for after in EventStage:
         at_ns = life.reached_ns(after)
         if not at_ns:
             continue
@@ -243,7 +239,7 @@ def life_words(life: Life, until_ns: int) -> str:
     parts = [
         f"{STATES[stage]} {duration(to_ns - from_ns)}"
         for stage, from_ns, to_ns in phases(life, until_ns)
-        if stage is not Stage.REMOVED
+        if stage is not EventStage.REMOVED
     ]
     if life.end_ns != NEVER_ENDS:
         parts.append("removed")
@@ -278,7 +274,7 @@ class Census:
         """Time of the first event; 0 if there is none."""
         self.last_ns = 0
         self.scan = EventScan()
-        self._stages: dict[int, tuple[Stage, Stage]] = {}
+        self._stages: dict[int, tuple[EventStage, EventStage]] = {}
         """Stages of pods and containers by the keys of event names."""
 
     def step(self, recording: Recording) -> bool:

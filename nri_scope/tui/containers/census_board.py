@@ -17,11 +17,11 @@ from nri_scope.recording.event_scan import subjects_of_matches
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import keys_named
 
-from ..store.rows import Row, line_row
+from ..store.rows import ListRow, line_row
 from ..widgets.board import Board
 from .census import Census, census_of
-from .outline import LAST, NO_POD, Node, NodeOrder, Outline
-from .outline_lines import NamedSubjects, Subject
+from .outline import LAST, NO_POD, Outline, TreeNode
+from .outline_lines import NamedSubjects, SubjectDetails
 
 STEP = 20_000
 """Number of events examined per step."""
@@ -68,35 +68,35 @@ class SubjectFilter:
         """
         about = self.about
         one_pod = about.key if isinstance(about, Pod) else None
-        one = about.key if isinstance(about, Container) else None
+        one_container = about.key if isinstance(about, Container) else None
         pods = (
             (pod, 0)
             for pod in census.pods.keys[pods_from:]
-            if one is None and one_pod in (None, pod) and self._passes(self._pods, pod)
+            if one_container is None and one_pod in (None, pod) and self._passes(self._pods, pod)
         )
         pod_of, keys = census.pod_of, census.containers.keys
         # The census may grow during this call: ignore containers whose pod is not known yet.
         count = min(len(keys), len(pod_of))
         # Pod and position in one integer: tuples would take several times the memory.
         by_pod = sorted(
-            (pod_of[at] or LAST) << 32 | at
-            for at in range(containers_from, count)
-            if one_pod in (None, pod_of[at])
-            and one in (None, keys[at])
-            and self._passes(self._containers, keys[at])
+            (pod_of[position] or LAST) << 32 | position
+            for position in range(containers_from, count)
+            if one_pod in (None, pod_of[position])
+            and one_container in (None, keys[position])
+            and self._passes(self._containers, keys[position])
         )
         places = array("q", (number & 0xFFFF_FFFF for number in by_pod))
         del by_pod
-        their_pods = ((pod_of[at] or LAST, 0) for at in places)
-        containers = ((pod_of[at] or LAST, keys[at]) for at in places)
+        their_pods = ((pod_of[position] or LAST, 0) for position in places)
+        containers = ((pod_of[position] or LAST, keys[position]) for position in places)
         for (pod, container), _ in groupby(merge(pods, their_pods, containers)):
             yield 0 if pod == LAST else pod, container
 
-    def outline(self, census: Census, order: NodeOrder | None = None) -> Outline:
-        """Build the tree of visible pods and containers, by default in ascending order of keys."""
+    def outline(self, census: Census) -> Outline:
+        """Build the tree of visible pods and containers, in ascending order of keys."""
         self._read = len(census.pods), min(len(census.containers), len(census.pod_of))
-        outline, subjects = Outline(order), self.subjects(census)
-        outline.add(subjects if order is None else order.arranged(subjects))
+        outline = Outline()
+        outline.add(self.subjects(census))
         return outline
 
     def grow(self, census: Census, outline: Outline) -> bool:
@@ -124,16 +124,16 @@ class CensusBoard(Board):
         """Start empty."""
         self.census: Census = census_of(self.store)
         self.chosen = SubjectFilter()
-        self.subjects: LRUCache[Node, Subject] = LRUCache(_CACHED_NAMES)
+        self.subjects: LRUCache[TreeNode, SubjectDetails] = LRUCache(_CACHED_NAMES)
         """Names of recently shown lines."""
-        self.kept: Node | None = None
+        self.kept: TreeNode | None = None
         """Node that keeps the cursor when lines come or go; None before the first move."""
         self.body.on_cursor = self._save_cursor
         self._shown_for: tuple[Filter | None, Pod | Container | None, int] | None = None
 
     # -- to be overridden -------------------------------------------------------------------------
 
-    def node_at(self, index: int) -> Node | None:
+    def node_at(self, index: int) -> TreeNode | None:
         """Return the node of a line; None if there is no such line."""
         raise NotImplementedError
 
@@ -186,12 +186,13 @@ class CensusBoard(Board):
             words = f"{reason} event of a pod or container"
         elif not self.store.facts.growing:
             words = "this recording has no events of pods or containers"
+        words = self.store.facts.coverage.limited(words)
         if self.body.empty != words:
             self.body.empty = words
             self.body.changed()
 
     @property
-    def node(self) -> Node | None:
+    def node(self) -> TreeNode | None:
         """The node under the cursor; None if there is none."""
         return self.node_at(self.body.cursor)
 
@@ -208,10 +209,12 @@ class CensusBoard(Board):
         return None if row is None else row.subject
 
     @property
-    def row_without_event(self) -> Row | None:
+    def row_without_event(self) -> ListRow | None:
         """The row of `selected`, or of the heading of containers whose pod is unknown."""
         node = self.node
-        subject = self.subjects.get(Node(node.pod, node.container)) if node is not None else None
+        subject = (
+            self.subjects.get(TreeNode(node.pod, node.container)) if node is not None else None
+        )
         if subject is None:
             return None
         return line_row(subject.full_name, subject=subject.container or subject.pod)

@@ -4,36 +4,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial, partialmethod
-from time import monotonic
+from functools import partial
 from typing import ClassVar
 
 from textual.binding import BindingType
-from textual.timer import Timer
 
 from nri_scope.filter import Filter
 from nri_scope.recording.event_scan import subjects_of_matches
-from nri_scope.recording.reader import Recording
 from nri_scope.recording.sqlite_text import HIGHEST
 from nri_scope.recording.subject_queries import events_of_container
 
 from ..actions import Scope, bindings
 from ..text.styled_line import StyledLine
-from ..widgets.messages import Narrow, OpenEvent, StatusText
-from ..widgets.table_board import SortableBoard
+from ..widgets.messages import Narrow, OpenEvent
+from ..widgets.table_board import ColumnBoard
 from .census_board import CensusBoard
-from .outline import NO_POD, Level, Node, Outline
-from .outline_lines import FIELDS, life_of, node_line, node_order, node_words, read
-
-_PAUSE_FACTOR = 10
-"""Pause before sorting again, as a multiple of the time that sorting took."""
+from .outline import NO_POD, Level, Outline, TreeNode
+from .outline_lines import FIELDS, life_of, node_line, node_words, read
 
 
-class ContainerBoard(SortableBoard, CensusBoard):
-    """Tree of pods and containers. Enter narrows all views to one of them, or opens an event.
-
-    If sorted, the order is updated after pauses while the recording grows.
-    """
+class ContainerBoard(ColumnBoard, CensusBoard):
+    """Tree of pods and containers. Enter narrows all views to one of them, or opens an event."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=False)
     FIELDS = FIELDS
@@ -41,16 +32,10 @@ class ContainerBoard(SortableBoard, CensusBoard):
     def on_mount(self) -> None:
         """Start empty."""
         self.outline = Outline()
-        self._fresh: set[Node] = set()
+        self._fresh: set[TreeNode] = set()
         """Nodes whose names were read since the recording last grew."""
-        self._order: tuple[int | None, bool] = None, True
-        """The field that sorts the tree, and whether it is ascending."""
-        self._ordered_until = 0
-        """Number of the newest event when the tree was sorted."""
-        self._marked: set[Node] = set()
+        self._marked: set[TreeNode] = set()
         """Pods and containers with marked events."""
-        self._next_sort_s = 0.0
-        self._sort_timer: Timer | None = None
         self.body.mark_at = self.marked_at
 
     # -- reading --------------------------------------------------------------------------
@@ -65,53 +50,26 @@ class ContainerBoard(SortableBoard, CensusBoard):
             await self._show(anew=anew, grown=found)
         self.explain_empty()
 
-    def sort(self) -> None:
-        """Sort the tree in the background."""
-        self.begin("sort", self.update)
-
     async def _show(self, *, anew: bool, grown: bool) -> None:
         """Update the tree, or build a new one (``anew``); keeps the folding state."""
-        if anew or self._order != (self.sorted_by, self.ascending):
-            await self._build()
-        elif not grown:
+        if not anew and not grown:
             return
-        elif self.sorted_by is None:
-            if not self.chosen.grow(self.census, self.outline):
-                await self._build()
-        elif self._ordered_until != self.census.scan.newest:
-            wait_s = self._next_sort_s - monotonic()
-            if wait_s <= 0:
-                await self._build()
-            elif self._sort_timer is None:
-                self._sort_timer = self.set_timer(wait_s, self._sort_again)
+        if anew or not self.chosen.grow(self.census, self.outline):
+            await self._build()
         await self._extend(self.outline, self.outline.opened())
         self._fresh.clear()
         self._update_cursor()
 
-    async def _sort_again(self) -> None:
-        self._sort_timer = None
-        await self.update()
-
     async def _build(self) -> None:
-        chosen, census, old, now_ns = self.chosen, self.census, self.outline, self.now_ns
-        field, ascending = order = self.sorted_by, self.ascending
-        newest, began = census.scan.newest, monotonic()
-
-        def build(recording: Recording) -> Outline:
-            if field is None:
-                return chosen.outline(census)
-            by_field = node_order(recording, census, field, ascending=ascending, now_ns=now_ns)
-            return chosen.outline(census, by_field)
-
-        outline = await self.store.run(build)
+        chosen, census, old = self.chosen, self.census, self.outline
+        outline = await self.store.run(lambda _: chosen.outline(census))
         for pod in old.folded():
-            if outline.position_of(Node(pod)) is not None:
+            if outline.position_of(TreeNode(pod)) is not None:
                 outline.set_folded(pod, True)
         await self._extend(outline, [(node, 0) for node, _ in old.opened()])
-        self.outline, self._order, self._ordered_until = outline, order, newest
-        self._next_sort_s = monotonic() + _PAUSE_FACTOR * (monotonic() - began)
+        self.outline = outline
 
-    async def _extend(self, outline: Outline, opened: list[tuple[Node, int]]) -> None:
+    async def _extend(self, outline: Outline, opened: list[tuple[TreeNode, int]]) -> None:
         where = self.chosen.where
         for node, newest in opened:
             if outline.position_of(node) is None:
@@ -122,7 +80,7 @@ class ContainerBoard(SortableBoard, CensusBoard):
             else:
                 outline.open(node, numbers)
 
-    async def _numbers(self, node: Node, after: int, where: Filter | None) -> list[int]:
+    async def _numbers(self, node: TreeNode, after: int, where: Filter | None) -> list[int]:
         return await self.store.run(
             lambda recording: events_of_container(recording, node.container, after, where)
         )
@@ -142,7 +100,7 @@ class ContainerBoard(SortableBoard, CensusBoard):
         """Number of visible lines of the tree."""
         return len(self.outline)
 
-    def node_at(self, index: int) -> Node | None:
+    def node_at(self, index: int) -> TreeNode | None:
         """Return the node of a line."""
         return self.outline.node_at(index) if 0 <= index < len(self.outline) else None
 
@@ -179,11 +137,13 @@ class ContainerBoard(SortableBoard, CensusBoard):
         found = await self.store.run(
             lambda recording: subjects_of_matches(recording, where, 0, HIGHEST)
         )
-        nodes = [Node(NO_POD if pod is None else pod, container or 0) for pod, container in found]
-        self._marked = {*nodes, *(Node(node.pod) for node in nodes)}
+        nodes = [
+            TreeNode(NO_POD if pod is None else pod, container or 0) for pod, container in found
+        ]
+        self._marked = {*nodes, *(TreeNode(node.pod) for node in nodes)}
         self.body.changed()
 
-    def _missing_nodes(self) -> list[Node]:
+    def _missing_nodes(self) -> list[TreeNode]:
         nodes = [self.outline.node_at(index) for index in self.body.visible_lines]
         return [node for node in nodes if node not in self._fresh or node not in self.subjects]
 
@@ -222,7 +182,7 @@ class ContainerBoard(SortableBoard, CensusBoard):
         subject = self.subjects.get(node) if node is not None else None
         if node is None or subject is None:
             return ()
-        return (node_words(node, subject, life_of(self.census, node), self.now_ns),)
+        return (node_words(subject, life_of(self.census, node), self.now_ns),)
 
     def open_line(self) -> None:
         """Narrow to a pod or container, or open an event."""
@@ -265,32 +225,8 @@ class ContainerBoard(SortableBoard, CensusBoard):
         if above is not None:
             self.body.go_to(above)
 
-    async def _open(self, node: Node) -> None:
+    async def _open(self, node: TreeNode) -> None:
         numbers = await self._numbers(node, 0, self.chosen.where)
         if self.outline.position_of(node) is not None:
             self.outline.open(node, numbers)
             self.body.changed()
-
-    def _go_on(self, *, forwards: bool) -> None:
-        """Go to the next or previous event of the container under the cursor, unfolding it."""
-        node = self.node
-        if node is not None and node.container:
-            self.begin("open", partial(self._step, node, forwards))
-
-    async def _step(self, node: Node, forwards: bool) -> None:
-        above = Node(node.pod, node.container)
-        if not self.outline.is_open(above):
-            await self._open(above)
-        start = self.outline.position_of(node)
-        if start is None or not self.outline.is_open(above):
-            return
-        there = start + 1 if forwards else start - 1
-        found = self.outline.node_at(there) if 0 <= there < len(self.outline) else None
-        if found is not None and found.event and found.container == node.container:
-            self.body.go_to(there)
-        else:
-            word = "later" if forwards else "earlier"
-            self.post_message(StatusText(f"no {word} event of this container"))
-
-    action_next_of_container = partialmethod(_go_on, forwards=True)
-    action_previous_of_container = partialmethod(_go_on, forwards=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from itertools import islice
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class Level(IntEnum):
     EVENT = 2
 
 
-class Node(NamedTuple):
+class TreeNode(NamedTuple):
     """One line of the tree, by keys of the recording; `NO_POD` if the pod is unknown."""
 
     pod: int
@@ -42,108 +42,51 @@ class Node(NamedTuple):
         return Level.CONTAINER if self.container else Level.POD
 
     @property
-    def parent(self) -> Node | None:
+    def parent(self) -> TreeNode | None:
         """The parent node; None for a pod."""
         if self.event:
-            return Node(self.pod, self.container)
-        return Node(self.pod) if self.container else None
-
-
-class _Ranks:
-    """Positions of keys in an order, from 1. Takes 24 bytes for each key."""
-
-    def __init__(self, ordered: Sequence[int]) -> None:
-        self._ordered = array("q", ordered)
-        by_key = sorted(range(len(ordered)), key=self._ordered.__getitem__)
-        self._keys = array("q", (ordered[at] for at in by_key))
-        self._ranks = array("q", (at + 1 for at in by_key))
-
-    def rank(self, key: int) -> int:
-        """Return the position of a key; `LAST` if it is unknown."""
-        at = bisect_left(self._keys, key)
-        return self._ranks[at] if at < len(self._keys) and self._keys[at] == key else LAST
-
-    def key(self, rank: int) -> int:
-        """Return the key at a position."""
-        return self._ordered[rank - 1]
-
-
-class NodeOrder:
-    """An order of pods, and of the containers in each pod; `NO_POD` is last.
-
-    ``pods``, ``containers``: all keys in this order.
-    """
-
-    def __init__(self, pods: Sequence[int], containers: Sequence[int]) -> None:
-        self._pods, self._containers = _Ranks(pods), _Ranks(containers)
-
-    def ranks(self, pod: int, container: int) -> tuple[int, int]:
-        """Return the positions of a pod, and of a container (0 for none)."""
-        return self._pods.rank(pod), self._containers.rank(container) if container else 0
-
-    def keys(self, pod: int, container: int) -> tuple[int, int]:
-        """Return the keys at these positions."""
-        return (
-            LAST if pod == LAST else self._pods.key(pod),
-            self._containers.key(container) if container else 0,
-        )
-
-    def arranged(self, subjects: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-        """Return pods (each with 0) and containers in this order."""
-        # Both positions in one integer: tuples would take several times the memory.
-        ranks = (self.ranks(*subject) for subject in subjects)
-        for both in sorted(pod << 32 | container for pod, container in ranks):
-            pod, container = self.keys(both >> 32, both & 0xFFFF_FFFF)
-            yield NO_POD if pod == LAST else pod, container
+            return TreeNode(self.pod, self.container)
+        return TreeNode(self.pod) if self.container else None
 
 
 class _SortedNodes:
     """Ascending nodes, stored in three arrays and found by binary search."""
 
-    def __init__(self, order: NodeOrder | None) -> None:
-        self._order = order
+    def __init__(self) -> None:
         self._columns = (array("q"), array("q"), array("q"))
 
     def __len__(self) -> int:
         return len(self._columns[0])
 
-    def __getitem__(self, at: int) -> Node:
+    def __getitem__(self, at: int) -> TreeNode:
         pod, container, event = (column[at] for column in self._columns)
-        if self._order is not None:
-            pod, container = self._order.keys(pod, container)
-        return Node(NO_POD if pod == LAST else pod, container, event)
+        return TreeNode(NO_POD if pod == LAST else pod, container, event)
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[TreeNode]:
         return (self[at] for at in range(len(self)))
 
-    def find(self, node: Node) -> int:
+    def find(self, node: TreeNode) -> int:
         """Return the position of a node, or its insertion position."""
-        key, (pods, containers, events) = self._sorted_key(node), self._columns
+        key, (pods, containers, events) = _sorted_key(node), self._columns
         if not pods or key > (pods[-1], containers[-1], events[-1]):
             return len(self)
         return bisect_left(
             range(len(self)), key, key=lambda at: (pods[at], containers[at], events[at])
         )
 
-    def insert(self, at: int, nodes: Iterable[Node]) -> None:
+    def insert(self, at: int, nodes: Iterable[TreeNode]) -> None:
         """Insert nodes at a position that keeps the order."""
-        keys = [self._sorted_key(node) for node in nodes]
+        keys = [_sorted_key(node) for node in nodes]
         for number, column in enumerate(self._columns):
             column[at:at] = array("q", [key[number] for key in keys])
 
     def cut(self, first: int, last: int) -> _SortedNodes:
         """Remove and return the nodes at ``first`` to ``last`` (exclusive)."""
-        removed = _SortedNodes(self._order)
+        removed = _SortedNodes()
         for column, of_removed in zip(self._columns, removed._columns, strict=True):
             of_removed.extend(column[first:last])
             del column[first:last]
         return removed
-
-    def _sorted_key(self, node: Node) -> tuple[int, int, int]:
-        if self._order is None or node.container == LAST:
-            pod = node.pod if self._order is None else self._order.ranks(node.pod, 0)[0]
-            return _sorted_key(node._replace(pod=pod))
-        return *self._order.ranks(node.pod, node.container), node.event
 
 
 _BATCH = 1_000
@@ -152,7 +95,7 @@ LAST = (1 << 63) - 1
 """Larger than all keys of a recording."""
 
 
-def _sorted_key(node: Node) -> tuple[int, int, int]:
+def _sorted_key(node: TreeNode) -> tuple[int, int, int]:
     """Return the sort key of a node."""
     pod, container, event = node
     return (LAST if pod == NO_POD else pod), container, event
@@ -161,12 +104,12 @@ def _sorted_key(node: Node) -> tuple[int, int, int]:
 class Outline:
     """The tree. Pods are unfolded at first, containers are not."""
 
-    def __init__(self, order: NodeOrder | None = None) -> None:
-        """Create an empty tree, in ascending order of keys if there is no ``order``."""
-        self._lines = _SortedNodes(order)
+    def __init__(self) -> None:
+        """Create an empty tree, in ascending order of keys."""
+        self._lines = _SortedNodes()
         self._folded: dict[int, _SortedNodes] = {}
         """Hidden nodes of each folded pod."""
-        self._opened: set[Node] = set()
+        self._opened: set[TreeNode] = set()
         """The unfolded containers."""
 
     def __len__(self) -> int:
@@ -176,7 +119,7 @@ class Outline:
 
     def add(self, subjects: Iterable[tuple[int, int]]) -> None:
         """Add pods (each with 0) and containers, in the order of the tree."""
-        every = (Node(pod, container) for pod, container in subjects)
+        every = (TreeNode(pod, container) for pod, container in subjects)
         while nodes := list(islice(every, _BATCH)):
             if self._lines.find(nodes[0]) == len(self._lines) and not self._folded:
                 self._lines.insert(len(self._lines), nodes)
@@ -189,39 +132,39 @@ class Outline:
 
     # -- folding --------------------------------------------------------------------------
 
-    def is_open(self, node: Node) -> bool:
+    def is_open(self, node: TreeNode) -> bool:
         """Return whether a pod or container is unfolded."""
         return node.pod not in self._folded if node.level is Level.POD else node in self._opened
 
     def set_folded(self, pod: int, folded: bool) -> None:
         """Fold or unfold a pod; the state of its containers is kept."""
-        first = self._lines.find(Node(pod)) + 1
+        first = self._lines.find(TreeNode(pod)) + 1
         if folded and pod not in self._folded:
-            self._folded[pod] = self._lines.cut(first, self._lines.find(Node(pod, LAST)))
+            self._folded[pod] = self._lines.cut(first, self._lines.find(TreeNode(pod, LAST)))
         elif not folded and pod in self._folded:
             self._lines.insert(first, self._folded.pop(pod))
 
-    def open(self, node: Node, events: Iterable[int]) -> None:
+    def open(self, node: TreeNode, events: Iterable[int]) -> None:
         """Unfold a container with the numbers of its events."""
         self.close(node)
         self._opened.add(node)
         self.extend(node, events)
 
-    def close(self, node: Node) -> None:
+    def close(self, node: TreeNode) -> None:
         """Fold a container."""
         if node in self._opened:
             self._opened.remove(node)
             lines = self._lines_with(node)
             lines.cut(lines.find(node) + 1, lines.find(node._replace(event=LAST)))
 
-    def extend(self, node: Node, events: Iterable[int]) -> None:
+    def extend(self, node: TreeNode, events: Iterable[int]) -> None:
         """Add new events of an unfolded container."""
         if node in self._opened:
             lines = self._lines_with(node)
             at = lines.find(node._replace(event=LAST))
             lines.insert(at, [node._replace(event=number) for number in events])
 
-    def opened(self) -> list[tuple[Node, int]]:
+    def opened(self) -> list[tuple[TreeNode, int]]:
         """Return the unfolded containers, each with the number of its newest event, or 0."""
         found = []
         for node in sorted(self._opened, key=_sorted_key):
@@ -235,13 +178,13 @@ class Outline:
 
     # -- lines ----------------------------------------------------------------------------
 
-    def node_at(self, position: int) -> Node:
+    def node_at(self, position: int) -> TreeNode:
         """Return the node at a position. Raises IndexError."""
         if not 0 <= position < len(self):
             raise IndexError(position)
         return self._lines[position]
 
-    def position_of(self, node: Node) -> int | None:
+    def position_of(self, node: TreeNode) -> int | None:
         """Return the position of a node, or of the folded pod that contains it.
 
         Returns None if the node is not in the tree.
@@ -253,7 +196,7 @@ class Outline:
             return None
         return self.position_of(node.parent)
 
-    def _lines_with(self, node: Node) -> _SortedNodes:
+    def _lines_with(self, node: TreeNode) -> _SortedNodes:
         """Return the nodes that contain ``node``: the visible ones, or those of its folded pod."""
         if node.level is Level.POD:
             return self._lines

@@ -5,26 +5,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
-from typing import Any
 
 from nri_scope.events import Container, Event, Pod, Status
-from nri_scope.nri.events import Stage
-from nri_scope.recording.attribution_file import owners_by_key, owners_of
+from nri_scope.nri.events import EventStage
+from nri_scope.recording.attribution_file import owners_of
 from nri_scope.recording.display import SHORT_ID, clock, duration, moment, response_time
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import (
     containers_by_key,
-    keys_by_name,
     pods_by_key,
     state_in,
 )
 
 from ..store.rows import changed_in_short
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid
-from ..widgets.table_board import in_order
 from .census import STATES, Census, Life, life_words
-from .outline import NO_POD, Level, Node, NodeOrder
+from .outline import NO_POD, Level, TreeNode
 
 _LISTED_STATES = {
     "CONTAINER_CREATED": "created",
@@ -34,12 +30,12 @@ _LISTED_STATES = {
 }
 
 
-_PAST = (STATES[Stage.LISTED], STATES[Stage.CREATING])
+_PAST = (STATES[EventStage.LISTED], STATES[EventStage.CREATING])
 """States that do not say what is true now."""
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class SubjectDetails:
     """Details of one line in addition to the census, not escaped."""
 
     pod: Pod | None = None
@@ -65,40 +61,42 @@ class Subject:
         """``ns/pod/container``, without unknown parts."""
         if self.container is None or self.container.pod is None:
             return self.name
-        return f"{Subject(pod=self.container.pod).name}/{self.name}"
+        return f"{SubjectDetails(pod=self.container.pod).name}/{self.name}"
 
     def state(self, life: Life) -> str:
         """Return the state as one word, with ``?`` if it was the state before events left out."""
         if not (life.listed or life.events or self.pod is not None):
             # Only requests name it.
             return "not seen"
-        listed_state = self.listed_state if life.stage is Stage.LISTED else ""
+        listed_state = self.listed_state if life.stage is EventStage.LISTED else ""
         state = listed_state or STATES[life.stage]
         return f"{state}?" if life.is_unknown and state not in _PAST else state
 
 
-def read(recording: Recording, census: Census, nodes: Sequence[Node]) -> dict[Node, Subject]:
+def read(
+    recording: Recording, census: Census, nodes: Sequence[TreeNode]
+) -> dict[TreeNode, SubjectDetails]:
     """Read the details of nodes. Raises RecordingError."""
     pod_keys = {node.pod for node in nodes if node.level is Level.POD} - {NO_POD}
-    pods = {one.key: one for one in pods_by_key(recording, pod_keys)}
+    pods = {pod.key: pod for pod in pods_by_key(recording, pod_keys)}
     keys = {node.container for node in nodes if node.level is Level.CONTAINER}
-    containers = {one.key: one for one in containers_by_key(recording, keys)}
-    found: dict[Node, Subject] = {}
+    containers = {container.key: container for container in containers_by_key(recording, keys)}
+    details: dict[TreeNode, SubjectDetails] = {}
     for node in nodes:
         match node.level:
             case Level.POD:
                 pod = pods.get(node.pod)
-                found[node] = Subject(pod=pod, owners=_owners(recording, pod))
+                details[node] = SubjectDetails(pod=pod, owners=_owners(recording, pod))
             case Level.CONTAINER:
                 container = containers.get(node.container)
-                found[node] = Subject(
+                details[node] = SubjectDetails(
                     container=container,
                     owners=_owners(recording, container),
                     listed_state=_listed_state(recording, census.containers[node.container]),
                 )
             case Level.EVENT:
-                found[node] = Subject(event=recording.event(node.event))
-    return found
+                details[node] = SubjectDetails(event=recording.event(node.event))
+    return details
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +106,7 @@ class NamedSubjects:
     pods: frozenset[int]
     containers: frozenset[int]
 
-    def has(self, node: Node) -> bool:
+    def has(self, node: TreeNode) -> bool:
         """Return whether a node is one of these pods and containers."""
         if node.event:
             return False
@@ -120,7 +118,7 @@ def _owners(recording: Recording, about: Pod | Container | None) -> tuple[str, .
 
 
 def _listed_state(recording: Recording, life: Life) -> str:
-    if not life.listed or life.stage is not Stage.LISTED:
+    if not life.listed or life.stage is not EventStage.LISTED:
         return ""
     return _LISTED_STATES.get(state_in(recording, life.listed), "")
 
@@ -133,76 +131,22 @@ FIELDS = (
     TableField("Errors", 6, right=True, rank=2),
     TableField("Changed by", 10, grows=True, rank=1),
 )
-_NAME, _STATE, _CHANGED_BY = 0, 1, 5
-_STATE_ORDER = ("existed", "creating", "created", "running", "paused", "stopped", "removed")
-_LISTED_MAX = 5_000
-"""Maximum number of containers whose state in Synchronize is read for their order."""
 _OPEN = {True: "▾ ", False: "▸ ", None: "  "}
 _STATE_STYLES = {
-    Stage.STARTED: Style.GOOD,
-    Stage.STOPPED: Style.WARN,
-    Stage.REMOVED: Style.DIM,
+    EventStage.STARTED: Style.GOOD,
+    EventStage.STOPPED: Style.WARN,
+    EventStage.REMOVED: Style.DIM,
 }
 
 
-def node_order(
-    recording: Recording, census: Census, field: int, *, ascending: bool, now_ns: int
-) -> NodeOrder:
-    """Return the order of all pods and containers by one of `FIELDS`; unknown values come last.
-
-    Takes some µs for each. Raises RecordingError.
-    """
-    if field == _NAME:
-        by_name = keys_by_name(recording)
-        return NodeOrder(*(keys if ascending else keys[::-1] for keys in by_name))
-    pods, containers = census.pods, census.containers
-    owners_of_pods, owners = dict[int, tuple[str, ...]](), dict[int, tuple[str, ...]]()
-    states = dict[int, str]()
-    if field == _CHANGED_BY:
-        owners_of_pods, owners = (owners_by_key(recording, one) for one in ("pod", "container"))
-    elif field == _STATE:
-        listed = (life for life in containers if life.listed and life.stage is Stage.LISTED)
-        states = {
-            life.listed: _listed_state(recording, life) for life in islice(listed, _LISTED_MAX)
-        }
-    of_pods = (
-        _sort_value(field, life, now_ns, "", owners_of_pods.get(key, ()))
-        for key, life in zip(pods.keys, pods, strict=True)
-    )
-    of_containers = (
-        _sort_value(field, life, now_ns, states.get(life.listed, ""), owners.get(key, ()))
-        for key, life in zip(containers.keys, containers, strict=True)
-    )
-    return NodeOrder(
-        in_order(zip(pods.keys, of_pods, strict=True), ascending=ascending),
-        in_order(zip(containers.keys, of_containers, strict=True), ascending=ascending),
-    )
-
-
-def _sort_value(
-    field: int, life: Life, now_ns: int, listed_state: str, owners: tuple[str, ...]
-) -> Any:
-    """Return a comparable value of a field; None if it is unknown, or no change is known."""
-    match field:
-        case 1:
-            return _STATE_ORDER.index(listed_state or STATES[life.stage])
-        case 2:
-            return life.age_ns(now_ns) if life.first_ns else None
-        case 3:
-            return life.events
-        case 4:
-            return life.problems
-    return owners or None
-
-
-def life_of(census: Census, node: Node) -> Life:
+def life_of(census: Census, node: TreeNode) -> Life:
     """Return the life of a pod or container; an empty one for `NO_POD`."""
     return census.containers[node.container] if node.container else census.pods[node.pod]
 
 
 def node_line(
-    node: Node,
-    subject: Subject,
+    node: TreeNode,
+    subject: SubjectDetails,
     life: Life,
     opened: bool | None,
     grid: TableGrid,
@@ -228,7 +172,7 @@ def node_line(
     )
 
 
-def node_words(node: Node, subject: Subject, life: Life, now_ns: int) -> StyledLine:
+def node_words(subject: SubjectDetails, life: Life, now_ns: int) -> StyledLine:
     """Return details that do not fit into the line."""
     event = subject.event
     if event is not None:

@@ -12,8 +12,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
-from nri_scope.differ.comparison import Generated, compare_containers
-from nri_scope.differ.render.comparison import owners_of
+from nri_scope.differ.comparison import compare_containers
+from nri_scope.differ.comparison_output import owners_of
+from nri_scope.differ.generated_values import INCOMPARABLE, Generated
 from nri_scope.differ.render.values import clipped_pair, sides
 from nri_scope.differ.render.wording import GLYPHS
 from nri_scope.errors import NriScopeError, UsageError
@@ -29,12 +30,12 @@ from nri_scope.specs import Change, Spec, differences, label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import break_text
 
-from ..actions import DEFAULT, Keymap, Scope, bindings
+from ..actions import ACTION_OF, Scope, actions_of, bindings, key_of
 from ..store.reader_thread import CancelFlag
 from ..store.store import Store
 from ..text.styled_line import Span, Style, StyledLine, line
 from ..textual_workarounds import begin
-from ..widgets.lines import Lines
+from ..widgets.lines import LinesView
 from ..widgets.screens import ReadingScreen, help_lines
 
 BESIDE_FROM = 100
@@ -74,6 +75,8 @@ class Comparison:
     owners: tuple[str, ...] | None = None
     """For two containers in their final state: the owners of each change. None: as of the
     events."""
+    remark: str = ""
+    """What was not compared; "" if all was."""
 
     def lines(self, width: int) -> list[StyledLine]:
         """Lay out lines for ``width``, with values side by side if they fit."""
@@ -103,6 +106,8 @@ class Comparison:
             yield (Span("No differences."),)
         else:
             yield (Span(many(len(self.changes), "difference"), Style.STRONG),)
+        if self.remark:
+            yield (Span(self.remark, Style.WARN),)
         if not self.same_container:
             what = "ids, random names and timestamps specific to each container are omitted"
             yield (Span(what, Style.DIM),)
@@ -124,24 +129,26 @@ def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> Compa
 
     Raises RecordingError, and CancelledError after `CancelFlag.set`.
     """
-    one, other = _compared_container(recording, a), _compared_container(recording, b)
+    side_a, side_b = _compared_container(recording, a), _compared_container(recording, b)
     stop.check()
     same = bool(a.container_id) and a.container_id == b.container_id
-    if not same and one.container is not None and other.container is not None:
+    if not same and side_a.container is not None and side_b.container is not None:
         # No event but a creation contains all of a spec, so the last event would not do.
         with suppress(UsageError):
-            found = compare_containers(recording, one.container, recording, other.container)
-            each = found.differ[0].differences if found.differ else ()
-            owners = tuple(map(owners_of, each))
-            return Comparison(one, other, tuple(it.change for it in each), same, owners)
-    between: Sequence[Change] = ()
-    if one.spec is not None and other.spec is not None:
-        specs = [one.spec, other.spec]
+            compared = compare_containers(recording, side_a.container, recording, side_b.container)
+            owned = compared.differ[0].differences if compared.differ else ()
+            changed = tuple(difference.change for difference in owned)
+            owners = tuple(map(owners_of, owned))
+            return Comparison(side_a, side_b, changed, same, owners, compared.remark)
+    changes: Sequence[Change] = ()
+    remark = ""
+    if side_a.spec is not None and side_b.spec is not None:
+        specs = [side_a.spec, side_b.spec]
         if not same:
-            specs = [_without_generated(side, side.spec or {}) for side in (one, other)]
+            specs, remark = _without_generated(side_a, side_b)
         stop.check()
-        between = differences(*specs)
-    return Comparison(one, other, tuple(between), same)
+        changes = differences(*specs)
+    return Comparison(side_a, side_b, tuple(changes), same, remark=remark)
 
 
 def _compared_container(recording: Recording, event: Event) -> ComparedContainer:
@@ -159,10 +166,17 @@ def _compared_container(recording: Recording, event: Event) -> ComparedContainer
     return ComparedContainer(event, newest.event, container, spec)
 
 
-def _without_generated(side: ComparedContainer, spec: Spec) -> Spec:
-    pod = side.container.pod if side.container is not None else None
-    own = side.event.container_id, pod.id if pod else "", pod.uid if pod else ""
-    return Generated(*own).spec(spec)
+def _without_generated(*sides: ComparedContainer) -> tuple[list[Spec], str]:
+    """Return the specs without values that cannot be compared; and a remark about tokens."""
+    specs: list[Spec] = []
+    redacted = 0
+    for side in sides:
+        pod = side.container.pod if side.container is not None else None
+        generated = Generated.of(side.event.container_id, pod)
+        comparable = generated.comparable(side.spec or {}, hides_tokens=True)
+        specs.append(comparable.spec)
+        redacted += comparable.redacted
+    return specs, f"redacted values were not compared: {INCOMPARABLE}" if redacted else ""
 
 
 def _values(change: Change, width: int) -> Iterator[StyledLine]:
@@ -177,17 +191,17 @@ def _values(change: Change, width: int) -> Iterator[StyledLine]:
     left = break_text(before or _NOWHERE, half, half)
     right = break_text(after or _NOWHERE, half, half)
     for at in range(max(len(left), len(right))):
-        one = left[at] if at < len(left) else ""
+        half_line = left[at] if at < len(left) else ""
         other = right[at] if at < len(right) else ""
         yield (
             Span("  "),
-            Span(one + " " * max(0, half - columns(one)), Style.BAD),
+            Span(half_line + " " * max(0, half - columns(half_line)), Style.BAD),
             Span(" │ ", Style.DIM),
             Span(other, Style.GOOD),
         )
 
 
-class _Differences(Lines, inherit_bindings=False):
+class _Differences(LinesView, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.COMPARE)
 
     comparison: Comparison | None = None
@@ -209,11 +223,11 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace,d,ctrl+c", "dismiss", show=False),
-        Binding(",".join(DEFAULT["help"].keys), "help", show=False, id="help"),
+        Binding(",".join(ACTION_OF["help"].keys), "help", show=False, id="help"),
     ]
     DEFAULT_CSS = """
     CompareScreen { align: center middle; }
-    CompareScreen > Lines {
+    CompareScreen > LinesView {
         width: 100%; height: 100%; border: round $primary; padding: 0 1;
     }
     """
@@ -223,13 +237,11 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
         store: Store,
         a: Event,
         b: Event,
-        keymap: Keymap = DEFAULT,
         title: str = "compare",
     ) -> None:
         """Compare from ``a`` to ``b``."""
         super().__init__()
         self._title = title
-        self._keymap = keymap
         self._store = store
         self._events = a, b
         self._stop = CancelFlag()
@@ -238,8 +250,7 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
     def compose(self) -> ComposeResult:
         """Compose the lines."""
         self._lines.border_title = self._title
-        keys = self._keymap.first("help")
-        self._lines.border_subtitle = f"Esc closes · {keys} keys" if keys else "Esc closes"
+        self._lines.border_subtitle = f"Esc closes · {key_of('help')} keys"
         yield self._lines
 
     def on_mount(self) -> None:
@@ -252,8 +263,8 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
 
     def action_help(self) -> None:
         """Show the keys of the comparison."""
-        names = frozenset(action.name for action in self._keymap.of(Scope.COMPARE))
-        lines = help_lines(self._keymap, (Scope.COMPARE,), names)
+        names = frozenset(action.name for action in actions_of(Scope.COMPARE))
+        lines = help_lines((Scope.COMPARE,), names)
         self.app.push_screen(ReadingScreen("keys of the comparison", lines))
 
     async def _read(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
+from functools import partial, partialmethod
 from typing import ClassVar
 
 from textual import on
@@ -17,15 +17,15 @@ from nri_scope.errors import NriScopeError
 from nri_scope.recording.display import subject
 from nri_scope.text.escape import safe
 
-from ..actions import DEFAULT, Keymap
+from ..actions import key_of
 from ..store.reader_thread import CancelFlag
-from ..store.rows import Row
+from ..store.rows import ListRow
 from ..store.store import Store
 from ..text.styled_line import EventLine, Style, StyledLine, line
 from ..textual_workarounds import begin
 from ..widgets.bars import TabLine
 from ..widgets.board import GUTTER
-from ..widgets.lines import Lines
+from ..widgets.lines import LinesView
 from ..widgets.messages import OpenEvent, TabChosen
 from .tab_lines import Tab, TabRequest, detail
 
@@ -42,7 +42,7 @@ _GROWING = (Tab.SUMMARY, Tab.CHANGES, Tab.BLAME)
 _LOADING: tuple[StyledLine, ...] = (line("…", Style.DIM),)
 
 
-class _Body(Lines):
+class _Body(LinesView):
     """Lines of a tab."""
 
     when_resized: Callable[[], None] = lambda: None
@@ -71,7 +71,7 @@ class DetailPane(Widget):
     DetailPane.-beside:ansi { border-top: none; border-left: solid $primary; }
     DetailPane.-alone, DetailPane.-alone:ansi { width: 100%; height: 100%; border: none; }
     DetailPane.-hidden { display: none; }
-    DetailPane > Lines { height: 1fr; }
+    DetailPane > LinesView { height: 1fr; }
     """
     can_focus = False
 
@@ -82,12 +82,10 @@ class DetailPane(Widget):
         store: Store,
         *,
         hidden: bool = False,
-        keymap: Keymap = DEFAULT,
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
         self._store = store
-        self._keymap = keymap
         self._tab_line = TabLine({tab: tab for tab in Tab}, padded=True)
         self._body = _Body(wrap=True)
         self._body.when_resized, self._body.action_full = self._fit, self._enter
@@ -96,7 +94,7 @@ class DetailPane(Widget):
         the next key does not reach hidden lines."""
         self.arranged: Callable[[], None] = lambda: None
         """Called when another tab is shown, or the pane is shown, hidden, maximised or restored."""
-        self._row: Row | None = None
+        self._row: ListRow | None = None
         self._comment = ""
         self._full = False
         self._beside: bool | None = None
@@ -123,7 +121,7 @@ class DetailPane(Widget):
         return Tab(self._tab_line.chosen)
 
     @property
-    def body(self) -> Lines:
+    def body(self) -> LinesView:
         """The lines, for focus and search."""
         return self._body
 
@@ -142,7 +140,7 @@ class DetailPane(Widget):
         """Whether the Blame tab shows all lines."""
         return self._full
 
-    def show(self, row: Row | None, comment: str = "") -> None:
+    def show(self, row: ListRow | None, comment: str = "") -> None:
         """Show a row; ``comment``: the user's comment on it."""
         if (row, comment) == (self._row, self._comment):
             return
@@ -187,17 +185,14 @@ class DetailPane(Widget):
 
     # -- actions ------------------------------------------------------------------------------
 
-    def action_next_tab(self) -> None:
-        """Show the tab to the right; if the pane is hidden, open it."""
+    def _show_neighbour(self, step: int) -> None:
+        """Show the tab to the right (1) or left (-1); if the pane is hidden, open it."""
         if self.is_hidden:
             self.action_toggle_detail()
-        self.show_tab(self.tabs[(self.tabs.index(self.tab) + 1) % len(self.tabs)])
+        self.show_tab(self.tabs[(self.tabs.index(self.tab) + step) % len(self.tabs)])
 
-    def action_previous_tab(self) -> None:
-        """Show the tab to the left; if the pane is hidden, open it."""
-        if self.is_hidden:
-            self.action_toggle_detail()
-        self.show_tab(self.tabs[self.tabs.index(self.tab) - 1])
+    action_next_tab = partialmethod(_show_neighbour, 1)
+    action_previous_tab = partialmethod(_show_neighbour, -1)
 
     def action_toggle_detail(self) -> None:
         """Show or hide the pane."""
@@ -270,8 +265,8 @@ class DetailPane(Widget):
         if isinstance(found, EventLine):
             self.post_message(OpenEvent(found.event))
 
-    @on(Lines.Opened)
-    def _line_opened(self, message: Lines.Opened) -> None:
+    @on(LinesView.Opened)
+    def _line_opened(self, message: LinesView.Opened) -> None:
         message.stop()
         self._enter()
 
@@ -287,7 +282,7 @@ class DetailPane(Widget):
             # Not laid out yet: `_fit` is called when the size is known.
             return None
         full = self._full and self.tab is Tab.BLAME
-        shown: list[int | None] = [one.id for one in self._row.events]
+        shown: list[int | None] = [event.id for event in self._row.events]
         findings = self._store.analysis.titles(*shown or [self._row.event_id])
         if self._row.summary is not None:
             width -= GUTTER
@@ -329,10 +324,9 @@ class DetailPane(Widget):
             stop.set()
             if timer is not None:
                 timer.stop()
-        key = self._keymap.first("full")
-        if request.tab is Tab.BLAME and (request.row.event or request.row.subject) and key:
+        if request.tab is Tab.BLAME and (request.row.event or request.row.subject):
             kind = "only changed lines" if request.full else "all lines"
-            lines = [*lines, (), line(f"{key} in this pane shows {kind}", Style.DIM)]
+            lines = [*lines, (), line(f"{key_of('full')} in this pane shows {kind}", Style.DIM)]
         self._read_last = request
         if before != request or lines != self._body.source:
             self._show_lines(lines, keep=before is not None and _is_same_subject(before, request))
@@ -342,7 +336,7 @@ class DetailPane(Widget):
 
     def _show_lines(self, lines: list[StyledLine], *, keep: bool) -> None:
         """Show lines, with a cursor if some can be opened; ``keep``: keep the position."""
-        first = next((at for at, one in enumerate(lines) if isinstance(one, EventLine)), None)
+        first = next((at for at, each in enumerate(lines) if isinstance(each, EventLine)), None)
         keep = keep and self._body.has_cursor == (first is not None)
         self._body.has_cursor = first is not None
         self._body.gutter_width = GUTTER if self._body.has_cursor else 0
@@ -355,7 +349,7 @@ class DetailPane(Widget):
         self._show_lines([*lines], keep=False)
 
 
-def _title_of(row: Row | None) -> str:
+def _title_of(row: ListRow | None) -> str:
     if row is None:
         return ""
     event = row.event

@@ -26,7 +26,7 @@ from nri_scope.recording.subject_queries import neighbours, pod_of_event
 from nri_scope.recording.tap_tables import printed_by, tapped
 from nri_scope.specs import label
 
-from ..store.rows import Row
+from ..store.rows import ListRow
 from ..text.styled_line import Span, Style, StyledLine, clipped_text
 
 INDENT = 12
@@ -50,13 +50,9 @@ def of_event(
     ``findings``: titles of the findings that the event shows.
     """
     session = _session(recording, event.session)
-    by = "  called by the plugin" * is_plugins_call(event.method, event.mark)
-    yield fact(
-        "event",
-        (event.event, Style.STRONG),
-        f"  {event.method}" * (event.method != event.event),
-        by,
-    )
+    method = f"  {event.method}" if event.method != event.event else ""
+    by = "  called by the plugin" if is_plugins_call(event.method, event.mark) else ""
+    yield fact("event", (event.event, Style.STRONG), method, by)
     yield from _remarks(comment, findings)
     yield fact("number", f"{event.id}, the {_ordinal(event.seq)} of session {event.session}")
     yield fact("time", _moment(event.at_ns))
@@ -81,7 +77,7 @@ def of_event(
 
 
 def of_operation(
-    recording: Recording, row: Row, comment: str = "", findings: Sequence[str] = ()
+    recording: Recording, row: ListRow, comment: str = "", findings: Sequence[str] = ()
 ) -> Iterator[StyledLine]:
     """Yield the facts of an operation, and what each connection saw. Raises RecordingError.
 
@@ -103,13 +99,13 @@ def of_operation(
     yield from _subject(recording, event)
     yield from _changed(event)
     yield ()
-    for one in row.events:
-        after = duration(max(0, one.mono_ns - first.mono_ns))
-        name = "validates" if one.event != event.event else ""
-        state = (one.status, _STATUS_STYLES.get(one.status, Style.WARN))
-        took = f" in {duration(one.took_ns)}" if one.took_ns else ""
-        text = f"+{after:<7} {one.plugin}  "
-        yield fact(f"#{one.id}", text, state, took, (f"  {name}" if name else "", Style.DIM))
+    for call in row.events:
+        after = duration(max(0, call.mono_ns - first.mono_ns))
+        name = "validates" if call.event != event.event else ""
+        state = (call.status, _STATUS_STYLES.get(call.status, Style.WARN))
+        took = f" in {duration(call.took_ns)}" if call.took_ns else ""
+        text = f"+{after:<7} {call.plugin}  "
+        yield fact(f"#{call.id}", text, state, took, (f"  {name}" if name else "", Style.DIM))
     yield ()
     yield from _neighbours(recording, first, last)
 
@@ -130,8 +126,8 @@ def of_subject(recording: Recording, about: Pod | Container) -> Iterator[StyledL
     if pod is not None:
         yield from _pod(pod.namespace, pod.name, pod.id, pod.uid)
     if isinstance(about, Pod):
-        for at, one in enumerate(lookup.containers_of(recording, about)[:_LISTED]):
-            yield fact("" if at else "containers", one.name or "(no name)", f"  {one.id}")
+        for at, each in enumerate(lookup.containers_of(recording, about)[:_LISTED]):
+            yield fact("" if at else "containers", each.name or "(no name)", f"  {each.id}")
     if not lookup.events_about(recording, about):
         yield fact("events", "none")
 
@@ -175,7 +171,9 @@ def of_session(session: Session) -> Iterator[StyledLine]:
     yield fact("deadlines", *_deadlines(session))
     known = events_in(session.mask)
     unknown = session.mask & ~mask_of(known)
-    names = [event.name for event in known] + [f"unknown 0x{unknown:x}"] * bool(unknown)
+    names = [event.name for event in known]
+    if unknown:
+        names.append(f"unknown 0x{unknown:x}")
     yield fact("events", ", ".join(names) or "all events: the plugin set no mask")
 
 
@@ -276,7 +274,7 @@ def _printed(recording: Recording, event: Event) -> Iterator[StyledLine]:
 
 
 def _session(recording: Recording, number: int) -> Session | None:
-    return next((one for one in recording.sessions() if one.id == number), None)
+    return next((session for session in recording.sessions() if session.id == number), None)
 
 
 def _role(session: Session | None) -> str:
@@ -308,8 +306,8 @@ def _ordinal(number: int) -> str:
 def fact(key: str, *values: str | tuple[str, Style]) -> StyledLine:
     """Return a line of a label and a value, in several parts; long texts are cut."""
     parts = [Span(f"{key:<{INDENT}}", Style.KEY)]
-    for one in values:
-        text, style = (one, Style.PLAIN) if isinstance(one, str) else one
+    for value in values:
+        text, style = (value, Style.PLAIN) if isinstance(value, str) else value
         if text:
             parts.append(Span(clipped_text(text, _LONG), style))
     return tuple(parts)

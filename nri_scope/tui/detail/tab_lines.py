@@ -24,7 +24,7 @@ from nri_scope.text.escape import columns
 from nri_scope.text.styled_text import spans_of
 
 from ..store.reader_thread import CancelFlag
-from ..store.rows import Row
+from ..store.rows import ListRow
 from ..text.styled_line import (
     MAX_TEXT,
     Span,
@@ -58,7 +58,7 @@ class Tab(StrEnum):
 class TabRequest:
     """The content to show: a tab of a row."""
 
-    row: Row
+    row: ListRow
     tab: Tab
     width: int
     """Available columns, to which most tabs wrap their lines."""
@@ -81,7 +81,7 @@ def detail(recording: Recording, tab_request: TabRequest, stop: CancelFlag) -> l
         number = row.event.id
         if tab_request.tab is Tab.CONTAINER and row.events:
             # As the last connection saw it.
-            number = [one.id for one in row.events if one.event == row.event.event][-1]
+            number = [event.id for event in row.events if event.event == row.event.event][-1]
         event = recording.event(number)
         if event is None:
             return _note("This event has been removed from the recording.")
@@ -116,8 +116,8 @@ def _summary(
 
 def _wrapped(lines: Iterable[StyledLine], tab_request: TabRequest) -> Iterator[StyledLine]:
     """Wrap long lines, indented to the column of values."""
-    for one in lines:
-        yield from folded(one, tab_request.width, summary.INDENT)
+    for shown in lines:
+        yield from folded(shown, tab_request.width, summary.INDENT)
 
 
 def _container(
@@ -155,11 +155,11 @@ def _changes(
     """Yield the differ's result for the event's round."""
     # Imported late, because importing the differ takes long.
     from nri_scope.differ import render
-    from nri_scope.differ.recording_differ import excerpt_of_event
+    from nri_scope.differ.recording_differ import excerpt_of_events
     from nri_scope.differ.render import wording
 
-    found = excerpt_of_event(recording, event, stop.check)
-    diff = found.round_of(event.id)
+    excerpt = excerpt_of_events(recording, [event], stop.check)
+    diff = excerpt.round_of(event.id)
     if diff is None and event.mark:
         yield from _undecoded(event)
         return
@@ -167,7 +167,7 @@ def _changes(
         yield from _note("Plugins cannot change anything in this event.")
         return
     renderer = render.renderer("text", width=tab_request.width, live=True)
-    yield from map(spans_of, renderer.round(diff, found.name_of))
+    yield from map(spans_of, renderer.round(diff, excerpt.name_of))
     if wording.calm(diff) and event.container_id:
         yield ()
         yield from _note("The Blame tab shows changes of this container in other events.")
@@ -227,7 +227,7 @@ def _blame_of_subject(
     yield from map(spans_of, body)
 
 
-def _as_of(history: History, row: Row) -> str:
+def _as_of(history: History, row: ListRow) -> str:
     if row.event is None:
         return "as of the recording's end"
     newest = max(event.id for event in (row.event, *row.events))
@@ -341,14 +341,14 @@ def _newest_container(recording: Recording, event: Event) -> tuple[dict[str, Pla
     return (message, source.id) if isinstance(message, dict) else None
 
 
-def _truncated(one: blame.OwnedLine) -> blame.OwnedLine:
+def _truncated(owned: blame.OwnedLine) -> blame.OwnedLine:
     """Return a line with long texts truncated."""
     return replace(
-        one,
-        label=clipped_text(one.label, MAX_TEXT),
-        value=clipped(one.value),
-        written=clipped(one.written),
-        remarks=tuple(clipped_text(remark) for remark in one.remarks),
+        owned,
+        label=clipped_text(owned.label, MAX_TEXT),
+        value=clipped(owned.value),
+        written=clipped(owned.written),
+        remarks=tuple(clipped_text(remark) for remark in owned.remarks),
     )
 
 

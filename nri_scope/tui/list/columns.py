@@ -1,22 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of the list that fit on a screen, cells of a row, and filters from cells."""
+"""Columns of the list that fit on a screen, and cells of a row."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from nri_scope.events import Event
-from nri_scope.filter.fields import BY_NAME
-from nri_scope.filter.tree import Matches, quote
 from nri_scope.nri.events import METHODS
 from nri_scope.recording import display
-from nri_scope.specs import label
 from nri_scope.text.escape import columns, safe
 
-from ..store.rows import COLUMNS, Column, Row, RowKind, first_change, more_changes
-from ..text.filter_text import check
+from ..store.rows import COLUMNS, Column, ListRow, first_change, more_changes
 from ..text.styled_line import GAP, fitted
 
 _TOOK = 6
@@ -34,7 +29,7 @@ class PlacedColumn:
 
     column: Column
     at: int
-    """Index in `COLUMNS` and `Row.cells`."""
+    """Index in `COLUMNS` and `ListRow.cells`."""
     left: int
     """Leftmost screen column, from 0."""
     width: int
@@ -141,11 +136,9 @@ def _placed(widths: Mapping[str, int], width: int) -> Iterator[PlacedColumn]:
 # -- cells ----------------------------------------------------------------------------------
 
 _ROOM_FOR_CHANGES = 24
-OF_OPERATIONS = ("took", "plugin")
-"""Columns whose values for an operation no single event has."""
 
 
-def cell(row: Row, placed: PlacedColumn) -> str:
+def cell(row: ListRow, placed: PlacedColumn) -> str:
     """Return a row's cell, padded to the column's width.
 
     Takes the longest form that fits, or else cuts the shortest visibly.
@@ -157,7 +150,7 @@ def cell(row: Row, placed: PlacedColumn) -> str:
     return fitted(text, placed.width, right=placed.column.right)
 
 
-def _forms(row: Row, placed: PlacedColumn) -> Iterator[str]:
+def _forms(row: ListRow, placed: PlacedColumn) -> Iterator[str]:
     whole, event = row.cells[placed.at], row.event
     if event is None:
         yield whole
@@ -203,73 +196,3 @@ def _subjects(event: Event, whole: str, width: int) -> Iterator[str]:
     if (event.container or event.container_id) and columns(last) < width // 2:
         yield safe(before, width - columns(last) - 1) + slash + last
     yield named
-
-
-def no_event(row: Row) -> str:
-    """Explain what a row is if it is not an event; "" for an event."""
-    match row.kind:
-        case RowKind.EVENT:
-            return ""
-        case RowKind.GAP:
-            return "this row is a gap, not an event"
-        case RowKind.BEGAN | RowKind.ENDED:
-            return "this row is a session, not an event"
-        case RowKind.DAMAGED:
-            return "this row cannot be read"
-        case RowKind.GONE:
-            return "this event was removed from the recording"
-        case RowKind.LINE:
-            return "this row is not an event"
-
-
-def no_filter(row: Row, column: str) -> str:
-    """Explain why this cell cannot be used as a filter, and what to do."""
-    if row.session is not None:
-        return f"{no_event(row)}; type session:{row.session.id} as a filter to see its events"
-    if row.event is None:
-        return f"{no_event(row)}; there is no value to filter by"
-    title = next(each.title for each in COLUMNS if each.name == column)
-    return f"{title} has no value to filter by here; ← and → select another field"
-
-
-def no_container(row: Row) -> str:
-    """Explain why a row has no next event of its container; "" if it may have one."""
-    if row.event is None:
-        return f"{no_event(row)}, and has no container"
-    return "" if row.event.container_id else "this event has no container"
-
-
-def term(event: Event, column: str) -> str:
-    """Return a filter for events with the same value in a column; "" if there is none."""
-    match column:
-        case "event":
-            found = f"event:{quote(event.event)}"
-            # Unknown events are only accepted as a regular expression.
-            return (
-                found
-                if check(found).filter
-                else str(Matches(BY_NAME["event"], f"^{re.escape(event.event)}$"))
-            )
-        case "subject":
-            names = [f"pod:{quote(event.pod, is_name=True)}"] if event.pod else []
-            if event.container:
-                names.append(f"container:{quote(event.container, is_name=True)}")
-            if not names and (event.container_id or event.pod_id):
-                names = [f"id:{quote(event.container_id or event.pod_id)}"]
-            return " ".join(names)
-        case "plugin":
-            return f"plugin:{quote(event.plugin)}" if event.plugin else ""
-        case "status":
-            return f"status:{quote(event.status)}"
-        case "changed":
-            return f"changed:{quote(label(event.changed[0]))}" if event.changed else ""
-        case "took":
-            return f"took:>={_shown_duration(max(0, event.took_ns))}"
-        case _:
-            return ""
-
-
-def _shown_duration(ns: int) -> str:
-    """Return a duration as shown in the list, in units of the filter language."""
-    shown = display.duration(ns)
-    return f"{ns // 1_000_000_000}s" if ns >= 60_000_000_000 else shown.replace("µ", "u")

@@ -16,19 +16,18 @@ from textual.timer import Timer
 
 from ..actions import Scope, bindings
 from ..store.markers import Key
-from ..store.rows import Row, RowStyle
+from ..store.rows import ListRow, RowStyle
 from ..store.store import Store
 from ..store.view import View
 from ..widgets.messages import (
     AddToFilter,
-    GoToSameContainer,
     RowChosen,
     RowOpened,
     StatusText,
     ToggleOperations,
 )
-from . import columns
-from .columns import place
+from .cell_filters import row_term, why_no_filter
+from .columns import longest, place
 from .row_painter import GUTTER, PREFIX, EventHeader, RowPainter
 from .row_reader import RowReader
 from .scroll_state import FollowState, RowWindow, ScrollState
@@ -78,7 +77,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         follows: bool,
         header: EventHeader,
         grouped: bool = False,
-        is_marked: Callable[[Row], bool] = lambda row: False,
+        is_marked: Callable[[ListRow], bool] = lambda row: False,
         grows: Callable[[], bool] = lambda: True,
     ) -> None:
         """Create the list. ``is_marked``: predicate for marked rows; see `refresh_marks`.
@@ -96,7 +95,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._reader = RowReader(self, store, is_marked, self._rows_read)
         self._rows = self._reader.rows
         self._strips: LRUCache[tuple[Key, bool], Strip] = LRUCache(_CACHED_STRIPS)
-        self._reported: tuple[Key | None, Row | None] | None = None
+        self._reported: tuple[Key | None, ListRow | None] | None = None
         self._widest_id = 0
         self._placed_for = ""
         """`View.noun` for which the columns were placed."""
@@ -129,7 +128,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         return self.view.events_of(key.event) if key.is_event == 1 else (key.event,)
 
     @property
-    def selected_row(self) -> Row | None:
+    def selected_row(self) -> ListRow | None:
         """The row under the cursor; None if it has not been read or the view is empty."""
         key = self.listing.selected
         return self._rows.get(key) if key is not None else None
@@ -245,7 +244,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         top = self.listing.top
         return self._rows.missing(self.view, top, top + self.listing.height) is not None
 
-    def _rows_read(self, view: View, rows: Sequence[Row]) -> None:
+    def _rows_read(self, view: View, rows: Sequence[ListRow]) -> None:
         if view is not self.view:
             self._rows.outdate(events=True)
         self._drop_strips(rows)
@@ -262,7 +261,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         elif rows or view is not self.view:
             self._read_missing()
 
-    def _drop_strips(self, rows: Sequence[Row]) -> None:
+    def _drop_strips(self, rows: Sequence[ListRow]) -> None:
         widest = max((len(str(row.event.id)) for row in rows if row.event), default=0)
         if widest > self._widest_id:
             self._widest_id = widest
@@ -341,7 +340,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
             max(1, width),
             digits=max(3, self._widest_id),
             plugins=len(plugins) > 1,
-            longest_plugin=columns.longest(plugins),
+            longest_plugin=longest(plugins),
             grouped=self.view.noun == "operation",
         )
         self._placed_for = self.view.noun
@@ -426,8 +425,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._moved()
 
     def action_pause(self) -> None:
-        """Pause or resume the view."""
-        if not self.grows() and self.listing.state is not FollowState.PAUSED:
+        """Stop following, or follow again."""
+        if not self.grows():
             self._say_ended("there is nothing to pause")
             return
         self.listing.pause()
@@ -474,31 +473,12 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         row = self.selected_row
         if row is None:
             return
-        event, field = row.event, self._painter.field
-        if row.events and field in columns.OF_OPERATIONS:
-            event = None
-        found = columns.term(event, field) if event is not None else ""
-        if found:
-            self.post_message(AddToFilter(found, out=out))
+        field = self._painter.field
+        if term := row_term(row, field):
+            self.post_message(AddToFilter(term, out=out))
         else:
-            self.post_message(StatusText(columns.no_filter(row, self._painter.field), problem=True))
+            self.post_message(StatusText(why_no_filter(row, field), problem=True))
 
     def action_toggle_operations(self) -> None:
         """Switch between rows for operations and rows for events."""
         self.post_message(ToggleOperations())
-
-    def action_next_of_container(self) -> None:
-        """Go to the next event of the same container."""
-        self._go_to_same(forwards=True)
-
-    def action_previous_of_container(self) -> None:
-        """Go to the previous event of the same container."""
-        self._go_to_same(forwards=False)
-
-    def _go_to_same(self, *, forwards: bool) -> None:
-        row = self.selected_row
-        words = columns.no_container(row) if row is not None else ""
-        if words:
-            self.post_message(StatusText(words, problem=True))
-        else:
-            self.post_message(GoToSameContainer(forwards=forwards))

@@ -8,12 +8,13 @@ from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style as RichStyle
+from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
 from nri_scope.text.escape import columns
 
-from ..store.rows import Row
+from ..store.rows import ListRow
 from ..text.styled_line import fitted, match_spans, split_by_spans
 from .columns import PlacedColumn, cell
 
@@ -21,7 +22,6 @@ GUTTER = 2
 """Columns before each row, for the signs of cursor and mark."""
 PREFIX = "event-list--"
 """Prefix of component classes: row styles, ``cursor``, ``field``, ``dim``, ``mark``, ``match``."""
-_DIM_COLUMNS = frozenset(("id", "time", "delta", "elapsed", "deadline"))
 
 
 class RowPainter:
@@ -35,7 +35,7 @@ class RowPainter:
         self.search_text = ""
         """Text highlighted in all rows; "" for none."""
 
-    def strip(self, row: Row, *, at_cursor: bool, width: int) -> Strip:
+    def strip(self, row: ListRow, *, at_cursor: bool, width: int) -> Strip:
         """Draw a row, ``width`` columns wide."""
         cursor_style = self._style("cursor") if at_cursor else RichStyle.null()
         blank = self._widget.rich_style
@@ -52,7 +52,7 @@ class RowPainter:
         return self._widget.get_component_rich_style(f"{PREFIX}{name}", partial=partial)
 
     def _segments(
-        self, row: Row, at_cursor: bool, width: int, cursor_style: RichStyle
+        self, row: ListRow, at_cursor: bool, width: int, cursor_style: RichStyle
     ) -> Iterator[Segment]:
         row_style = self._style(row.style)
         if at_cursor:
@@ -68,7 +68,7 @@ class RowPainter:
 
     def _runs(
         self,
-        row: Row,
+        row: ListRow,
         at_cursor: bool,
         width: int,
         row_style: RichStyle,
@@ -86,7 +86,7 @@ class RowPainter:
         run, run_style = "", row_style
         for placed in self.placed:
             text = cell(row, placed)
-            is_dim = placed.column.name in _DIM_COLUMNS or row.cells[placed.at] == "ok"
+            is_dim = placed.column.dim or row.cells[placed.at] == "ok"
             style = dim_style if is_dim else row_style
             is_field = at_cursor and placed.column.name == self.field
             is_separate = is_field or self.search_text or columns(text) != len(text)
@@ -110,16 +110,12 @@ class EventHeader(Widget):
     EventHeader > .event-header--field { color: $foreground; text-style: bold underline; }
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._placed: tuple[PlacedColumn, ...] = ()
-        self._field = ""
+    _placed: reactive[tuple[PlacedColumn, ...]] = reactive(())
+    _field: reactive[str] = reactive("")
 
     def show(self, placed: tuple[PlacedColumn, ...], field: str) -> None:
         """Update the columns and the selected field."""
-        if (placed, field) != (self._placed, self._field):
-            self._placed, self._field = placed, field
-            self.refresh()
+        self._placed, self._field = placed, field
 
     def render_line(self, y: int) -> Strip:
         """Draw the titles."""

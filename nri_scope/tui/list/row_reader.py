@@ -12,7 +12,7 @@ from textual.widget import Widget
 from nri_scope.errors import NriScopeError
 
 from ..store.markers import Key
-from ..store.rows import Row
+from ..store.rows import ListRow
 from ..store.store import Store
 from ..store.view import View
 from ..textual_workarounds import begin
@@ -28,12 +28,12 @@ class RowCache:
     """Cache of the most recently read rows."""
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[Key, Row] = OrderedDict()
+        self._rows: OrderedDict[Key, ListRow] = OrderedDict()
         self._stale: set[Key] = set()
         self.generation = 0
         """Number of times that rows were outdated."""
 
-    def add(self, rows: Iterable[Row], generation: int) -> None:
+    def add(self, rows: Iterable[ListRow], generation: int) -> None:
         """Add or replace rows; ``generation`` is that of when their reading began.
 
         Rows that may have been outdated since then are to be read again.
@@ -48,12 +48,12 @@ class RowCache:
             key, _ = self._rows.popitem(last=False)
             self._stale.discard(key)
 
-    def change(self, change: Callable[[Row], Row]) -> None:
+    def change(self, change: Callable[[ListRow], ListRow]) -> None:
         """Replace each row by ``change(row)``, which must keep the key."""
         for key, row in self._rows.items():
             self._rows[key] = change(row)
 
-    def get(self, key: Key) -> Row | None:
+    def get(self, key: Key) -> ListRow | None:
         """Return the cached row of a key, even if outdated; None if there is none."""
         return self._rows.get(key)
 
@@ -99,8 +99,8 @@ class RowReader:
         self,
         widget: Widget,
         store: Store,
-        is_marked: Callable[[Row], bool],
-        on_read: Callable[[View, Sequence[Row]], None],
+        is_marked: Callable[[ListRow], bool],
+        on_read: Callable[[View, Sequence[ListRow]], None],
     ) -> None:
         """Create the reader. ``on_read`` receives the view and the rows read; ``widget`` runs the
         workers.
@@ -132,7 +132,7 @@ class RowReader:
                 begin(self._widget, work, "rows", exit_on_error=False)
             return
 
-    async def read(self, view: View, first: int, height: int) -> Sequence[Row]:
+    async def read(self, view: View, first: int, height: int) -> Sequence[ListRow]:
         """Read and return the first missing rows of a screen. Raises NriScopeError."""
         missing = self.rows.missing(view, first, first + height)
         generation = self.rows.generation
@@ -155,8 +155,8 @@ class RowReader:
         self._cache(rows, generation)
         self._on_read(view, rows)
 
-    def _cache(self, rows: Sequence[Row], generation: int) -> None:
+    def _cache(self, rows: Sequence[ListRow], generation: int) -> None:
         self.rows.add(map(self._marked, rows), generation)
 
-    def _marked(self, row: Row) -> Row:
+    def _marked(self, row: ListRow) -> ListRow:
         return row.mark(self._is_marked(row))

@@ -2,8 +2,8 @@
 """The part of a view on the screen, the selected row, and the follow state; and a window by it.
 
 The state is a machine without I/O. While following, the cursor stays on the newest row. Moving up
-changes to scrolled, where new rows are added below and counted. While paused, the number of rows
-does not grow. The selected row is identified by its key, as positions may change.
+changes to scrolled, where new rows are added below and counted. The selected row is identified by
+its key, as positions may change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class FollowState(StrEnum):
 
     FOLLOWING = "following"
     SCROLLED = "scrolled"
-    PAUSED = "paused"
 
 
 class ScrollState:
@@ -50,10 +49,6 @@ class ScrollState:
         self._revision = view.revision
         self._newest_seen: Key | None = None
         """Key of the newest row that has been on the screen or existed when following ended."""
-        self._limit: Key | None = None
-        """Key of the last row at the time of the pause."""
-        self._paused_following = False
-        """Whether the pause began while following, with no upward move since."""
         self._end_requested = False
         self._to_end()
         if not follows:
@@ -74,10 +69,8 @@ class ScrollState:
 
     @property
     def length(self) -> int:
-        """Number of reachable rows: all of the view, or those that existed at the pause."""
-        if self.state is not FollowState.PAUSED:
-            return self.view.length
-        return self._through(self._limit)
+        """Number of rows."""
+        return self.view.length
 
     @property
     def new_count(self) -> int:
@@ -88,7 +81,7 @@ class ScrollState:
 
     @property
     def words(self) -> str:
-        """Status text: "following", "scrolled, +12 new" or "paused"."""
+        """Status text: "following", or "scrolled, +12 new"."""
         new = self.new_count
         return f"{self.state}, +{new:,} new" if new else str(self.state)
 
@@ -175,27 +168,17 @@ class ScrollState:
         self._place(position)
 
     def follow(self) -> None:
-        """Follow."""
+        """Show the newest rows from now on."""
         self.state = FollowState.FOLLOWING
-        self._limit = None
         self._end_requested = False
         self._to_end()
 
     def pause(self) -> None:
-        """Stop following, or resume the state before the pause."""
-        if self.state is FollowState.PAUSED:
-            if self._paused_following:
-                self.follow()
-                return
-            self.state = FollowState.SCROLLED
-            self._limit = None
-            self._settle()
-            return
-        followed = self.state is FollowState.FOLLOWING
-        self._stop_following()
-        self._limit = self._last()
-        self.state = FollowState.PAUSED
-        self._paused_following = followed
+        """Stop following, or follow again."""
+        if self.state is FollowState.FOLLOWING:
+            self._stop_following()
+        else:
+            self.follow()
 
     # -- implementation ---------------------------------------------------------------------
 
@@ -210,7 +193,6 @@ class ScrollState:
             self._stop_following()
 
     def _stop_following(self) -> None:
-        self._paused_following = False
         if self.state is FollowState.FOLLOWING:
             self.state = FollowState.SCROLLED
             self._newest_seen = self._last()

@@ -26,10 +26,12 @@ from nri_scope.recording.stats import SLOWEST, Times, Timing
 
 if TYPE_CHECKING:
     # Imported late, because importing the differ takes long.
-    from nri_scope.differ.attribution.rounds import Round, Rounds
+    from nri_scope.differ.attribution.observed_round import Round
+    from nri_scope.differ.attribution.rounds import Rounds
     from nri_scope.differ.latency import Latency, TimeIn
 
     from ..store.store import Store
+    from ..widgets.board import Board
 
 
 STEP = 4_000
@@ -40,7 +42,7 @@ _ROUND_STEP = 2_000
 
 @dataclass(slots=True)
 class SessionCounts:
-    """Counts of one session."""
+    """Numbers of calls in one session, of those with a problem, and of changes."""
 
     calls: int = 0
     problems: int = 0
@@ -146,9 +148,9 @@ class CallCounts:
             return TimeSample((), [])
         sessions = [session.id for session in self.sessions if session.plugin == plugin]
         counts = [self.counts[number] for number in sessions if number in self.counts]
-        slowest = (each for one in counts for each in one.times.slowest.result())
+        slowest = (each for own in counts for each in own.times.slowest.result())
         return TimeSample(
-            tuple(one.times.took for one in counts), nlargest(SLOWEST, slowest, key=itemgetter(0))
+            tuple(own.times.took for own in counts), nlargest(SLOWEST, slowest, key=itemgetter(0))
         )
 
     def _assemble_rounds(self, recording: Recording) -> bool:
@@ -167,9 +169,9 @@ class CallCounts:
                 return True
         return False
 
-    def _add_round(self, one: Round, latency: Latency) -> None:
-        if self.about is None or _is_about(one.first, self.about):
-            latency.feed(one)
+    def _add_round(self, round_: Round, latency: Latency) -> None:
+        if self.about is None or _is_about(round_.first, self.about):
+            latency.feed(round_)
 
 
 def _is_about(event: Event, what: Pod | Container) -> bool:
@@ -187,10 +189,11 @@ _TALLIES: WeakKeyDictionary[Store, list[CallCounts]] = WeakKeyDictionary()
 plugins and sessions."""
 
 
-def call_counts_of(
-    store: Store, where: Filter | None = None, about: Pod | Container | None = None
-) -> CallCounts:
-    """Return the counts of a recording; new ones if the oldest events have been removed."""
+def current_call_counts(board: Board) -> CallCounts:
+    """Return the counts of the events that a board shows; new ones if the oldest events have been
+    removed.
+    """
+    store, where, about = board.store, board.context.shown(), board.context.about
     known = _TALLIES.get(store, [])
     for tally in known:
         if (tally.where, tally.about) == (where, about) and not tally.scan.outdated:
@@ -253,19 +256,19 @@ def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
     times = tally.times()
     times_in = {str(time.owner): time for time in times if not time.after}
     changes = _changes_by_owner(tally)
-    found: list[tuple[tuple[str, int, str], ChainPlace]] = []
+    keyed: list[tuple[tuple[str, int, str], ChainPlace]] = []
     for plugin, sessions in by_plugin.items():
         place = _connection(plugin, sessions, tally, times_in.get(plugin), changes)
-        found.append(((plugin, 0, ""), place))
+        keyed.append(((plugin, 0, ""), place))
     for time in times:
         if time.after:
-            found.append(((time.after, 1, time.before), _between(time, changes)))
-    shown = {place.owner for _, place in found} | by_plugin.keys()
+            keyed.append(((time.after, 1, time.before), _between(time, changes)))
+    shown = {place.owner for _, place in keyed} | by_plugin.keys()
     for plugin, count in changes.items():
         if plugin not in shown:
             place = ChainPlace(ChainPlaceKind.OWNER, plugin, None, None, None, count, owner=plugin)
-            found.append(((plugin, 0, ""), place))
-    chain = (place for _, place in sorted(found, key=lambda entry: entry[0]))
+            keyed.append(((plugin, 0, ""), place))
+    chain = (place for _, place in sorted(keyed, key=lambda entry: entry[0]))
     counted = (place for place in chain if place.calls or place.kind is ChainPlaceKind.OWNER)
     return tuple(counted if tally.is_narrowed else chain)
 
@@ -294,15 +297,15 @@ def _connection(
     kind = ChainPlaceKind.PASSIVE if is_passive else ChainPlaceKind.PLUGIN
     if roles == {Role.SCENARIO}:
         kind = ChainPlaceKind.SCENARIO
-    own = sum(one.changes[plugin] for one in counts)
+    own = sum(counted.changes[plugin] for counted in counts)
     newest = max(sessions, key=lambda session: session.id)
     return ChainPlace(
         kind,
         plugin,
-        sum(one.calls for one in counts),
+        sum(counted.calls for counted in counts),
         # A plugin's time is measured in the chain, as in `stats`.
-        time_in or Timing.of(*(one.times for one in counts)),
-        sum(one.problems for one in counts),
+        time_in or Timing.of(*(counted.times for counted in counts)),
+        sum(counted.problems for counted in counts),
         own or changes[plugin],
         owner="" if is_passive else plugin,
         session=newest.id,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
@@ -38,7 +38,7 @@ from ..text.styled_line import (
 )
 from ..widgets.messages import OpenEvent, RowChosen, SetFilter
 from ..widgets.table_board import TableBoard
-from .chain_places import CallCounts, ChainPlace, ChainPlaceKind, call_counts_of, places
+from .chain_places import CallCounts, ChainPlace, ChainPlaceKind, current_call_counts, places
 
 _PATHS = 100
 """Maximum number of changed paths listed."""
@@ -96,17 +96,17 @@ class PlaceSummary:
             if place.kind is ChainPlaceKind.SCENARIO:
                 words = "not measured: the events are those of a scenario"
             yield fact("times", (words, Style.DIM))
-        measured = [one.counts for one in plugin_calls(recording) if one.plugin == place.name]
-        calls = sum(one.calls for one in measured)
+        measured = [each.counts for each in plugin_calls(recording) if each.plugin == place.name]
+        calls = sum(each.calls for each in measured)
         if calls and not self.tally.is_narrowed:
-            mean = duration(sum(one.took_ns for one in measured) // calls)
-            errors = sum(one.errors for one in measured)
+            mean = duration(sum(each.took_ns for each in measured) // calls)
+            errors = sum(each.errors for each in measured)
             text = f"{many(calls, 'call')}, mean {mean}, {many(errors, 'error')}"
             yield fact("runtime", text, ("  by the runtime's own metrics", Style.DIM))
 
     def _changes(self, recording: Recording) -> Iterator[StyledLine]:
         analysis, key = self.store.analysis, "changes"
-        found = paths_changed_by(
+        changes = paths_changed_by(
             recording, self.place.owner, _PATHS, self.tally.where, self.tally.about
         )
         state = ""
@@ -116,28 +116,28 @@ class PlaceSummary:
             state = "not known: the recording is not analysed"
         elif not analysis.passes:
             state = "the recording is being analysed: more changes may follow"
-        elif found is not None and found.until < self.store.all.looked_at:
-            state = f"up to event {found.until}: later events are not analysed yet"
+        elif changes is not None and changes.until < self.store.all.looked_at:
+            state = f"up to event {changes.until}: later events are not analysed yet"
         if state:
             yield fact(key, (state, Style.WARN))
             key = ""
         is_change = True
-        for one in found.paths if found is not None else ():
-            if one.is_change != is_change:
-                is_change, key = one.is_change, "other asked"
+        for change in changes.paths if changes is not None else ():
+            if change.is_change != is_change:
+                is_change, key = change.is_change, "other asked"
             yield EventLine(
                 fact(
                     key,
-                    f"{one.events:>6,}×  ",
-                    (label(one.path), Style.WARN),
-                    (f"  newest #{one.newest}", Style.DIM),
+                    f"{change.events:>6,}×  ",
+                    (label(change.path), Style.WARN),
+                    (f"  newest #{change.newest}", Style.DIM),
                 ),
-                one.newest,
+                change.newest,
             )
             key = ""
-        if found is not None and found.total > len(found.paths):
-            yield fact("", f"… {many(found.total - len(found.paths), 'more path')}")
-        if found is not None and not found.paths:
+        if changes is not None and changes.total > len(changes.paths):
+            yield fact("", f"… {many(changes.total - len(changes.paths), 'more path')}")
+        if changes is not None and not changes.paths:
             others = ", besides those of plugins with a row of their own"
             is_range = self.place.kind is ChainPlaceKind.BETWEEN
             yield fact(key, (f"none{others if is_range else ''}", Style.DIM))
@@ -168,21 +168,21 @@ def _slowest(recording: Recording, slowest: Sequence[tuple[int, int]]) -> Iterat
 
 def _plot(ranges: Sequence[TimeRange], deadline_ns: int, width: int) -> Iterator[StyledLine]:
     """Yield a bar for each range of times, and mark the one with the deadline."""
-    most = max(one.times for one in ranges)
-    figures = max(len(f"{one.times:,}") for one in ranges)
-    labels = [f"{_bound(one.from_ns)}–{_bound(one.to_ns)}" for one in ranges]
+    most = max(row.times for row in ranges)
+    figures = max(len(f"{row.times:,}") for row in ranges)
+    labels = [f"{_bound(row.from_ns)}–{_bound(row.to_ns)}" for row in ranges]
     room = max(map(len, labels))
     longest = max(4, min(_BAR_MAX, width - INDENT - room - figures - len("  < deadline 2.00s ")))
     key = "answers"
-    for one, name in zip(ranges, labels, strict=True):
-        halves = 2 * longest * one.times // most
-        bar = _BAR * (halves // 2) + _HALF_BAR * (halves % 2) or _HALF_BAR * bool(one.times)
-        has_deadline = one.from_ns <= deadline_ns < (one.to_ns or deadline_ns + 1) and deadline_ns
-        is_late = deadline_ns and one.from_ns >= deadline_ns
+    for row, name in zip(ranges, labels, strict=True):
+        halves = 2 * longest * row.times // most
+        bar = _BAR * (halves // 2) + _HALF_BAR * (halves % 2) or _HALF_BAR * bool(row.times)
+        has_deadline = row.from_ns <= deadline_ns < (row.to_ns or deadline_ns + 1) and deadline_ns
+        is_late = deadline_ns and row.from_ns >= deadline_ns
         style = Style.BAD if is_late else Style.KEY
         mark = f"  < deadline {deadline(deadline_ns)}" if has_deadline else ""
         yield fact(
-            key, f"{name:>{room}}  {one.times:>{figures},} ", (bar, style), (mark, Style.WARN)
+            key, f"{name:>{room}}  {row.times:>{figures},} ", (bar, style), (mark, Style.WARN)
         )
         key = ""
 
@@ -318,21 +318,9 @@ class PluginBoard(TableBoard[ChainPlace]):
         """Return the identity of a place."""
         return entry.kind, entry.name, entry.ends
 
-    def sort_values(self, entry: ChainPlace) -> Sequence[Any]:
-        """Return the value of each field."""
-        timing = entry.timing
-        times: tuple[Any, ...] = (None,) * 5
-        if timing is not None:
-            took, deadline_ns = timing.took, timing.deadline_ns
-            times = took.p50, took.p99, took.max, deadline_ns or None, timing.used
-        return (
-            *(entry.name, entry.kind, entry.calls, *times),
-            *(timing.over_half if timing is not None else 0, entry.problems, entry.changes),
-        )
-
     async def work(self) -> None:
         """Count new events, and update the chain after a pause."""
-        tally = self._current_tally()
+        tally = current_call_counts(self)
         if tally is not self._tally:
             self._tally, self._counted, self._next_sort_s = tally, -1, 0.0
             self.refresh_remarks()
@@ -349,15 +337,12 @@ class PluginBoard(TableBoard[ChainPlace]):
         now = monotonic()
         self._next_sort_s = now + _PAUSE_FACTOR * (now - began)
         self._counted = known
-        self.show_entries(found, self._empty())
-
-    def _current_tally(self) -> CallCounts:
-        return call_counts_of(self.store, self.context.shown(), self.context.about)
+        self.show_entries(found, self.store.facts.coverage.limited(self._empty()))
 
     async def _count(self, tally: CallCounts) -> bool:
         """Count all new events; return True if the counts are outdated."""
         while await self.store.run(tally.step):
-            if self._current_tally() is not tally:
+            if current_call_counts(self) is not tally:
                 await self.update()
                 return True
             self.show_progress(
@@ -386,7 +371,8 @@ class PluginBoard(TableBoard[ChainPlace]):
 
     def remarks(self) -> Sequence[StyledLine]:
         """Describe the place and the restriction of counted events."""
-        note = line(self.restriction_note())
+        limits = (self.restriction_note(), self.store.facts.coverage.words)
+        note = line("; ".join(filter(None, limits)))
         entry = self.entry
         if entry is None:
             return (note,)

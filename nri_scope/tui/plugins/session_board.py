@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual.binding import BindingType
 
@@ -14,20 +13,18 @@ from nri_scope.entries import Began
 from nri_scope.events import Gap, Session
 from nri_scope.nri.events import events_in
 from nri_scope.recording.display import clock, day, duration, many, runtime
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import event_from
 
 from ..actions import Scope, bindings
 from ..store.markers import EntryMarker
-from ..store.rows import NO_KEY, Row, line_row, marker_row
+from ..store.rows import NO_KEY, ListRow, line_row, marker_row
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid, cut, line
-from ..widgets.messages import OpenEvent, StatusText
+from ..widgets.messages import OpenEvent, OpenTime, StatusText
 from ..widgets.table_board import TableBoard
-from .chain_places import CallCounts, SessionCounts, call_counts_of
+from .chain_places import SessionCounts, current_call_counts
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class RuntimeRow:
     """Heading of the following sessions: their runtime and day."""
 
     text: str
@@ -35,7 +32,7 @@ class Runtime:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ConnectionRow:
     """A session, with its counts and the previous session of its plugin."""
 
     session: Session
@@ -51,7 +48,7 @@ class Connection:
         return max(0, self.session.started_ns - self.before.ended_ns)
 
 
-Entry = Runtime | Connection | Gap
+Entry = RuntimeRow | ConnectionRow | Gap
 
 
 def entries(
@@ -65,13 +62,13 @@ def entries(
 
     ``counted_only``: omit sessions without counted events.
     """
-    found: list[Entry] = []
+    rows: list[Entry] = []
     latest: dict[tuple[str, str], Session] = {}
-    current: Runtime | None = None
+    current: RuntimeRow | None = None
     waiting = sorted(gaps, key=lambda gap: (gap.from_ns, gap.id), reverse=True)
     for session in sorted(sessions, key=lambda session: (session.started_ns, session.id)):
         while waiting and waiting[-1].from_ns < session.started_ns:
-            found.append(waiting.pop())
+            rows.append(waiting.pop())
         plugin = (session.role, session.plugin)
         before = latest.get(plugin)
         if before is not None and (before.ended_ns or before.started_ns) > session.started_ns:
@@ -79,13 +76,13 @@ def entries(
         latest[plugin] = session
         if counted_only and session.id not in counts:
             continue
-        here = Runtime(runtime(session), day(session.started_ns))
+        here = RuntimeRow(runtime(session), day(session.started_ns))
         if here != current:
-            found.append(here)
+            rows.append(here)
             current = here
-        found.append(Connection(session, counts.get(session.id, SessionCounts()), before))
-    found += reversed(waiting)
-    return tuple(found)
+        rows.append(ConnectionRow(session, counts.get(session.id, SessionCounts()), before))
+    rows += reversed(waiting)
+    return tuple(rows)
 
 
 FIELDS = (
@@ -106,14 +103,14 @@ def entry_line(entry: Entry, grid: TableGrid, now_ns: int, *, growing: bool) -> 
     ``growing``: the recording is being written, so that open sessions continue.
     """
     match entry:
-        case Runtime(text, day_of_it):
+        case RuntimeRow(text, day_of_it):
             return cut((Span(text, Style.STRONG), Span(f"  {day_of_it}", Style.DIM)), grid.width)
         case Gap():
             lasted = duration(max(0, entry.to_ns - entry.from_ns))
             name = "left out" if entry.is_left_out else "gap"
             text = f"        ░ {name} {clock(entry.from_ns)[:8]} for {lasted}: {gap_words(entry)}"
             return cut((Span(text, Style.WARN),), grid.width)
-        case Connection(session, counts, _):
+        case ConnectionRow(session, counts, _):
             ended_ns = now_ns if session.ended_ns is None else session.ended_ns
             lasted = duration(max(0, ended_ns - session.started_ns))
             return grid.line(
@@ -132,7 +129,7 @@ def entry_line(entry: Entry, grid: TableGrid, now_ns: int, *, growing: bool) -> 
             )  # fmt: skip
 
 
-def end_words(entry: Connection, *, growing: bool) -> Span:
+def end_words(entry: ConnectionRow, *, growing: bool) -> Span:
     """Describe the end of a session, or that it is open, and whether it was a reconnect."""
     again = "" if entry.before is None else "reconnected"
     if entry.away_ns is not None:
@@ -158,7 +155,7 @@ def gap_words(gap: Gap) -> str:
     return f"{gap.reason}; {lost}"
 
 
-def connection_words(entry: Connection) -> str:
+def connection_words(entry: ConnectionRow) -> str:
     """Describe details of a session that do not fit into its line."""
     session = entry.session
     limits = [
@@ -186,41 +183,27 @@ class SessionBoard(TableBoard[Entry]):
     def key_of(self, entry: Entry) -> Hashable:
         """Return the identity of an entry."""
         match entry:
-            case Runtime():
+            case RuntimeRow():
                 return entry
             case Gap():
                 return "gap", entry.id
-            case Connection():
+            case ConnectionRow():
                 return "session", entry.session.id
-
-    def sort_values(self, entry: Entry) -> Sequence[Any] | None:
-        """Return the value of each field of a session."""
-        if not isinstance(entry, Connection):
-            return None
-        session, counts = entry.session, entry.counts
-        lasted = None if session.ended_ns is None else session.ended_ns - session.started_ns
-        return (
-            *(session.id, session.plugin, session.role, session.started_ns, lasted),
-            *(counts.calls, counts.problems, session.end_reason),
-        )
 
     async def work(self) -> None:
         """Read sessions and gaps, and count the events of each session."""
-        tally = self._current_tally()
+        tally = current_call_counts(self)
         more = True
         while more:
             more = await self.store.run(tally.count_step)
-            if tally.scan.outdated or self._current_tally() is not tally:
+            if tally.scan.outdated or current_call_counts(self) is not tally:
                 await self.update()
                 return
             gaps = await self.store.run(lambda recording: recording.gaps())
             narrowed = tally.is_narrowed
             found = entries(tally.sessions, gaps, tally.counts, counted_only=narrowed)
-            self.show_entries(found, self._empty())
+            self.show_entries(found, self.store.facts.coverage.limited(self._empty()))
             self.show_progress(self.progress_text(tally.scan.newest) if more else "")
-
-    def _current_tally(self) -> CallCounts:
-        return call_counts_of(self.store, self.context.shown(), self.context.about)
 
     def _empty(self) -> str:
         if self.context.is_narrowed:
@@ -233,15 +216,15 @@ class SessionBoard(TableBoard[Entry]):
     def selected_event_id(self) -> int | None:
         """Number of the session's first event."""
         entry = self.entry
-        return (entry.counts.first_event or None) if isinstance(entry, Connection) else None
+        return (entry.counts.first_event or None) if isinstance(entry, ConnectionRow) else None
 
     @property
-    def row_without_event(self) -> Row | None:
+    def row_without_event(self) -> ListRow | None:
         """The row of a heading, a gap, or a session without events."""
         match self.entry:
-            case Runtime(text, day_of_it):
+            case RuntimeRow(text, day_of_it):
                 return line_row(f"{text}, {day_of_it}")
-            case Connection(session, _, _):
+            case ConnectionRow(session, _, _):
                 return marker_row(EntryMarker(NO_KEY, Began(session)))
             case Gap() as gap:
                 return marker_row(EntryMarker(NO_KEY, gap))
@@ -252,7 +235,7 @@ class SessionBoard(TableBoard[Entry]):
         counted = self.restriction_note()
         note = line(counted) if counted else ()
         match self.entry:
-            case Connection() as entry:
+            case ConnectionRow() as entry:
                 end = end_words(entry, growing=self.store.facts.growing)
                 return (end,), note or line(connection_words(entry))
             case Gap() as gap:
@@ -263,22 +246,10 @@ class SessionBoard(TableBoard[Entry]):
         """Open the first event of the session, or after the gap, in the list of events."""
         entry = self.entry
         if isinstance(entry, Gap):
-            self.begin("after", partial(self._open_after, entry.from_ns))
-        elif isinstance(entry, Connection):
+            self.post_message(OpenTime(entry.from_ns))
+        elif isinstance(entry, ConnectionRow):
             number = entry.counts.first_event
             if number:
                 self.post_message(OpenEvent(number))
             else:
                 self.post_message(StatusText("this session has no events"))
-
-    async def _open_after(self, at_ns: int) -> None:
-        where, about = self.context.shown(), self.context.about
-
-        def find(recording: Recording) -> int | None:
-            return event_from(recording, at_ns, where, about)
-
-        number = await self.store.run(find)
-        if number is None:
-            self.post_message(StatusText("no shown event follows this gap"))
-        else:
-            self.post_message(OpenEvent(number))

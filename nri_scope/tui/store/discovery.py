@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from nri_scope.events import Role
+from nri_scope.events import Gap, Role, Session
 from nri_scope.filter import TimeSpan
 from nri_scope.recording import display
+from nri_scope.recording.coverage import NOTHING, Coverage, coverage
 from nri_scope.recording.display import many
 from nri_scope.recording.event_pages import (
     Damage,
@@ -69,6 +70,8 @@ class Facts:
     """Why the recording cannot be read to its end; "" if it can."""
     redacted: bool
     """Whether the recording says that it was redacted."""
+    coverage: Coverage = NOTHING
+    """What was observed."""
 
     @property
     def span(self) -> TimeSpan | None:
@@ -96,17 +99,17 @@ class Growth:
 
 
 def facts_of(
-    path: Path, look: RecordingState, *, events: int, damage: str, recorder_runs: bool | None
+    path: Path, state: RecordingState, *, events: int, damage: str, recorder_runs: bool | None
 ) -> Facts:
     """Return the known facts of a recording.
 
     ``recorder_runs``: whether this program's recorder runs; None if another program records.
     """
-    sessions = look.sessions
+    sessions = state.sessions
     # Events left out of an extract were not lost; they have rows of their own.
-    gaps = [gap for gap in look.gaps if not gap.is_left_out]
+    gaps = [gap for gap in state.gaps if not gap.is_left_out]
     # Prefer plugin connections: a CRI session does not show the NRI version.
-    newest = max(sessions, key=lambda one: (one.is_connection, one.id), default=None)
+    newest = max(sessions, key=lambda session: (session.is_connection, session.id), default=None)
     runtime = display.runtime(newest) if newest is not None else ""
     # The kind says so.
     runtime = runtime.removesuffix(display.OF_SCENARIO)
@@ -116,15 +119,15 @@ def facts_of(
         runtime=safe(runtime[: 4 * _RUNTIME_COLUMNS], _RUNTIME_COLUMNS),
         sessions=len(sessions),
         connected=sum(session.ended_ns is None for session in sessions),
-        events=max(0, events - look.cri_answers),
-        first_ns=look.first_ns,
-        last_ns=look.last_ns,
+        events=max(0, events - state.cri_answers),
+        first_ns=state.first_ns,
+        last_ns=state.last_ns,
         gaps=len(gaps),
         lost=sum(gap.lost or 0 for gap in gaps),
         lost_unknown=any(gap.lost is None for gap in gaps),
-        growing=look.growing if recorder_runs is None else recorder_runs,
+        growing=state.growing if recorder_runs is None else recorder_runs,
         damage=damage,
-        redacted=look.redacted,
+        redacted=state.redacted,
     )
 
 
@@ -151,6 +154,7 @@ class RecordingNews:
 
     look: RecordingState
     between: tuple[RowMarker, ...]
+    coverage: Coverage
     runs: tuple[tuple[int, int], ...] = ()
     """Ranges of new event numbers, after the end of the walk."""
     damage: Damage | None = None
@@ -168,6 +172,9 @@ class EventDiscovery:
         self._log: Log | None = None
         self._walked = False
         self._damaged = False
+        self._tables_covered: tuple[tuple[Session, ...], tuple[Gap, ...]] = (), ()
+        self._coverage = NOTHING
+        """What was observed according to these sessions and gaps."""
         self.last = 0
         """Number of the last reported event; there may be later ones if ``_more``."""
         self._more = False
@@ -216,7 +223,7 @@ class EventDiscovery:
         answers = tuple(_answer(recording, *question, until) for question in questions)
         self.last, self._more = last, more
         self._damaged = self._damaged or damage is not None
-        return RecordingNews(news.look, news.between, tuple(runs), damage, answers)
+        return replace(news, runs=tuple(runs), damage=damage, matches=answers)
 
     @property
     def _until(self) -> int:
@@ -225,7 +232,10 @@ class EventDiscovery:
 
     def _look(self, recording: Recording) -> RecordingNews:
         seen = look(recording, self._tables)
-        return RecordingNews(seen, self._places.between(recording, seen))
+        tables = seen.sessions, seen.gaps
+        if self._tables_covered != tables:
+            self._tables_covered, self._coverage = tables, coverage(recording)
+        return RecordingNews(seen, self._places.between(recording, seen), self._coverage)
 
 
 def _answer(recording: Recording, question: Question, known: int, until: int) -> Matches | Damage:
@@ -259,7 +269,7 @@ class Analysis:
     @property
     def words(self) -> str:
         """``1 problem, 2 warnings``, and what is `missing`; "" without both."""
-        levels = [one.level for one in self.findings]
+        levels = [finding.level for finding in self.findings]
         parts = [many(levels.count(each), each) for each in Level if each in levels]
         missing = f"! {self.missing}" if self.problem else self.missing
         return ", ".join(filter(None, [*parts, missing]))
@@ -278,4 +288,4 @@ class Analysis:
     def titles(self, *events: int | None) -> tuple[str, ...]:
         """Return the titles of the findings that show one of these among their first events."""
         shown = {*events}
-        return tuple(one.title for one in self.findings if not shown.isdisjoint(one.events))
+        return tuple(each.title for each in self.findings if not shown.isdisjoint(each.events))

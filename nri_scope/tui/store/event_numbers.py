@@ -157,6 +157,17 @@ class NumberRanges:
         self.assume(newest)
         return moved
 
+    def add_runs(self, runs: Iterable[tuple[int, int]]) -> bool:
+        """Add the numbers after the known ones in runs from a first to a last one.
+
+        Returns whether assumed numbers have moved.
+        """
+        moved = False
+        for first, last in runs:
+            if last > self.last:
+                moved |= self.extend(max(first, self.last + 1), last)
+        return moved
+
     def settle(self) -> bool:
         """Drop the assumed numbers; return whether there were any."""
         moved = self._assumed > 0
@@ -270,20 +281,20 @@ class Operations:
         """Number of events of all operations."""
         return len(self._all)
 
-    def add(self, found: Grouped) -> bool:
+    def add(self, grouped: Grouped) -> bool:
         """Add the next events; return whether existing rows have moved."""
-        if found.is_restart:
+        if grouped.is_restart:
             self.grouped, self._places = GroupedEvents.none(), array("q")
         before = len(self.grouped.numbers)
-        for known, number in enumerate(found.rest, before):
+        for known, number in enumerate(grouped.rest, before):
             place = self._all.rank(number) - known
             self._places.append(place + self._all.trimmed - self._dropped)
-        self.grouped.add(found.rest, found.firsts)
-        if found.firsts:
-            first = min(found.firsts)
-            self._touched = range(min(first, self._touched.start or first), found.newest + 1)
-        self.newest = found.newest
-        return bool(found.rest) or found.is_restart
+        self.grouped.add(grouped.rest, grouped.firsts)
+        if grouped.firsts:
+            first = min(grouped.firsts)
+            self._touched = range(min(first, self._touched.start or first), grouped.newest + 1)
+        self.newest = grouped.newest
+        return bool(grouped.rest) or grouped.is_restart
 
     def trim(self, oldest: int) -> tuple[int, int] | None:
         """Drop numbers below ``oldest``; call it after they were removed from all numbers.

@@ -69,12 +69,14 @@ class ConnectionMarker:
 
 
 RowMarker = ConnectionMarker | EntryMarker | DamageMarker
+ViewEntry = int | RowMarker
+"""Content of a row: the number of an event, or of an operation's first event, or a marker."""
 
 
 class MarkerPlaces:
     """Positions of gaps and sessions. Once found, a position never changes.
 
-    A gap is placed before the first event that is not earlier, as in `log`. A session begins at
+    A gap is placed before the first event after its start, as in `log`. A session begins at
     its first event, and ends after its last one.
     """
 
@@ -84,45 +86,39 @@ class MarkerPlaces:
         self._last_state: RecordingState | None = None
         self._found: tuple[RowMarker, ...] = ()
 
-    def between(self, recording: Recording, look: RecordingState) -> tuple[RowMarker, ...]:
+    def between(self, recording: Recording, state: RecordingState) -> tuple[RowMarker, ...]:
         """Return the markers of all gaps and sessions in order. Raises RecordingError.
 
         Returns the same object as before if none was added or changed.
         """
-        if self._last_state is None or not _same(self._last_state, look):
-            found: list[RowMarker] = [
-                *self._of_gaps(recording, look),
-                *self._of_sessions(recording, look),
-            ]
-            self._found = tuple(sorted(found, key=lambda one: one.key))
-            self._last_state = look
+        if self._last_state is None or not _same(self._last_state, state):
+            markers = (*self._of_gaps(recording, state), *self._of_sessions(recording, state))
+            self._found = tuple(sorted(markers, key=lambda marker: marker.key))
+            self._last_state = state
         return self._found
 
-    def _of_gaps(self, recording: Recording, look: RecordingState) -> Iterator[RowMarker]:
-        for gap in look.gaps:
+    def _of_gaps(self, recording: Recording, state: RecordingState) -> Iterator[RowMarker]:
+        for gap in state.gaps:
             known = (gap.id, gap.from_ns)
             if known not in self._gaps:
-                self._gaps[known] = _place(recording, look, gap.from_ns, look.oldest)
+                self._gaps[known] = _place(recording, state, gap.from_ns + 1, state.oldest)
             yield EntryMarker(_key(self._gaps[known], gap.from_ns, _GAP, gap.id), gap)
 
-    def _of_sessions(self, recording: Recording, look: RecordingState) -> Iterator[RowMarker]:
+    def _of_sessions(self, recording: Recording, state: RecordingState) -> Iterator[RowMarker]:
         spans = span_of(recording)
-        for session in look.sessions:
+        for session in state.sessions:
             first, last = spans.get(session.id, (0, None))
             # If a ring removed its first events, a session begins at the oldest event, as in `log`.
-            begin = (
-                look.oldest
-                if first < look.oldest and (last is None or look.oldest <= last)
-                else first
-            )
+            is_cut = first < state.oldest and (last is None or state.oldest <= last)
+            begin = state.oldest if is_cut else first
             key = _key(begin, session.started_ns, _BEGAN, session.id)
             yield EntryMarker(key, Began(session))
             if session.ended_ns is None:
                 continue
             known = (session.id, session.ended_ns)
             if known not in self._ends:
-                lowest = max(look.oldest, first, last + 1 if last is not None else 0)
-                self._ends[known] = _place(recording, look, session.ended_ns, lowest)
+                lowest = max(state.oldest, first, last + 1 if last is not None else 0)
+                self._ends[known] = _place(recording, state, session.ended_ns, lowest)
             key = _key(self._ends[known], session.ended_ns, _ENDED, session.id)
             yield EntryMarker(key, Ended(session))
 
@@ -140,9 +136,9 @@ def _key(before: int, at_ns: int, kind: int, number: int) -> Key:
     return Key(before, 0, at_ns, (kind << 64) + number)
 
 
-def _place(recording: Recording, look: RecordingState, at_ns: int, first: int) -> int:
+def _place(recording: Recording, state: RecordingState, at_ns: int, first: int) -> int:
     try:
-        return first_event_at(recording, at_ns, first, look.newest)
+        return first_event_at(recording, at_ns, first, state.newest)
     except RecordingError:
         # A damaged event has no time, and nothing after it is shown.
-        return look.newest + 1
+        return state.newest + 1

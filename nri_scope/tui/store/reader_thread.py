@@ -112,7 +112,7 @@ class ReaderThread:
         def step(recording: Recording) -> list[T]:
             nonlocal steps
             steps = work(recording) if steps is None else steps
-            return [one for one in [next(steps, None)] if one is not None]
+            return [step for step in [next(steps, None)] if step is not None]
 
         while found := await self._result(Future[list[T]](), _LONG, next(self._turns), step):
             on_step(found[0])
@@ -198,3 +198,48 @@ class ReaderThread:
                     future.cancel()
                 elif not future.done():
                     self._fail(future, error)
+
+
+class LateReader:
+    """A thread that starts with the first request. It also reads an attribution file, if attached.
+
+    After it is closed, requests raise RecordingError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._thread: ReaderThread | None = None
+        self._attribution: Path | None = None
+        self._is_closed = False
+        self._starting = asyncio.Lock()
+
+    async def soon(self, work: Callable[[Recording], T]) -> T:
+        """Run ``work`` in the order of requests."""
+        async with self._starting:
+            if self._is_closed:
+                raise RecordingError(self._path, "it was closed")
+            if self._thread is None:
+                thread = self._thread = ReaderThread(self._path)
+                try:
+                    await thread.start()
+                    if (path := self._attribution) is not None:
+                        await thread.soon(lambda recording: recording.attach(path))
+                except BaseException:
+                    self._thread = None
+                    await thread.close()
+                    raise
+        return await self._thread.soon(work)
+
+    async def attach(self, path: Path) -> None:
+        """Read an attribution file, too (`Recording.attach`)."""
+        self._attribution = path
+        async with self._starting:
+            thread = self._thread
+        if thread is not None:
+            await thread.soon(lambda recording: recording.attach(path))
+
+    async def close(self) -> None:
+        """End the thread, and cancel waiting and running work."""
+        self._is_closed = True
+        if self._thread is not None:
+            await self._thread.close()

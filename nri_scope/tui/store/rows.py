@@ -4,15 +4,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from nri_scope.entries import Began, Ended
+from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Event, Gap, Pod, Problem, Session, Status
 from nri_scope.nri.events import VALIDATE
 from nri_scope.recording import display
+from nri_scope.recording.event_pages import events_of
 from nri_scope.recording.records import deadline_ms
 from nri_scope.specs import label
 from nri_scope.text.escape import safe
@@ -23,6 +25,7 @@ from .markers import (
     EntryMarker,
     Key,
     RowMarker,
+    ViewEntry,
 )
 
 if TYPE_CHECKING:
@@ -75,28 +78,32 @@ class Column:
     """Title for a narrow column; "" if the title always fits."""
     right: bool = False
     """Whether it is aligned to the right."""
+    dim: bool = False
+    """Whether its cells are drawn dim."""
+    of_one_event: bool = False
+    """Whether no single event has the value that an operation shows."""
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("id", "#", right=True),
-    Column("time", "Time"),
-    Column("delta", "Delta", right=True),
-    Column("elapsed", "Elapsed", right=True),
+    Column("id", "#", right=True, dim=True),
+    Column("time", "Time", dim=True),
+    Column("delta", "Delta", right=True, dim=True),
+    Column("elapsed", "Elapsed", right=True, dim=True),
     Column("event", "Event"),
     Column("subject", "Pod/container"),
     Column("changed", "Changed", "Δ"),
-    Column("plugin", "Plugin", "Pl"),
-    Column("took", "Took", right=True),
-    Column("deadline", "Of", right=True),
+    Column("plugin", "Plugin", "Pl", of_one_event=True),
+    Column("took", "Took", right=True, of_one_event=True),
+    Column("deadline", "Of", right=True, dim=True),
     Column("status", "Status"),
 )
-"""Columns in the order of `Row.cells`. `time` is the local time of day, `delta` counts from the
+"""Columns in the order of `ListRow.cells`. `time` is the local time of day, `delta` counts from the
 event before in the view, `elapsed` from the recording's first event."""
 POSITION: dict[str, int] = {column.name: at for at, column in enumerate(COLUMNS)}
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ListRow:
     """One row. All texts have passed `escape.safe`, and are cut to a few hundred columns."""
 
     kind: RowKind
@@ -129,7 +136,7 @@ class Row:
         """Return the cell of a column by name."""
         return self.cells[POSITION[name]]
 
-    def mark(self, marked: bool) -> Row:
+    def mark(self, marked: bool) -> ListRow:
         """Return the row with its mark set or removed."""
         return self if marked == self.marked else replace(self, marked=marked)
 
@@ -148,7 +155,7 @@ _MAX_OWNERS = 2
 _PATH_WIDTH = 60
 
 
-def event_row(event: Event, first_ns: int, before_ns: int | None = None) -> Row:
+def event_row(event: Event, first_ns: int, before_ns: int | None = None) -> ListRow:
     """Return the row of an event.
 
     ``first_ns``: time of the recording's first event; ``before_ns``: of the event before in the
@@ -167,22 +174,22 @@ def event_row(event: Event, first_ns: int, before_ns: int | None = None) -> Row:
         _deadline(event.timeout_ns),
         _status(event),
     )
-    return Row(RowKind.EVENT, Key.of_event(event.id), cells, "", _style(event), event=event)
+    return ListRow(RowKind.EVENT, Key.of_event(event.id), cells, "", _style(event), event=event)
 
 
 def operation_row(
-    one: Operation, first_ns: int, before_ns: int | None = None, *, is_open: bool
-) -> Row:
+    operation: Operation, first_ns: int, before_ns: int | None = None, *, is_open: bool
+) -> ListRow:
     """Return the row of an operation of several events; see `event_row`."""
-    row = event_row(one.summary(), first_ns, before_ns)
-    slowest = _cut(one.slowest_words, 64)
+    row = event_row(operation.summary(), first_ns, before_ns)
+    slowest = _cut(operation.slowest_words, 64)
     names = {"event": f"{OPEN if is_open else CLOSED} {row.cell('event')}", "plugin": slowest}
     if row.cell("status") in (SLOW_BEFORE, FAILED_AFTER):
-        names["status"] = one.summary().problem
-    return replace(row, cells=_with(row, names), events=one.events, slowest=slowest)
+        names["status"] = operation.summary().problem
+    return replace(row, cells=_with(row, names), events=operation.events, slowest=slowest)
 
 
-def connection_row(event: Event, first_ns: int) -> Row:
+def connection_row(event: Event, first_ns: int) -> ListRow:
     """Return the row of what one connection saw of an operation, below the operation's row."""
     shown = replace(event, problem="") if _is_failed_later(event) else event
     row = replace(event_row(shown, first_ns), event=event)
@@ -193,36 +200,36 @@ def connection_row(event: Event, first_ns: int) -> Row:
     return replace(row, key=key, cells=_with(row, names))
 
 
-def _with(row: Row, cells: Mapping[str, str]) -> tuple[str, ...]:
+def _with(row: ListRow, cells: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(
         cells.get(column.name, cell) for column, cell in zip(COLUMNS, row.cells, strict=True)
     )
 
 
-def marker_row(one: EntryMarker | DamageMarker) -> Row:
+def marker_row(marker: EntryMarker | DamageMarker) -> ListRow:
     """Return the row of a gap, a session or damage."""
-    key, text = one.key, marker_text(one)
-    if isinstance(one, DamageMarker):
-        return Row(RowKind.DAMAGED, key, _NO_CELLS, text, RowStyle.DAMAGED)
-    match one.entry:
+    key, text = marker.key, marker_text(marker)
+    if isinstance(marker, DamageMarker):
+        return ListRow(RowKind.DAMAGED, key, _NO_CELLS, text, RowStyle.DAMAGED)
+    match marker.entry:
         case Gap() as gap:
             cells = _only_time(gap.from_ns)
-            return Row(RowKind.GAP, key, cells, text, RowStyle.GAP, gap=gap)
+            return ListRow(RowKind.GAP, key, cells, text, RowStyle.GAP, gap=gap)
         case Began(session):
             cells = _only_time(session.started_ns)
-            return Row(RowKind.BEGAN, key, cells, text, RowStyle.SESSION, session=session)
+            return ListRow(RowKind.BEGAN, key, cells, text, RowStyle.SESSION, session=session)
         case Ended(session):
             cells = _only_time(session.ended_ns or 0)
-            return Row(RowKind.ENDED, key, cells, text, RowStyle.SESSION, session=session)
+            return ListRow(RowKind.ENDED, key, cells, text, RowStyle.SESSION, session=session)
 
 
-def marker_text(one: RowMarker) -> str:
+def marker_text(marker: RowMarker) -> str:
     """Return the text of a marker's row."""
-    if isinstance(one, DamageMarker):
-        return f"the recording cannot be read from here on: {_words(one.words)}"
-    if isinstance(one, ConnectionMarker):
+    if isinstance(marker, DamageMarker):
+        return f"the recording cannot be read from here on: {_words(marker.words)}"
+    if isinstance(marker, ConnectionMarker):
         return ""
-    match one.entry:
+    match marker.entry:
         case Gap() as gap:
             session = f", session {gap.session}" if gap.session is not None else ""
             lost = "unknown" if gap.lost is None else f"{gap.lost:,}"
@@ -238,18 +245,18 @@ def marker_text(one: RowMarker) -> str:
             return f"session {session.id} ended{why}"
 
 
-def damaged_row(event_id: int, words: str) -> Row:
+def damaged_row(event_id: int, words: str) -> ListRow:
     """Return the row of an event that cannot be read."""
     text = f"event {event_id} cannot be read: {_words(words)}"
     cells = (str(event_id), *_NO_CELLS[1:])
-    return Row(RowKind.DAMAGED, Key.of_event(event_id), cells, text, RowStyle.DAMAGED)
+    return ListRow(RowKind.DAMAGED, Key.of_event(event_id), cells, text, RowStyle.DAMAGED)
 
 
-def gone_row(event_id: int) -> Row:
+def gone_row(event_id: int) -> ListRow:
     """Return the row of an event that no longer exists."""
     text = f"event {event_id} was removed from the recording"
     cells = (str(event_id), *_NO_CELLS[1:])
-    return Row(RowKind.GONE, Key.of_event(event_id), cells, text, RowStyle.GONE)
+    return ListRow(RowKind.GONE, Key.of_event(event_id), cells, text, RowStyle.GONE)
 
 
 def changed_in_short(event: Event) -> str:
@@ -364,9 +371,9 @@ def line_row(
     *,
     summary: Callable[[Recording, int], Iterable[StyledLine]] | None = None,
     subject: Pod | Container | None = None,
-) -> Row:
+) -> ListRow:
     """Return the row of a line without an event, for the detail pane."""
-    row = Row(RowKind.LINE, NO_KEY, _NO_CELLS, _words(title), RowStyle.PLAIN)
+    row = ListRow(RowKind.LINE, NO_KEY, _NO_CELLS, _words(title), RowStyle.PLAIN)
     return replace(row, summary=summary, subject=subject)
 
 
@@ -378,3 +385,58 @@ def _raw(text: str, width: int) -> str:
     # Enough for the visible part and the sign of a cut: a character has at most three combining
     # marks.
     return text[: 4 * width + 4]
+
+
+@dataclass(frozen=True, slots=True)
+class RowPage:
+    """Rows to be read."""
+
+    entries: Sequence[ViewEntry]
+    events: Mapping[int, Sequence[int]]
+    """The events of each operation among the entries, and of each single event."""
+    open: set[int]
+    """The operations whose events have rows of their own."""
+    before: int | None
+    """The event or operation before the entries; None if there is none."""
+    first_ns: int
+    sessions: Mapping[int, Session]
+
+    def read(self, recording: Recording) -> list[ListRow]:
+        """Read them. Raises RecordingError."""
+        numbers = {number for group in self.events.values() for number in group}
+        numbers |= {entry.event for entry in self.entries if isinstance(entry, ConnectionMarker)}
+        numbers |= set() if self.before is None else {self.before}
+        found = events_of(recording, sorted(numbers))
+        rows: list[ListRow] = []
+        before = self.before
+        for entry in self.entries:
+            previous = found.get(before) if before is not None else None
+            before_ns = previous.at_ns if isinstance(previous, Event) else None
+            rows.append(self._row(entry, found, before_ns))
+            before = entry if isinstance(entry, int) else before
+        return rows
+
+    def _row(
+        self, entry: ViewEntry, loaded: Mapping[int, Event | RecordingError], before_ns: int | None
+    ) -> ListRow:
+        if isinstance(entry, ConnectionMarker):
+            event = loaded.get(entry.event)
+            if isinstance(event, Event):
+                return connection_row(event, self.first_ns)
+            return replace(self._unread(entry.event, event), key=entry.key)
+        if not isinstance(entry, int):
+            return marker_row(entry)
+        event = loaded.get(entry)
+        if not isinstance(event, Event):
+            return self._unread(entry, event)
+        numbers = self.events[entry]
+        if len(numbers) == 1:
+            return event_row(event, self.first_ns, before_ns)
+        from nri_scope.differ.operations import Operation
+
+        events = [event for number in numbers if isinstance(event := loaded.get(number), Event)]
+        operation = Operation.of(events, self.sessions)
+        return operation_row(operation, self.first_ns, before_ns, is_open=entry in self.open)
+
+    def _unread(self, number: int, error: RecordingError | None) -> ListRow:
+        return gone_row(number) if error is None else damaged_row(number, error.problem)

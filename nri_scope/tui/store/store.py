@@ -9,50 +9,32 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import Container, Event, Pod, Session
+from nri_scope.events import Container, Pod, Session
 from nri_scope.filter import Filter
 from nri_scope.recording import event_search
-from nri_scope.recording.event_pages import (
-    Damage,
-    Matches,
-    NumberRuns,
-    Question,
-    events_of,
-    matching,
-)
+from nri_scope.recording.event_pages import Damage, Matches, NumberRuns, Question, matching
 from nri_scope.recording.reader import Recording
 from nri_scope.survey.foreground import ATTRIBUTED
 
 from .discovery import Analysis, EventDiscovery, Facts, Growth, RecordingNews, WalkEnded, facts_of
 from .event_numbers import GroupedEvents, NumberList, NumberRanges, Operations, RowEvents
-from .markers import ConnectionMarker, DamageMarker
-from .reader_thread import ReaderThread
-from .rows import (
-    Row,
-    connection_row,
-    damaged_row,
-    event_row,
-    gone_row,
-    marker_row,
-    marker_text,
-    operation_row,
-)
-from .view import View, ViewEntry
+from .markers import DamageMarker
+from .reader_thread import LateReader, ReaderThread
+from .rows import ListRow, RowPage
+from .view import View
 
 if TYPE_CHECKING:
     # Imported late, because importing the differ takes long.
     from nri_scope.differ.operations import Grouped, Grouper
-
-__all__ = ["Facts", "Growth", "Progress", "Store"]
 
 T = TypeVar("T")
 Progress = Callable[[View, float], None]
@@ -66,6 +48,9 @@ _GROUPED_AT_ONCE_S = 0.1
 """Maximum seconds to group events into operations before the recording is shown."""
 _MIN_EVENT_BYTES = 16
 """Minimum size of an event in a file."""
+_FilterStep: TypeAlias = "tuple[Matches | Damage, GroupedEvents | None, array[int] | None]"
+"""Result of one step of a filter; for rows of operations, how events were grouped, and the first
+event of each operation with a match."""
 
 
 class Store:
@@ -88,13 +73,10 @@ class Store:
         self.path = path
         self.analysis = Analysis()
         """What a survey has found; replaced as a whole."""
-        self._attribution: Path | None = None
         self._recorder_runs = True if live else None
         """Whether this program's recorder runs; None if another program records."""
         self._pages = pages
-        self._others: ReaderThread | None = None
-        self._closed = False
-        self._others_lock = asyncio.Lock()
+        self._others = LateReader(path)
         self._discovery = discovery
         """Used by the thread of ``pages`` only."""
         self._refreshing: asyncio.Task[Growth] | None = None
@@ -103,8 +85,7 @@ class Store:
         self._walk_found_events = False
         """Whether the walk has found events since the last refresh."""
         self._stopped: DamageMarker | None = None
-        self._look = news.look
-        self._between = news.between
+        self._look, self._between, self._coverage = news.look, news.between, news.coverage
         self._runs = NumberRanges(max(1, news.look.oldest))
         self._views: WeakKeyDictionary[View, NumberList] = WeakKeyDictionary()
         """The filtered views, with their numbers."""
@@ -148,14 +129,12 @@ class Store:
 
     async def close(self) -> None:
         """End the threads and close the file, cancelling unfinished work."""
-        self._closed = True
         tasks = (self._walking, self._grouping, self._refreshing)
         own = {task for task in tasks if task is not None}
         for task in own:
             task.cancel()
         await self._pages.close()
-        if self._others is not None:
-            await self._others.close()
+        await self._others.close()
         if own:
             await asyncio.wait(own)
 
@@ -166,7 +145,7 @@ class Store:
 
     # -- queries ----------------------------------------------------------------------------
 
-    async def rows(self, view: View, start: int, count: int) -> Sequence[Row]:
+    async def rows(self, view: View, start: int, count: int) -> Sequence[ListRow]:
         """Read ``count`` rows from ``start``; fewer if the view ends.
 
         Runs before all other work, the newest request first. Returns no rows if the request was
@@ -175,10 +154,10 @@ class Store:
         entries = view.entries(start, count)
         if not entries:
             return ()
-        page = _Page(
+        page = RowPage(
             entries,
-            {one: view.events_of(one) for one in entries if isinstance(one, int)},
-            {one for one in entries if isinstance(one, int) and view.is_open(one)},
+            {entry: view.events_of(entry) for entry in entries if isinstance(entry, int)},
+            {entry for entry in entries if isinstance(entry, int) and view.is_open(entry)},
             view.event_before(start),
             self._look.first_ns,
             {session.id: session for session in self._look.sessions},
@@ -217,12 +196,18 @@ class Store:
 
         def steps(recording: Recording) -> Iterator[_FilterStep]:
             for found in matching(recording, question, first, until):
-                yield _FilterStep.of(found, groups.grouped if groups is not None else None)
+                grouped = None if groups is None else groups.grouped
+                rows: array[int] | None = None
+                if grouped is not None and isinstance(found, Matches):
+                    # In the thread, as this takes 1 µs for each match.
+                    rows = grouped.firsts_of(found.numbers)
+                yield found, grouped, rows
 
         def add(step: _FilterStep) -> None:
+            found, grouped, rows = step
             # The oldest events may have been removed meanwhile.
-            is_valid = groups is not None and step.grouped is groups.grouped
-            self._add(view, ids, step.found, step.rows if is_valid else None)
+            is_valid = groups is not None and grouped is groups.grouped
+            self._add(view, ids, found, rows if is_valid else None)
             if on_progress is not None and view.looked_at < until:
                 on_progress(view, (view.looked_at - first) / (until - first))
 
@@ -248,14 +233,9 @@ class Store:
         """
         if not 0 <= start < view.length or not text:
             return None
+        key = view.key_at(start)
         # Markers are few: search them here.
-        key, needle = view.key_at(start), text.lower()
-        hits = [
-            one.key
-            for one in view.between
-            if (one.key >= key if forwards else one.key <= key)
-            and needle in marker_text(one).lower()
-        ]
+        hits = view.markers_with(text, key, forwards=forwards)
 
         def steps(recording: Recording) -> Iterator[event_search.SearchStep]:
             if rows is not None:
@@ -286,19 +266,6 @@ class Store:
 
         Raises RecordingError after `close`.
         """
-        async with self._others_lock:
-            self._check_open()
-            if self._others is None:
-                others = ReaderThread(self.path)
-                await others.start()
-                if self._attribution is not None:
-                    await others.soon(partial(_attach, path=self._attribution))
-                self._others = others
-                try:
-                    self._check_open()
-                except RecordingError:
-                    await others.close()
-                    raise
         return await self._others.soon(work)
 
     async def attach(self, path: Path) -> None:
@@ -307,12 +274,8 @@ class Store:
         Filters and searches see the new values from then on; views with a filter must be created
         anew. After the file has grown, call `outdate`, and this again for the counts of all events.
         """
-        self._attribution = path
-        await self._pages.soon(partial(_attach, path=path))
-        async with self._others_lock:
-            others = self._others
-        if others is not None:
-            await others.soon(partial(_attach, path=path))
+        await self._pages.soon(lambda recording: recording.attach(path))
+        await self._others.attach(path)
 
     def outdate(self, after: int) -> None:
         """Let the next `refresh` apply filters on changes and problems again to events after one.
@@ -325,10 +288,6 @@ class Store:
 
     def _outdate(self, view: View, after: int) -> None:
         self._outdated[view] = min(after, self._outdated.get(view, after))
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise RecordingError(self.path, "it was closed")
 
     # -- growth -----------------------------------------------------------------------------
 
@@ -349,9 +308,9 @@ class Store:
 
     async def _refresh(self) -> Growth:
         views = [view for view in self._views if view.complete and view.stopped is None]
-        outdated = {one: self._outdated.pop(one) for one in views if one in self._outdated}
+        outdated = {each: self._outdated.pop(each) for each in views if each in self._outdated}
         questions = [
-            (Question(one.where, one.about), outdated.get(one, one.looked_at)) for one in views
+            (Question(each.where, each.about), outdated.get(each, each.looked_at)) for each in views
         ]
         news: RecordingNews | None = None
         try:
@@ -359,21 +318,20 @@ class Store:
                 lambda recording: self._news(recording, questions)
             )
         finally:
-            for each, after in outdated.items() if news is None else ():
-                self._outdate(each, after)
+            for view, after in outdated.items() if news is None else ():
+                self._outdate(view, after)
+        is_regrouped = any(group.is_restart for group in grouped)
         moved, self._walk_found_events = self._walk_found_events, False
         if news is None:
             if grouped:
                 self._add_groups(grouped)
                 self._settle_all(regrouped=True)
-            return Growth(
-                moved=moved or bool(grouped), regrouped=any(each.is_restart for each in grouped)
-            )
+            return Growth(moved=moved or bool(grouped), regrouped=is_regrouped)
         removed, revision, between = self._trim(news), self.all.revision, self._between
         before = len(self._runs)
-        self._look, self._between = news.look, news.between
+        self._look, self._between, self._coverage = news.look, news.between, news.coverage
         self._assume()
-        moved_assumed = self._extend(news.runs)
+        moved_assumed = self._runs.add_runs(news.runs)
         if news.damage is not None:
             self._stop(news.damage)
         moved_groups = self._add_groups(grouped)
@@ -383,7 +341,7 @@ class Store:
             self._add(view, self._views[view], found, moved=view in outdated)
         self._settle_all(moved=removed or moved_assumed, regrouped=moved_groups)
         return Growth(
-            regrouped=any(each.is_restart for each in grouped),
+            regrouped=is_regrouped,
             events=max(0, len(self._runs) - before),
             removed=removed,
             between=between != self._between,
@@ -436,7 +394,7 @@ class Store:
         self._walk_found_events = True
         match step:
             case NumberRuns(runs):
-                moved = self._extend(runs)
+                moved = self._runs.add_runs(runs)
             case Damage():
                 moved = True
                 self._stop(step)
@@ -467,13 +425,6 @@ class Store:
         self._walk_found_events = True
         self._settle_all(regrouped=self._operations.add(found))
 
-    def _extend(self, runs: Sequence[tuple[int, int]]) -> bool:
-        moved = False
-        for first, last in runs:
-            if last > self._runs.last:
-                moved |= self._runs.extend(max(first, self._runs.last + 1), last)
-        return moved
-
     def _trim(self, news: RecordingNews) -> bool:
         """Drop rows that were removed from the recording; return whether events were dropped."""
         oldest = news.look.oldest
@@ -500,7 +451,7 @@ class Store:
         self,
         view: View,
         ids: NumberList,
-        found: Matches | Damage,
+        matches: Matches | Damage,
         rows: array[int] | None = None,
         *,
         moved: bool = False,
@@ -510,14 +461,14 @@ class Store:
         ``rows``: the first events of their operations, if known. ``moved``: whether existing rows
         have moved.
         """
-        if isinstance(found, Damage):
-            view.stopped = DamageMarker.behind(found.after, found.words)
-            view.looked_at = found.after
+        if isinstance(matches, Damage):
+            view.stopped = DamageMarker.behind(matches.after, matches.words)
+            view.looked_at = matches.after
         else:
             if rows is None and view.groups is not None:
-                rows = view.groups.grouped.firsts_of(found.numbers)
-            moved |= ids.extend(found.numbers if rows is None else rows)
-            view.looked_at = max(view.looked_at, found.looked_at)
+                rows = view.groups.grouped.firsts_of(matches.numbers)
+            moved |= ids.extend(matches.numbers if rows is None else rows)
+            view.looked_at = max(view.looked_at, matches.looked_at)
         view.settle(self._between, moved=moved)
 
     @property
@@ -539,86 +490,11 @@ class Store:
         for view in self._views:
             view.settle(self._between)
         damage = self._stopped.words if self._stopped is not None else ""
-        self.facts = facts_of(
+        facts = facts_of(
             self.path,
             self._look,
             events=len(self._runs),
             damage=damage,
             recorder_runs=self._recorder_runs,
         )
-
-
-def _attach(recording: Recording, *, path: Path) -> None:
-    recording.attach(path)
-
-
-class _FilterStep(NamedTuple):
-    """Result of one step of a filter, prepared in the thread: it takes 1 µs for each match."""
-
-    found: Matches | Damage
-    grouped: GroupedEvents | None
-    """For rows of operations, how events were grouped."""
-    rows: array[int] | None
-    """The first event of each operation with a match."""
-
-    @classmethod
-    def of(cls, found: Matches | Damage, grouped: GroupedEvents | None) -> _FilterStep:
-        """Prepare what a step has found."""
-        if grouped is None or isinstance(found, Damage):
-            return cls(found, grouped, None)
-        return cls(found, grouped, grouped.firsts_of(found.numbers))
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """Rows to be read."""
-
-    entries: Sequence[ViewEntry]
-    events: Mapping[int, Sequence[int]]
-    """The events of each operation among the entries, and of each single event."""
-    open: set[int]
-    """The operations whose events have rows of their own."""
-    before: int | None
-    """The event or operation before the entries; None if there is none."""
-    first_ns: int
-    sessions: Mapping[int, Session]
-
-    def read(self, recording: Recording) -> list[Row]:
-        """Read them. Raises RecordingError."""
-        numbers = {number for group in self.events.values() for number in group}
-        numbers |= {one.event for one in self.entries if isinstance(one, ConnectionMarker)}
-        numbers |= set() if self.before is None else {self.before}
-        found = events_of(recording, sorted(numbers))
-        rows: list[Row] = []
-        before = self.before
-        for entry in self.entries:
-            previous = found.get(before) if before is not None else None
-            before_ns = previous.at_ns if isinstance(previous, Event) else None
-            rows.append(self._row(entry, found, before_ns))
-            before = entry if isinstance(entry, int) else before
-        return rows
-
-    def _row(
-        self, entry: ViewEntry, found: Mapping[int, Event | RecordingError], before_ns: int | None
-    ) -> Row:
-        if isinstance(entry, ConnectionMarker):
-            event = found.get(entry.event)
-            if isinstance(event, Event):
-                return connection_row(event, self.first_ns)
-            return replace(self._unread(entry.event, event), key=entry.key)
-        if not isinstance(entry, int):
-            return marker_row(entry)
-        event = found.get(entry)
-        if not isinstance(event, Event):
-            return self._unread(entry, event)
-        numbers = self.events[entry]
-        if len(numbers) == 1:
-            return event_row(event, self.first_ns, before_ns)
-        from nri_scope.differ.operations import Operation
-
-        events = [one for number in numbers if isinstance(one := found.get(number), Event)]
-        operation = Operation.of(events, self.sessions)
-        return operation_row(operation, self.first_ns, before_ns, is_open=entry in self.open)
-
-    def _unread(self, number: int, error: RecordingError | None) -> Row:
-        return gone_row(number) if error is None else damaged_row(number, error.problem)
+        self.facts = replace(facts, coverage=self._coverage)

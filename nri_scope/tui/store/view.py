@@ -14,10 +14,8 @@ from nri_scope.events import Container, Gap, Pod
 from nri_scope.filter import Filter
 
 from .event_numbers import NumberList, NumberRanges, Operations, RowEvents
-from .markers import ConnectionMarker, DamageMarker, EntryMarker, Key, RowMarker
-
-ViewEntry = int | RowMarker
-"""Content of a row: the number of an event, or of an operation's first event, or a marker."""
+from .markers import ConnectionMarker, DamageMarker, EntryMarker, Key, RowMarker, ViewEntry
+from .rows import marker_text
 
 
 class View:
@@ -118,6 +116,16 @@ class View:
         at = self._numbers.rank(event_id)
         return self._numbers.at(at) if at < len(self._numbers) else None
 
+    def markers_with(self, text: str, key: Key, *, forwards: bool) -> list[Key]:
+        """Return the keys of the markers from ``key`` on that contain ``text``, ignoring case."""
+        needle = text.lower()
+        return [
+            marker.key
+            for marker in self.between
+            if (marker.key >= key if forwards else marker.key <= key)
+            and needle in marker_text(marker).lower()
+        ]
+
     def event_before(self, position: int) -> int | None:
         """Return the last event before the row at ``position``; None if there is none."""
         at = position - bisect_left(self._places, position)
@@ -191,10 +199,10 @@ class View:
             # depends on the new data only, even in a recording with many reconnects.
             kept = bisect_left(self._keys, self._first_movable)
             rest = between[bisect_left(between, self._first_movable, key=_key_of) :]
-        shown = [one for one in rest if self._is_shown(one)]
+        shown = [marker for marker in rest if self._is_shown(marker)]
         if self.stopped is not None:
-            shown = [*(one for one in shown if one.key < self.stopped.key), self.stopped]
-        keys = [one.key for one in shown]
+            shown = [*(marker for marker in shown if marker.key < self.stopped.key), self.stopped]
+        keys = [marker.key for marker in shown]
         places = [
             self._numbers.rank(key.event + (key.is_event > 1)) + at
             for at, key in enumerate(keys, kept)
@@ -226,18 +234,18 @@ class View:
             for event in self.events_of(number) if self.shows(number) else ():
                 yield ConnectionMarker(Key.of_connection(event), event)
 
-    def _is_shown(self, one: RowMarker) -> bool:
-        if isinstance(one, ConnectionMarker):
+    def _is_shown(self, marker: RowMarker) -> bool:
+        if isinstance(marker, ConnectionMarker):
             return True
-        if one.key.event > self.looked_at + 1:
+        if marker.key.event > self.looked_at + 1:
             return False
         if self.is_everything:
             return True
         # Omit sessions, which could outnumber the matches. Show a gap if events may have been lost
         # before a match.
-        is_gap = isinstance(one, EntryMarker) and isinstance(one.entry, Gap)
-        return is_gap and self._numbers.rank(one.key.event) < self.events
+        is_gap = isinstance(marker, EntryMarker) and isinstance(marker.entry, Gap)
+        return is_gap and self._numbers.rank(marker.key.event) < self.events
 
 
-def _key_of(one: RowMarker) -> Key:
-    return one.key
+def _key_of(marker: RowMarker) -> Key:
+    return marker.key

@@ -36,7 +36,7 @@ _KEY = re.compile(r"([ -]*)([^\s'\"-][^:]*:|'[^']*':|\"(?:[^\"\\]|\\.)*\":)( .*)
 __all__ = ["Span", "Style", "StyledLine", "text_of"]
 
 
-class Source(Protocol):
+class LineSequence(Protocol):
     """Sequence of lines, such as a list or tuple.
 
     It may create lines on request, and return None for a line that is not available yet.
@@ -141,19 +141,9 @@ class TableGrid:
             parts.append(Span(fitted(text, width, right=field.right), cell.style))
         return tuple(parts)
 
-    def head(self, sorted_by: int | None = None, *, ascending: bool = True) -> StyledLine:
-        """Return the line of titles; ``sorted_by``: index of the field that sorts the lines."""
-        parts = list(self.line([Span(field.title, Style.STRONG) for field in self.fields]))
-        if sorted_by is not None and self.widths[sorted_by]:
-            field, width = self.fields[sorted_by], self.widths[sorted_by]
-            sign = "▲" if ascending else "▼"
-            at = 2 * sum(1 for each in self.widths[:sorted_by] if each)
-            if len(field.title) < width:
-                text = fitted(f"{sign}{field.title}", width, right=field.right)
-                parts[at] = Span(text, Style.STRONG)
-            else:
-                parts[at - 1] = Span(sign, Style.STRONG)
-        return tuple(parts)
+    def head(self) -> StyledLine:
+        """Return the line of titles."""
+        return self.line([Span(field.title, Style.STRONG) for field in self.fields])
 
 
 def cut(parts: StyledLine, width: int) -> StyledLine:
@@ -230,17 +220,17 @@ def styled_yaml(text: str) -> StyledLine:
 def shown(parts: StyledLine) -> StyledLine:
     """Return the visible part of a line, escaped; if cut, followed by the number of characters."""
     room = MAX_CHARACTERS
-    found: list[Span] = []
+    spans: list[Span] = []
     for part in parts:
         if room <= 0:
             break
         text = part.text[:room]
         room -= len(text)
-        found.append(Span(safe(text), part.style))
+        spans.append(Span(safe(text), part.style))
     total = sum(len(part.text) for part in parts)
     if total > MAX_CHARACTERS:
-        found.append(Span(f"… ({total:,} characters in all)", Style.DIM))
-    return tuple(found)
+        spans.append(Span(f"… ({total:,} characters in all)", Style.DIM))
+    return tuple(spans)
 
 
 _NATURAL = frozenset(" ,;:/=")
@@ -302,22 +292,22 @@ def _cuts(text: str, room: int, rest: int) -> list[int]:
 
     Rows end after one of `_NATURAL`, unless that leaves more than half of a row empty.
     """
-    found = [0]
+    begins = [0]
     if len(text) <= room and text.isascii():
-        return found
+        return begins
     used = natural = left = 0
-    for at, char in enumerate(text):
+    for index, char in enumerate(text):
         size = get_character_cell_size(char)
         while used and used + size > room:
             # Text after the natural end moves to the next row.
-            at_natural = natural > found[-1] and 2 * left >= room
-            found.append(natural if at_natural else at)
+            at_natural = natural > begins[-1] and 2 * left >= room
+            begins.append(natural if at_natural else index)
             used = used - left if at_natural else 0
             room = rest
         used += size
         if char in _NATURAL:
-            natural, left = at + 1, used
-    return found
+            natural, left = index + 1, used
+    return begins
 
 
 def split_by_spans(
@@ -327,14 +317,14 @@ def split_by_spans(
 
     Yields start, end, and whether the piece is in a span.
     """
-    at = begin
+    position = begin
     for first, last in spans:
-        first, last = max(first, at), min(last, end)
+        first, last = max(first, position), min(last, end)
         if first >= last:
             continue
-        if at < first:
-            yield at, first, False
+        if position < first:
+            yield position, first, False
         yield first, last, True
-        at = last
-    if at < end:
-        yield at, end, False
+        position = last
+    if position < end:
+        yield position, end, False

@@ -16,10 +16,10 @@ from enum import IntEnum
 from itertools import pairwise
 from typing import NamedTuple
 
-from nri_scope.events import Gap, Problem, Session
-from nri_scope.nri.events import Stage
+from nri_scope.events import Problem
+from nri_scope.nri.events import EventStage
 
-from ..containers.census import NEVER_ENDS, Life, phases
+from ..containers.census import Life, phases
 from ..text.styled_line import Span, Style, StyledLine
 
 MIN_SPAN = 10_000
@@ -58,16 +58,14 @@ def ticks(window: TimeWindow, width: int) -> tuple[AxisTick, ...]:
     for step in _STEPS:
         if step * width < window.span * 4:
             continue
-        found: list[AxisTick] = []
+        candidates: list[AxisTick] = []
         at = -(-(window.from_ns + zone) // step) * step - zone
         while at < window.to_ns:
-            found.append(AxisTick(window.column(at, width), _label(at, step)))
+            candidates.append(AxisTick(window.column(at, width), _label(at, step)))
             at += step
-        if all(
-            before.column + len(before.label) + 1 < after.column
-            for before, after in pairwise(found)
-        ):
-            return tuple(tick for tick in found if tick.column + len(tick.label) < width)
+        is_legible = all(a.column + len(a.label) + 1 < b.column for a, b in pairwise(candidates))
+        if is_legible:
+            return tuple(tick for tick in candidates if tick.column + len(tick.label) < width)
     return ()
 
 
@@ -123,13 +121,13 @@ SIGNS: dict[PointKind, tuple[str, Style]] = {
     PointKind.FAILED: ("!", Style.BAD),
 }
 """Signs of points, distinguishable without colours."""
-LINES: dict[Stage, tuple[str, Style]] = {
-    Stage.LISTED: ("─", Style.DIM),
-    Stage.CREATING: ("─", Style.DIM),
-    Stage.CREATED: ("─", Style.DIM),
-    Stage.STARTED: ("━", Style.GOOD),
-    Stage.STOPPED: ("┈", Style.DIM),
-    Stage.REMOVED: (" ", Style.PLAIN),
+LINES: dict[EventStage, tuple[str, Style]] = {
+    EventStage.LISTED: ("─", Style.DIM),
+    EventStage.CREATING: ("─", Style.DIM),
+    EventStage.CREATED: ("─", Style.DIM),
+    EventStage.STARTED: ("━", Style.GOOD),
+    EventStage.STOPPED: ("┈", Style.DIM),
+    EventStage.REMOVED: (" ", Style.PLAIN),
 }
 """Line characters of states."""
 UNOBSERVED = ("░", Style.WARN)
@@ -146,14 +144,14 @@ class LanePoint(NamedTuple):
     """Name of the event."""
 
 
-def kind_of(stage: Stage, problem: str, *, changed: bool) -> PointKind:
+def kind_of(stage: EventStage, problem: str, *, changed: bool) -> PointKind:
     """Return the kind of an event; ``stage``: the stage it leads to, if any."""
     if problem:
         return PointKind.FAILED if problem == Problem.FAILED else PointKind.SLOW
     if changed:
         return PointKind.CHANGED
     # The sign does not show whether a creation succeeded.
-    return PointKind[max(stage, Stage.CREATED).name] if stage else PointKind.OTHER
+    return PointKind[max(stage, EventStage.CREATED).name] if stage else PointKind.OTHER
 
 
 class TimeInterval(NamedTuple):
@@ -161,28 +159,6 @@ class TimeInterval(NamedTuple):
 
     from_ns: int
     to_ns: int
-
-
-def unobserved(sessions: Iterable[Session], gaps: Iterable[Gap]) -> tuple[TimeInterval, ...]:
-    """Return the intervals in which events may be missing, ascending and disjoint.
-
-    These are the gaps and the times between sessions, but not before the first and after the last
-    session. If a recorder was killed, the next one recorded a gap.
-    """
-    found = [TimeInterval(gap.from_ns, max(gap.to_ns, gap.from_ns + 1)) for gap in gaps]
-    latest: int | None = None
-    for session in sorted(sessions, key=lambda session: session.started_ns):
-        if latest is not None and session.started_ns > latest:
-            found.append(TimeInterval(latest, session.started_ns))
-        ended = NEVER_ENDS if session.ended_ns is None else session.ended_ns
-        latest = max(latest or ended, ended)
-    merged: list[TimeInterval] = []
-    for one in sorted(found):
-        if merged and one.from_ns <= merged[-1].to_ns:
-            merged[-1] = TimeInterval(merged[-1].from_ns, max(merged[-1].to_ns, one.to_ns))
-        else:
-            merged.append(one)
-    return tuple(merged)
 
 
 def lane_cells(
@@ -198,7 +174,7 @@ def lane_cells(
     blank = Span(" ")
     cells = [blank] * width
     for stage, from_ns, to_ns in phases(life, until_ns):
-        if stage is not Stage.REMOVED:
+        if stage is not EventStage.REMOVED:
             _fill(cells, window, from_ns, to_ns, Span(*LINES[stage]))
     end_ns = min(life.end_ns, until_ns)
     if life.is_unknown:
@@ -242,18 +218,18 @@ def lanes_within(lanes: Iterable[tuple[int, int, int, int]], window: TimeWindow)
     ``lanes``: in order, each with pod, container (0 for the pod itself), start and end time. A
     pod's lane is included if one of its containers' lanes is.
     """
-    found = array("I")
+    indices = array("I")
     pod = -1
     for number, (_, container, first_ns, end_ns) in enumerate(lanes):
         here = first_ns < window.to_ns and end_ns >= window.from_ns
         if not container:
             pod = -1 if here else number
         elif here and pod >= 0:
-            found.append(pod)
+            indices.append(pod)
             pod = -1
         if here:
-            found.append(number)
-    return found
+            indices.append(number)
+    return indices
 
 
 def nearest(points: Sequence[LanePoint], at_ns: int) -> LanePoint | None:

@@ -13,7 +13,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import points_between
 from nri_scope.text.escape import safe
 
-from ..actions import Keymap
+from ..actions import key_of
 from ..containers.census import (
     NEVER_ENDS,
     STATES,
@@ -23,8 +23,8 @@ from ..containers.census import (
     stages_of,
 )
 from ..containers.census_board import SubjectFilter
-from ..containers.outline import Node
-from ..containers.outline_lines import Subject
+from ..containers.outline import TreeNode
+from ..containers.outline_lines import SubjectDetails
 from ..text.styled_line import Span, Style, StyledLine, fitted
 from .lane_drawing import (
     LINES,
@@ -54,32 +54,32 @@ class LanePoints:
 
 def read_points(
     recording: Recording,
-    lanes: Sequence[Node],
+    lanes: Sequence[TreeNode],
     window: TimeWindow,
     width: int,
     where: Filter | None,
-) -> dict[Node, LanePoints]:
+) -> dict[TreeNode, LanePoints]:
     """Read the events of lanes in ``window``, ``width`` columns wide. Raises RecordingError."""
     return {lane: _of_lane(recording, lane, window, width, where) for lane in lanes}
 
 
 def _of_lane(
-    recording: Recording, lane: Node, window: TimeWindow, width: int, where: Filter | None
+    recording: Recording, lane: TreeNode, window: TimeWindow, width: int, where: Filter | None
 ) -> LanePoints:
     what = (lane.pod, lane.container), (window.from_ns, window.to_ns), where
-    found = points_between(recording, *what, MAX_EVENTS + 1)
-    complete = len(found) <= MAX_EVENTS
+    events = points_between(recording, *what, MAX_EVENTS + 1)
+    complete = len(events) <= MAX_EVENTS
     if not complete:
-        found = points_between(recording, *what, width, width)
-    stages = {name: max(stages_of(recording, name)) for name in {one.name for one in found}}
+        events = points_between(recording, *what, width, width)
+    stages = {name: max(stages_of(recording, name)) for name in {event.name for event in events}}
     points = (
         LanePoint(
-            one.at_ns,
-            one.event,
-            kind_of(stages[one.name], one.problem, changed=one.changed),
-            one.name,
+            event.at_ns,
+            event.event,
+            kind_of(stages[event.name], event.problem, changed=event.changed),
+            event.name,
         )
-        for one in found
+        for event in events
     )
     return LanePoints(tuple(sorted(points)), complete)
 
@@ -90,7 +90,7 @@ CURSOR = ("▼", Style.STRONG)
 """Sign on the axis in the cursor's column."""
 
 
-class Lanes:
+class TimelineLanes:
     """The pods and containers of a timeline, in order, with start and end times."""
 
     def __init__(self, newest: int = 0) -> None:
@@ -107,7 +107,7 @@ class Lanes:
         """False if the filter matched no event of any lane."""
 
     @classmethod
-    def of(cls, census: Census, chosen: SubjectFilter) -> Lanes:
+    def of(cls, census: Census, chosen: SubjectFilter) -> TimelineLanes:
         """Create a lane for each pod and container of ``census`` that passes ``chosen``; for all if
         its filter matched none.
         """
@@ -134,11 +134,11 @@ class Lanes:
         """Yield pod, container, start and end of each lane, for `lanes_within`."""
         return zip(self.pods, self.containers, self.first_ns, self.end_ns, strict=True)
 
-    def node(self, number: int) -> Node:
+    def node(self, number: int) -> TreeNode:
         """Return the pod or container of the lane at an index."""
-        return Node(self.pods[number], self.containers[number])
+        return TreeNode(self.pods[number], self.containers[number])
 
-    def number_of(self, node: Node) -> int | None:
+    def number_of(self, node: TreeNode) -> int | None:
         """Return the index of a pod's or container's lane; None if it has none."""
         for number, (pod, container) in enumerate(zip(self.pods, self.containers, strict=True)):
             if pod == node.pod and container == node.container:
@@ -158,7 +158,7 @@ class Lanes:
         return TimeSpan(first, max(first, last))
 
 
-def label(node: Node, subject: Subject, width: int) -> Span:
+def label(node: TreeNode, subject: SubjectDetails, width: int) -> Span:
     """Return the name of a lane, fitted to ``width`` columns."""
     text = f"  {subject.name}" if node.container else subject.name
     style = Style.PLAIN if node.container else Style.STRONG
@@ -211,7 +211,7 @@ def point_line(points: LanePoints, point: LanePoint, window: TimeWindow, width: 
 
 
 def no_event_words(
-    keymap: Keymap, kind: str, *, matched: bool, is_filtered: bool, has_lives: bool, is_whole: bool
+    kind: str, *, matched: bool, is_filtered: bool, has_lives: bool, is_whole: bool
 ) -> str:
     """Say that the cursor's lane has no event in the window, and how to see others.
 
@@ -220,18 +220,17 @@ def no_event_words(
     if not matched:
         matching = "matches the filter" if is_filtered else "is marked"
         return (
-            f"no event of a pod or container {matching}; "
-            f"{keymap.first('clear_filter')} shows all events"
+            f"no event of a pod or container {matching}; {key_of('clear_filter')} shows all events"
         )
     words = f"no event of this {kind}{'' if is_whole else ' in this window'}"
     if not has_lives:
         words = "no pod or container in this window"
     if not is_whole:
-        words += f"; {keymap.first('zoom_all')} shows the whole time range"
+        words += f"; {key_of('zoom_all')} shows the whole time range"
     return words
 
 
-def life_line(subject: Subject, life: Life, until_ns: int) -> StyledLine:
+def life_line(subject: SubjectDetails, life: Life, until_ns: int) -> StyledLine:
     """Describe a pod's or container's lifetime."""
     return Span(subject.full_name, Style.STRONG), Span(f"  {life_words(life, until_ns)}")
 

@@ -18,7 +18,7 @@ from nri_scope.recording.subject_queries import next_event
 
 from ..actions import Scope, bindings
 from ..containers.census_board import CensusBoard
-from ..containers.outline import Node
+from ..containers.outline import TreeNode
 from ..containers.outline_lines import life_of, read
 from ..text.styled_line import Style, StyledLine, line
 from ..widgets.board import GUTTER, BoardLines
@@ -30,11 +30,10 @@ from .lane_drawing import (
     joined_cells,
     lane_cells,
     lanes_within,
-    unobserved,
 )
 from .lanes import (
     LanePoints,
-    Lanes,
+    TimelineLanes,
     axis_line,
     label,
     legend,
@@ -102,7 +101,7 @@ class TimelineBoard(CensusBoard):
         """The cursor's time."""
         self._event = 0
         """The event to which the cursor jumped; 0 after another move."""
-        self._lanes = self._new_lanes = Lanes()
+        self._lanes = self._new_lanes = TimelineLanes()
         """The drawn lanes, and the newest ones, which are drawn after `_pack`."""
         self._next_build_s = 0.0
         self._is_whole = True
@@ -110,9 +109,9 @@ class TimelineBoard(CensusBoard):
         """Whether the next filter is that of the window."""
         self._filtered: TimeWindow | None = None
         """The window to which the views are filtered, if the filter was made from it."""
-        self._unobserved: tuple[TimeInterval, ...] = ()
-        self._points: dict[Node, LanePoints] = {}
-        self._current: set[Node] = set()
+        self._unobserved: list[TimeInterval] = []
+        self._points: dict[TreeNode, LanePoints] = {}
+        self._current: set[TreeNode] = set()
         """Lanes whose points have been read for the current window."""
         self._state: tuple[object, ...] = ()
         """State of the data from which lanes were last built."""
@@ -130,7 +129,9 @@ class TimelineBoard(CensusBoard):
         """Build the lanes from the data read."""
         census, chosen = self.census, self.chosen
         gaps = await self.store.run(lambda recording: recording.gaps())
-        self._unobserved = unobserved(self.store.sessions, gaps)
+        self._unobserved = [
+            TimeInterval(gap.from_ns, max(gap.to_ns, gap.from_ns + 1)) for gap in gaps
+        ]
         state = (census.scan.newest, len(census.pods), len(census.containers), len(gaps))
         if not anew and state == self._state and self.now_ns == self._now_ns:
             return
@@ -141,7 +142,9 @@ class TimelineBoard(CensusBoard):
         lanes = self._new_lanes
         if anew or state != self._state:
             self._state = state
-            lanes = self._new_lanes = await self.store.run(lambda _: Lanes.of(census, chosen))
+            lanes = self._new_lanes = await self.store.run(
+                lambda _: TimelineLanes.of(census, chosen)
+            )
         self._next_build_s = began + _PAUSE_FACTOR * (time.monotonic() - began)
         ends = lanes.ends(self._now_ns)
         if ends is not None:
@@ -182,7 +185,7 @@ class TimelineBoard(CensusBoard):
             self.kept = self.node
         self._redraw()
 
-    def _visible_lanes(self) -> list[Node]:
+    def _visible_lanes(self) -> list[TreeNode]:
         return [self._lanes.node(self.packed[index]) for index in self.body.visible_lines]
 
     def is_missing_data(self) -> bool:
@@ -236,7 +239,7 @@ class TimelineBoard(CensusBoard):
         """Number of drawn lanes."""
         return len(self.packed)
 
-    def node_at(self, index: int) -> Node | None:
+    def node_at(self, index: int) -> TreeNode | None:
         """Return the node of a lane."""
         return self._lanes.node(self.packed[index]) if 0 <= index < len(self.packed) else None
 
@@ -282,14 +285,13 @@ class TimelineBoard(CensusBoard):
         points, point = self._points.get(node, LanePoints()), self.point
         if point is None:
             words = no_event_words(
-                self.keymap,
                 "container" if node.container else "pod",
                 matched=self._lanes.matched,
                 is_filtered=bool(self.context.where_text),
                 has_lives=self._has_lives,
                 is_whole=self.window == self.whole,
             )
-            nearest = line(words, Style.WARN)
+            nearest = line(self.store.facts.coverage.limited(words), Style.WARN)
         else:
             nearest = point_line(points, point, self.window, self.width)
         return (nearest, life_line(subject, life_of(self.census, node), self.now_ns), *legend())
@@ -351,19 +353,11 @@ class TimelineBoard(CensusBoard):
             self._show(self.window.moved_to(self.whole, at_ns))
         self.report_row()
 
-    def go_to(self, at_ns: int, event: int = 0, node: Node | None = None) -> bool:
-        """Go to a time, and with ``node`` to this lane; return False if there is none."""
+    def go_to(self, at_ns: int) -> bool:
+        """Go to a time; return False if it is outside."""
         if not self.whole.shows(at_ns):
             return False
-        if node is None:
-            self._go(at_ns)
-            return True
-        if self._new_lanes.number_of(node) is None:
-            return False
-        # The lane may not be in the current window.
-        self.kept = node
-        self._go(at_ns, event)
-        self.begin("pack", self._pack)
+        self._go(at_ns)
         return True
 
     def action_filter_window(self) -> None:
@@ -402,20 +396,20 @@ class TimelineBoard(CensusBoard):
         if node is not None:
             self.begin("step", partial(self._step, node, forwards))
 
-    async def _step(self, node: Node, forwards: bool) -> None:
+    async def _step(self, node: TreeNode, forwards: bool) -> None:
         point, where = self.point, self.chosen.where
         start = point.event if point is not None else 0 if forwards else _NEWEST
-        found = await self.store.run(
+        following = await self.store.run(
             lambda recording: next_event(
                 recording, (node.pod, node.container), start, where, forwards=forwards
             )
         )
-        if found is None:
+        if following is None:
             word = "later" if forwards else "earlier"
             kind = "container" if node.container else "pod"
             self.post_message(StatusText(f"no {word} event of this {kind}"))
         else:
-            self._go(found[1], found[0])
+            self._go(following[1], following[0])
 
     def action_page_left(self) -> None:
         """Move the window to the left."""

@@ -15,8 +15,8 @@ from textual.widget import Widget
 from nri_scope.recording.display import many
 from nri_scope.text.escape import columns, safe
 
-from ..actions import Keymap, Situation, footer
-from ..store.store import Facts
+from ..actions import Situation, footer, key_of
+from ..store.discovery import Facts
 from ..text.styled_line import folded, line, text_of
 from .messages import TabChosen
 
@@ -28,11 +28,11 @@ _NRI = ", NRI "
 _INFERRED = " (inferred)"
 
 
-def required_facts(facts: Facts, badge: str = "", findings: str = "") -> list[str]:
-    """Return the facts that are always shown after the runtime, ``badge`` first."""
+def required_facts(facts: Facts, findings: str = "") -> list[str]:
+    """Return the facts that are always shown after the runtime."""
     live = facts.kind == "live"
     being_recorded = facts.kind == "recording" and facts.growing
-    parts = [badge] if badge else []
+    parts: list[str] = []
     kind = "being recorded" if being_recorded else safe(facts.kind)
     if not facts.redacted or kind != "recording":
         # "redacted" alone leaves space for the number of events on narrow screens.
@@ -68,12 +68,12 @@ def lost_words(facts: Facts) -> str:
     return f"{gaps}, {'at least ' if facts.lost_unknown else ''}{facts.lost:,} lost"
 
 
-def title(facts: Facts, width: int, badge: str = "", findings: str = "", source: str = "") -> str:
+def title(facts: Facts, width: int, findings: str = "", source: str = "") -> str:
     """Format the title in at most ``width`` columns, with the file name at the right if it fits.
 
     ``source``: what the recording was made from, which is named instead.
     """
-    runtime, parts = facts.runtime or "no runtime yet", required_facts(facts, badge, findings)
+    runtime, parts = facts.runtime or "no runtime yet", required_facts(facts, findings)
     room = width - columns("".join(f" · {part}" for part in parts))
     runtime = _cut(runtime, max(_MIN_RUNTIME_COLUMNS, room))
     text = " · ".join([runtime, *parts])
@@ -109,25 +109,23 @@ class TitleBar(Widget):
     TitleBar:nocolor { text-style: reverse; }
     """
 
-    def __init__(self, badge: str = "", source: str = "") -> None:
-        """Create the title bar, which always shows ``badge``; ``source``: see `title`."""
+    _facts: reactive[Facts | None] = reactive(None)
+    _findings: reactive[str] = reactive("")
+
+    def __init__(self, source: str = "") -> None:
+        """Create the title bar; ``source``: see `title`."""
         super().__init__()
         self._source = source
-        self._badge = badge
-        self._facts: Facts | None = None
-        self._findings = ""
 
     def show(self, facts: Facts, findings: str) -> None:
         """Update the facts, and the number of findings."""
-        if (facts, findings) != (self._facts, self._findings):
-            self._facts, self._findings = facts, findings
-            self.refresh()
+        self._facts, self._findings = facts, findings
 
     def render(self) -> Text:
         """Return the line."""
         if self._facts is None:
             return Text("nri-scope")
-        words = title(self._facts, self.size.width, self._badge, self._findings, self._source)
+        words = title(self._facts, self.size.width, self._findings, self._source)
         return Text(words, no_wrap=True, end="")
 
 
@@ -265,24 +263,14 @@ class KeyLine(Widget):
     KeyLine { height: 1; background: $background; color: $text-muted; padding: 0 1; }
     """
 
-    def __init__(self, keymap: Keymap) -> None:
-        super().__init__()
-        self._keymap = keymap
-        self._now = Situation()
-
-    def show(self, now: Situation) -> None:
-        """Show the keys for a situation."""
-        if now != self._now:
-            self._now = now
-            self.refresh()
+    now: reactive[Situation] = reactive(Situation())
+    """The situation for which it shows keys."""
 
     def render(self) -> Text:
         """Draw as many keys as fit."""
         text = Text(no_wrap=True, end="")
-        for name, label in dict(footer(self._now)).items():
-            key = self._keymap.first(name)
-            if not key:
-                continue
+        for name, label in dict(footer(self.now)).items():
+            key = key_of(name)
             if columns(text.plain) + columns(f"{key} {label}") > self.size.width:
                 break
             text.append(key, style="bold")

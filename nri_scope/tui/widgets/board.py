@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar, Self
 
-from textual import events
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.geometry import Size
@@ -21,14 +20,14 @@ from textual.worker import Worker
 from nri_scope.errors import NriScopeError
 from nri_scope.events import Container, Event, Pod
 
-from ..actions import Keymap, Scope, bindings
+from ..actions import Scope, bindings
 from ..store.context import Context
-from ..store.rows import Row
+from ..store.rows import ListRow
 from ..store.store import Store
 from ..text.styled_line import Style, StyledLine, cut, line
 from ..textual_workarounds import begin
-from .lines import Lines
-from .messages import Failed, LinesAvailable, RowChosen, StatusText, begin_reading
+from .lines import LinesView
+from .messages import Failed, LinesAvailable, RowChosen, begin_reading
 
 GUTTER = 2
 """Columns before each line, for the signs of cursor and mark, as in the list of events."""
@@ -47,7 +46,7 @@ class _BoardSource:
         return self._board.line_at(index)
 
 
-class BoardLines(Lines, inherit_bindings=False):
+class BoardLines(LinesView, inherit_bindings=False):
     """Lines no wider than the screen, which report when other lines become visible."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=True)
@@ -120,24 +119,23 @@ class Board(Widget, can_focus=False):
     BODY: ClassVar[type[BoardLines]] = BoardLines
     FOOT_LINES: ClassVar[int] = 1
 
-    def __init__(self, store: Store, context: Context, keymap: Keymap) -> None:
+    def __init__(self, store: Store, context: Context) -> None:
         super().__init__()
         self.store = store
         self.context = context
-        self.keymap = keymap
-        self.head = Lines((), classes="board--head")
+        self.head = LinesView((), classes="board--head")
         self.head.can_focus = False
         self.body = self.BODY(cursor=True)
         self.head.gutter_width = self.body.gutter_width = GUTTER
         self.is_marked: Callable[[Event | None], bool] = lambda event: False
         """Predicate: the event is marked."""
-        self.foot = Lines((), classes="board--foot")
+        self.foot = LinesView((), classes="board--foot")
         self.foot.can_focus = False
         self._update_requested = False
         self._working: Worker[None] | None = None
         self._progress = ""
         self._is_reading_visible = False
-        self._reported: tuple[int | None, Row | None] | None = None, None
+        self._reported: tuple[int | None, ListRow | None] | None = None, None
         self.has_content = False
         """Whether lines have been read, or reading has shown that there are none."""
         self._is_read = False
@@ -201,7 +199,7 @@ class Board(Widget, can_focus=False):
         return None
 
     @property
-    def row_without_event(self) -> Row | None:
+    def row_without_event(self) -> ListRow | None:
         """The row of the line under the cursor for the detail pane if there is no event."""
         return None
 
@@ -312,19 +310,6 @@ class Board(Widget, can_focus=False):
             return False
         return self.line_at(min(self.body.cursor, self.line_count - 1)) is None
 
-    def on_key(self, event: events.Key) -> None:
-        """Explain keys that only work in the list of events."""
-        for name in ("follow", "pause"):
-            if {event.key, event.character} & set(self.keymap[name].keys):
-                event.stop()
-                key, there = self.keymap.first(name), self.keymap.first("mode_events")
-                words = f"{key} only works in the list of events" + (
-                    f" (key {there})" if there else ""
-                )
-                if self.store.facts.growing:
-                    words += "; this view always shows new events"
-                self.post_message(StatusText(words))
-
     async def _work(self) -> None:
         while self._update_requested:
             self._update_requested = False
@@ -361,7 +346,7 @@ class Board(Widget, can_focus=False):
         if self._progress:
             remarks = [line(self._progress, Style.WARN), *remarks]
         width = max(1, self.foot.size.width)
-        shown = tuple(cut(one, width) for one in remarks[: self.FOOT_LINES])
+        shown = tuple(cut(remark, width) for remark in remarks[: self.FOOT_LINES])
         self.foot.show(shown, keep_position=True)
 
     def on_descendant_focus(self) -> None:
@@ -374,13 +359,13 @@ class Board(Widget, can_focus=False):
         self.body.changed()
         self.refresh_remarks()
 
-    def on_lines_moved(self, message: Lines.Moved) -> None:
+    def on_lines_view_moved(self, message: LinesView.Moved) -> None:
         """Handle a move of the cursor."""
         message.stop()
         if message.lines is self.body:
             self.cursor_moved()
 
-    def on_lines_opened(self, message: Lines.Opened) -> None:
+    def on_lines_view_opened(self, message: LinesView.Opened) -> None:
         """Open the line on Enter or a second click."""
         message.stop()
         self.open_line()
@@ -397,7 +382,7 @@ class Board(Widget, can_focus=False):
             self._reported = chosen
             self.begin("row", partial(self._report_row, *chosen))
 
-    async def _report_row(self, number: int | None, row: Row | None) -> None:
+    async def _report_row(self, number: int | None, row: ListRow | None) -> None:
         if number is not None:
             view = self.store.all
             rows = await self.store.rows(view, view.position_of(number), 1)

@@ -17,6 +17,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Vertical
+from textual.widget import Widget
 from textual.widgets import Input, Label
 
 from nri_scope.errors import UsageError
@@ -24,7 +25,8 @@ from nri_scope.filter import TimeSpan
 from nri_scope.filter.moments import event_or_moment
 from nri_scope.text.escape import MAX_MARKS, columns, safe
 
-from ..actions import Keymap, Scope, bindings
+from ..actions import Scope, bindings
+from ..actions import key_of as key
 from ..text.filter_text import TypedHistory, Values, check, complete
 from ..textual_workarounds import ShownInput
 
@@ -74,6 +76,14 @@ _MAX_WAIT_S = 1.0
 """Maximum seconds for which a key waits for previously typed text."""
 
 
+async def text_processed(field: Widget) -> None:
+    """Wait until a field has processed all text typed so far."""
+    processed = asyncio.Event()
+    if field.call_later(processed.set):
+        with suppress(TimeoutError):
+            await asyncio.wait_for(processed.wait(), _MAX_WAIT_S)
+
+
 class Purpose(Enum):
     """The purpose of the input; the value is its label."""
 
@@ -96,7 +106,7 @@ class Choice:
 
 
 @dataclass(slots=True)
-class Field:
+class FormField:
     """A field of a form."""
 
     label: str
@@ -145,7 +155,6 @@ class FilterBar(Vertical, inherit_bindings=False):
 
     def __init__(
         self,
-        keymap: Keymap,
         accepted: Callable[[Purpose, str], None],
         closed: Callable[[], None],
     ) -> None:
@@ -161,7 +170,6 @@ class FilterBar(Vertical, inherit_bindings=False):
         """Known values by field, for completion."""
         self.span: Callable[[], TimeSpan | None] = lambda: None
         """Times of the recording, on which those of a filter depend."""
-        self._keymap = keymap
         self._when_accepted = accepted
         self._when_closed = closed
         self._histories = {purpose: TypedHistory() for purpose in Purpose}
@@ -172,7 +180,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         self._completing = False
         self._note = ""
         self._choices: Mapping[str, Choice] = {}
-        self._fields: Sequence[Field] = ()
+        self._fields: Sequence[FormField] = ()
         self._field = 0
         """Index of the field in the line."""
         self._filled: Callable[[Sequence[str]], object] = lambda _: None
@@ -209,7 +217,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         self.open(Purpose.QUESTION, note=words)
 
     def fill(
-        self, words: str, fields: Sequence[Field], filled: Callable[[Sequence[str]], object]
+        self, words: str, fields: Sequence[FormField], filled: Callable[[Sequence[str]], object]
     ) -> None:
         """Show a form; ``filled`` is called with the texts of all fields.
 
@@ -242,10 +250,7 @@ class FilterBar(Vertical, inherit_bindings=False):
 
     async def ready(self) -> None:
         """Wait until the input has processed all text typed so far."""
-        processed = asyncio.Event()
-        if self.query_one(Input).call_later(processed.set):
-            with suppress(TimeoutError):
-                await asyncio.wait_for(processed.wait(), _MAX_WAIT_S)
+        await text_processed(self.query_one(Input))
 
     # -- while typing -------------------------------------------------------------------------
 
@@ -259,7 +264,6 @@ class FilterBar(Vertical, inherit_bindings=False):
 
     def _update_remark(self) -> None:
         text = self.query_one(Input).value
-        key = self._keymap.first
         problem, position = "", None
         remark = f"{key('accept')} accept · {key('cancel')} cancel"
         match self.purpose:
@@ -285,7 +289,7 @@ class FilterBar(Vertical, inherit_bindings=False):
             case Purpose.COMMENT:
                 remark = f"{self._note} · {remark}"
             case Purpose.QUESTION:
-                answers = [f"{one}: {choice.words}" for one, choice in self._choices.items()]
+                answers = [f"{answer}: {choice.words}" for answer, choice in self._choices.items()]
                 answers[0] += f" (or {key('accept')})"
                 remark = " · ".join([self._note, *answers, f"{key('cancel')} cancel"])
             case Purpose.FORM:
@@ -306,9 +310,9 @@ class FilterBar(Vertical, inherit_bindings=False):
 
     def _form_remark(self, text: str) -> tuple[str, str]:
         """Store the text of the current field; return its problem, and the remark."""
-        key, field = self._keymap.first, self._fields[self._field]
+        field = self._fields[self._field]
         field.text = text
-        others = [one.words for one in self._fields if one is not field]
+        others = [other.words for other in self._fields if other is not field]
         following = self._fields[(self._field + 1) % len(self._fields)].label
         arrows = f"{key('older')}{key('newer')}"
         choose = [f"{arrows} {' or '.join(field.choices)}"] if field.choices else []

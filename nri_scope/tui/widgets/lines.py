@@ -24,7 +24,7 @@ from textual.strip import Strip
 
 from ..actions import Scope, bindings
 from ..text.styled_line import (
-    Source,
+    LineSequence,
     Span,
     Style,
     StyledLine,
@@ -54,7 +54,7 @@ _SIDE_STEP = 8
 _PLACEHOLDER: StyledLine = (Span("…", Style.DIM),)
 
 
-class Lines(SizedView, can_focus=True, inherit_bindings=False):
+class LinesView(SizedView, can_focus=True, inherit_bindings=False):
     """Scrollable lines.
 
     ``cursor``: keys move a cursor between lines; otherwise, they scroll.
@@ -70,26 +70,26 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         *(f"lines--{style}" for style in Style if style),
     }
     DEFAULT_CSS = """
-    Lines {
+    LinesView {
         background: $background;
         color: $foreground;
         scrollbar-gutter: stable;
         scrollbar-size: 1 1;
     }
-    Lines > .lines--strong { text-style: bold; }
-    Lines > .lines--dim { color: $text-muted; }
-    Lines > .lines--key { color: $text-primary; }
-    Lines > .lines--good { color: $text-success; }
-    Lines > .lines--bad { color: $text-error; }
-    Lines > .lines--warn { color: $text-warning; }
-    Lines > .lines--note { color: $text-accent; }
-    Lines > .lines--match { text-style: reverse; }
-    Lines > .lines--cursor { background: $block-cursor-blurred-background; }
-    Lines:focus > .lines--cursor {
+    LinesView > .lines--strong { text-style: bold; }
+    LinesView > .lines--dim { color: $text-muted; }
+    LinesView > .lines--key { color: $text-primary; }
+    LinesView > .lines--good { color: $text-success; }
+    LinesView > .lines--bad { color: $text-error; }
+    LinesView > .lines--warn { color: $text-warning; }
+    LinesView > .lines--note { color: $text-accent; }
+    LinesView > .lines--match { text-style: reverse; }
+    LinesView > .lines--cursor { background: $block-cursor-blurred-background; }
+    LinesView:focus > .lines--cursor {
         background: $block-cursor-background;
         color: $block-cursor-foreground;
     }
-    Lines:nocolor > .lines--cursor { text-style: reverse; }
+    LinesView:nocolor > .lines--cursor { text-style: reverse; }
     """
 
     wrap: reactive[bool] = reactive(False, init=False)
@@ -102,13 +102,13 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
     class Moved(Message):
         """The cursor moved to another line."""
 
-        def __init__(self, lines: Lines, index: int) -> None:
+        def __init__(self, lines: LinesView, index: int) -> None:
             super().__init__()
             self.lines = lines
             self.index = index
 
         @property
-        def control(self) -> Lines:
+        def control(self) -> LinesView:
             """The widget that sent the message."""
             return self.lines
 
@@ -117,7 +117,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
 
     def __init__(
         self,
-        source: Source = (),
+        source: LineSequence = (),
         *,
         cursor: bool = False,
         wrap: bool = False,
@@ -132,7 +132,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         self.mark_at: Callable[[int], bool] = lambda index: False
         """Predicate: the line with this index is marked."""
         self._source = source
-        self.set_reactive(Lines.wrap, wrap)
+        self.set_reactive(LinesView.wrap, wrap)
         self.found = -1
         """The last line found by a search."""
         self._starts: list[int] = []
@@ -142,17 +142,17 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         self._laid_out: LRUCache[int, Strip] = LRUCache(_CACHED_LINES)
 
     @property
-    def source(self) -> Source:
+    def source(self) -> LineSequence:
         """The shown lines."""
         return self._source
 
-    def show(self, source: Source, *, keep_position: bool = False) -> None:
+    def show(self, source: LineSequence, *, keep_position: bool = False) -> None:
         """Replace the lines; go to the beginning unless ``keep_position``."""
         self._source = source
         self._widest = 0
         if not keep_position:
             self.found = -1
-            self.set_reactive(Lines.cursor, 0)
+            self.set_reactive(LinesView.cursor, 0)
             self._scroll(0, 0)
         self.changed()
 
@@ -339,7 +339,7 @@ class Lines(SizedView, can_focus=True, inherit_bindings=False):
         self.scroll_x = self.validate_scroll_x(self.scroll_x)
         self.scroll_y = self.validate_scroll_y(self.scroll_y)
 
-    def _wrapped(self, source: Source) -> list[int]:
+    def _wrapped(self, source: LineSequence) -> list[int]:
         """Return the first row of each line, followed by the total number of rows."""
         starts = [0]
         for index in range(len(source)):

@@ -17,21 +17,21 @@ from ..textual_workarounds import begin
 if TYPE_CHECKING:
     from nri_scope.events import Container, Pod
 
-    from ..store.rows import Row
+    from ..store.rows import ListRow
 
 
 @dataclass
 class RowChosen(Message):
     """The cursor moved to another row, which the detail pane shows; None if the view is empty."""
 
-    row: Row | None
+    row: ListRow | None
 
 
 @dataclass
 class RowOpened(Message):
     """A request to show a row in the detail pane and to focus the pane."""
 
-    row: Row
+    row: ListRow
 
 
 @dataclass
@@ -46,6 +46,13 @@ class OpenEvent(Message):
     """A request to go to an event in the list of events."""
 
     event_id: int
+
+
+@dataclass
+class OpenTime(Message):
+    """A request to go to the first event at a time or later in the list of events."""
+
+    at_ns: int
 
 
 @dataclass
@@ -65,13 +72,6 @@ class AddToFilter(Message):
 
 class ToggleOperations(Message):
     """Switch between rows for operations and rows for events."""
-
-
-@dataclass
-class GoToSameContainer(Message):
-    """A request to go to the next or previous event of the selected event's container."""
-
-    forwards: bool
 
 
 @dataclass

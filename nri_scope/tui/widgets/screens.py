@@ -13,9 +13,9 @@ from textual.screen import ModalScreen, Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from ..actions import Keymap, Scope, groups
+from ..actions import ACTIONS, Scope, actions_of, groups, keys_of
 from ..text.styled_line import Span, Style, StyledLine, line
-from .lines import Lines
+from .lines import LinesView
 
 MIN_COLUMNS, MIN_LINES = 40, 10
 """Minimum size of the screen; on a smaller one, no useful row fits."""
@@ -80,21 +80,19 @@ _NOTES = (
 """Signs and column titles, explained below the keys."""
 
 
-def help_lines(
-    keymap: Keymap, scopes: tuple[Scope, ...], available: frozenset[str]
-) -> list[StyledLine]:
+def help_lines(scopes: tuple[Scope, ...], available: frozenset[str]) -> list[StyledLine]:
     """Return the help on the keys of ``scopes``, for the actions named in ``available``."""
-    width = max((len(keymap.shown(action.name)) for action in keymap), default=0)
+    width = max(len(keys_of(action.name)) for action in ACTIONS)
     lines: list[StyledLine] = []
     for scope in scopes:
-        shown = [one for one in keymap.of(scope) if one.keys and one.name in available]
+        shown = [action for action in actions_of(scope) if action.name in available]
         # Most keys are those of the app.
         parts = groups(shown) if scope is Scope.APP else {scope.value: shown}
         for title, actions in parts.items():
             lines += [line(title, Style.STRONG)]
             lines += [
                 (
-                    Span(f"  {keymap.shown(action.name):<{width}}  ", Style.KEY),
+                    Span(f"  {keys_of(action.name):<{width}}  ", Style.KEY),
                     Span(action.help),
                 )
                 for action in actions
@@ -111,7 +109,7 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
     ]
     DEFAULT_CSS = """
     ReadingScreen { align: center middle; }
-    ReadingScreen > Lines { width: 90%; max-width: 84; height: 90%; border: round $primary;
+    ReadingScreen > LinesView { width: 90%; max-width: 84; height: 90%; border: round $primary;
                             padding: 0 1; }
     """
 
@@ -124,7 +122,7 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """Compose the lines."""
-        lines = Lines(self._lines, wrap=self._wrap)
+        lines = LinesView(self._lines, wrap=self._wrap)
         lines.border_title = self._title
         lines.border_subtitle = "Esc closes"
         yield lines

@@ -15,8 +15,8 @@ from nri_scope.differ.attribution.attributed_changes import (
     REQUESTED,
     ChangeStep,
     Evidence,
-    Outcome,
     OutcomeKind,
+    RequestOutcome,
     Shows,
 )
 from nri_scope.differ.attribution.history import History
@@ -34,7 +34,7 @@ CREATED, UPDATED, ANSWERED = 1, 5, 9
 """Events of the creation, of an update, and of the CRI's answer."""
 
 
-def step(change: Change, event: int = CREATED, outcome: Outcome = REQUESTED) -> ChangeStep:
+def step(change: Change, event: int = CREATED, outcome: RequestOutcome = REQUESTED) -> ChangeStep:
     return ChangeStep(
         "c", change, plugin("10-p"), (Evidence.TAP,), event=event, at_ns=1, outcome=outcome
     )
@@ -222,7 +222,7 @@ def test_an_answer_judges_no_seen_value_that_only_updates_change_later() -> None
 
 
 def test_a_missing_swap_limit_is_undecided_if_the_memory_limit_is_equal() -> None:
-    def swap(memory: Json) -> Outcome:
+    def swap(memory: Json) -> RequestOutcome:
         one = step(Change("/linux/resources/memory/swap", None, 64, "added"))
         judged({}, [one], spec("/linux/resources/memory", memory))
         return one.outcome

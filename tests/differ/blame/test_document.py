@@ -10,7 +10,7 @@ from hypothesis import given
 
 from nri_scope.differ.attribution.attributed_changes import OutcomeKind, dropped
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.blame import document, lines, past
+from nri_scope.differ.blame import document, lines, path_histories
 from nri_scope.recording.records import json_in_parts
 from nri_scope.specs import Json
 from tests.differ.render.samples import CPU, ENV, step
@@ -89,7 +89,7 @@ def test_a_path_has_only_its_own_lines_and_changes() -> None:
     )
     path = "/process/env/FOO"
     record = json.loads(
-        "".join(json_in_parts(document(found, lines(found), past(found, path), path)))
+        "".join(json_in_parts(document(found, lines(found), path_histories(found, path), path)))
     )
     assert record["path"] == path
     assert record["began"] == [{"path": path, "value": "bar", "owner": "runtime"}]

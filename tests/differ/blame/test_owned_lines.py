@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given
 
 from nri_scope.differ.attribution.attributed_changes import ChangeStep, Claim, Evidence, OutcomeKind
-from nri_scope.differ.attribution.final_spec import final_spec
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.later_changes import ANY_OWNER
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, SPEC, UNKNOWN, plugin
-from nri_scope.differ.blame.owned_lines import OwnedLine, lines
+from nri_scope.differ.blame.owned_lines import FinalOwners, OwnedLine, lines
 from nri_scope.specs import ABSENT, Json, Spec, same, value_at
 from nri_scope.specs.json_spec import KEYED
 from tests.differ.render.samples import CPU, ENV
@@ -35,7 +34,7 @@ def at(found: History, path: str) -> OwnedLine:
 @FEW
 @given(HISTORIES)
 def test_every_line_of_the_final_spec_has_an_owner(found: History) -> None:
-    spec = final_spec(found)
+    spec = found.final_spec
     owned = {line.path for line in lines(found) if line.exists and line.owner is not None}
     for line in walk(spec):
         is_leaf = line.form == "scalar" or not line.value
@@ -50,7 +49,7 @@ def test_every_line_of_the_final_spec_has_an_owner(found: History) -> None:
 @FEW
 @given(HISTORIES)
 def test_lines_have_the_values_of_the_spec(found: History) -> None:
-    spec = final_spec(found)
+    spec = found.final_spec
     for line in lines(found):
         value = value_at(spec, line.path)
         if line.exists and not line.heading:
@@ -65,7 +64,7 @@ def test_lines_have_the_owners_of_the_history(found: History) -> None:
     if found.real is not None:
         return
     for line in lines(found):
-        owner, evidence, newest = found.owner_of(line.path)
+        owner, evidence, newest = FinalOwners(found).by_events(line.path)
         assert line.step is newest
         if not line.heading or newest is not None:
             assert (line.owner, line.evidence) == (owner, evidence)
@@ -203,7 +202,7 @@ def test_a_request_missing_from_the_real_spec_is_no_line() -> None:
 
 def test_another_value_belongs_to_whoever_was_not_observed_and_names_the_request() -> None:
     found = with_cri_spec(_requested_changes(), {**LIMITS, "annotations": {"a": "2"}})
-    assert [one.outcome.kind for one in found.of("/annotations/a")] == [
+    assert [one.outcome.kind for one in found.steps_at("/annotations/a")] == [
         OutcomeKind.SUPERSEDED,
         OutcomeKind.IN_EFFECT,
     ]
@@ -234,7 +233,7 @@ def test_a_dropped_change_leaves_the_previous_owner_whose_value_is_in_effect() -
         {}, (ENV, {"annotations": {"a": "1"}}), (CPU, {"annotations": {"a": "2"}})
     )
     found = with_cri_spec(found, {"annotations": {"a": "1"}})
-    assert [(one.owner, one.outcome.kind) for one in found.of("/annotations/a")] == [
+    assert [(one.owner, one.outcome.kind) for one in found.steps_at("/annotations/a")] == [
         (ENV, OutcomeKind.IN_EFFECT),
         (CPU, OutcomeKind.DROPPED),
     ]
@@ -271,7 +270,7 @@ def test_changes_after_the_cri_report_are_part_of_the_spec() -> None:
     found = with_cri_spec(_requested_changes(), {**LIMITS, "annotations": {"a": "1"}}, event=20)
     later: ChangeStep = step("/linux/resources/cpu/shares", 10, 99, owner=REQUEST, event=30)
     found.add([later], {**found.spec})
-    found.spec = final_spec(found)
+    found.spec = found.final_spec
     line = at(found, "/linux/resources/cpu/shares")
     assert (line.value, line.owner) == (99, REQUEST)
 

@@ -18,18 +18,17 @@ from nri_scope.differ.attribution.attributed_changes import (
     Shows,
     dropped,
 )
-from nri_scope.differ.attribution.final_spec import final_spec
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN
 from nri_scope.differ.blame import (
-    asked_for,
     body,
     head,
     legend,
     lines,
-    past,
+    path_histories,
     resolve,
     view,
+    whole_container_requests,
 )
 from nri_scope.specs import Json, Spec, same
 from nri_scope.text.escape import columns, safe
@@ -48,19 +47,19 @@ def text(found: History, kind: str = "usual", width: int | None = 80) -> list[st
     return [*head(found, all_lines, width), *legend(explained, width), *written]
 
 
-def yaml_of(found: History, width: int | None) -> Json:
+def yaml_of(found: History) -> Json:
     """Parse the text to the right of the gutter as YAML."""
     there = [line for line in lines(found) if line.exists]
-    written, _ = body(there, width)
+    written, _ = body(there)
     read: Json = yaml.safe_load("\n".join(line.partition("│")[2] for line in written))
     return read
 
 
 @pytest.mark.exhaustive
 @FEW
-@given(HISTORIES, WIDTHS)
-def test_right_of_the_gutter_is_the_spec_as_yaml(found: History, width: int | None) -> None:
-    assert same(yaml_of(found, width) or {}, final_spec(found))
+@given(HISTORIES)
+def test_right_of_the_gutter_is_the_spec_as_yaml(found: History) -> None:
+    assert same(yaml_of(found) or {}, found.final_spec)
 
 
 @pytest.mark.exhaustive
@@ -206,9 +205,9 @@ def test_a_path_has_its_own_requests_and_those_for_the_whole_container() -> None
     found.add([step(EVICTION, None, "so it is", "added", CPU, outcome=dropped("never"))])
     path = resolve(found, "limit")
     assert path == "/linux/resources/pids/limit"
-    (mine,) = past(found, path)
+    (mine,) = path_histories(found, path)
     assert [one.change.path for one in mine.steps] == [path]
-    printed = [*head(found, None, None, asked_for(found, path))]
+    printed = [*head(found, None, None, whole_container_requests(found))]
     assert printed[1:] == [
         '! 60-cpu-policy asked to evict the container ("so it is"): dropped: never'
     ]

@@ -163,7 +163,9 @@ class Delayed:
         container = self._created.get(name) or api.Container(
             id=truth.container, name=name, pod_sandbox_id=POD.id, args=["run"]
         )
-        turn = merging.Creation(api.CreateContainerRequest(container=container), version=None)
+        turn = merging.CreationMerging(
+            api.CreateContainerRequest(container=container), version=None
+        )
         waiting = [probe for probe in self.probes if not probe.joined]
         chain: list[Probe | Hidden] = [probe for probe in self.probes if probe.joined]
         chain += [one for one in self.hidden if not one.gone]
@@ -200,7 +202,9 @@ class Delayed:
         self._capture(probe.session, event.name, request)
         truth.seen_by.append(probe.session)
 
-    def _is_late(self, one: Hidden, event: Event, turn: merging.Creation, truth: Truth) -> bool:
+    def _is_late(
+        self, one: Hidden, event: Event, turn: merging.CreationMerging, truth: Truth
+    ) -> bool:
         takes_ns = one.takes_ns[one.asked % len(one.takes_ns)]
         one.asked += 1
         self._pass(min(takes_ns, DEADLINE_NS + 4 * MS), truth)
@@ -248,7 +252,7 @@ class Delayed:
             probe = self._pick(st.sampled_from(here))
             probe.lossy = not probe.lossy
 
-    def _validate(self, turn: merging.Creation, truth: Truth) -> None:
+    def _validate(self, turn: merging.CreationMerging, truth: Truth) -> None:
         for probe in self.probes:
             if probe.validates and probe.joined and not probe.ended:
                 asked = turn.validation([])

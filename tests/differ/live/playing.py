@@ -11,7 +11,7 @@ from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.live import Follower, ReadPosition, Seen
 from nri_scope.differ.recording_differ import excerpt_of_container
-from nri_scope.entries import Exchange
+from nri_scope.entries import RecordedCall
 from nri_scope.events import Event
 from nri_scope.recorder.complete_recording import start_of
 from nri_scope.recorder.inbox import Begin, End, Queued
@@ -113,4 +113,4 @@ def entries_of(recording: Recording) -> tuple[list[Timed], int]:
 
 
 def _captured(event: Event, request: bytes, reply: bytes) -> Queued:
-    return event.session, Exchange(event, request, reply).call
+    return event.session, RecordedCall(event, request, reply).call

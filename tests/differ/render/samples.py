@@ -10,11 +10,13 @@ from nri_scope.differ.attribution.attributed_changes import (
     ChangeStep,
     Claim,
     Evidence,
-    Outcome,
+    Failure,
+    FailureKind,
     OutcomeKind,
+    PluginSpan,
+    RequestOutcome,
     RoundDiff,
     Shows,
-    Span,
     dropped,
 )
 from nri_scope.differ.attribution.owner import (
@@ -36,11 +38,11 @@ NAMES = {APP: "shop/web/app", SIDECAR: "shop/web/sidecar", POD: "shop/web"}
 ENV, CPU = plugin("30-env-injector"), plugin("60-cpu-policy")
 RANGE = Owner(OwnerKind.ONE_OF, first="01", last="29", ties=("00", "30"))
 CHOICE = one_of("30-env-injector", "60-cpu-policy")
-SEEN = Outcome(OutcomeKind.SEEN, "", Shows.CHAIN, 14, AT_NS)
+SEEN = RequestOutcome(OutcomeKind.SEEN, "", Shows.CHAIN, 14, AT_NS)
 
 
-def by_cri(kind: OutcomeKind, reason: str = "", actual: Json = None) -> Outcome:
-    return Outcome(kind, reason, Shows.CRI, 20, AT_NS, actual)
+def by_cri(kind: OutcomeKind, reason: str = "", actual: Json = None) -> RequestOutcome:
+    return RequestOutcome(kind, reason, Shows.CRI, 20, AT_NS, actual)
 
 
 def name_of(object_id: str) -> str:
@@ -57,7 +59,7 @@ def step(
     at: int | None = None,
     container: str = APP,
     event: int = 14,
-    outcome: Outcome = SEEN,
+    outcome: RequestOutcome = SEEN,
 ) -> ChangeStep:
     change = Change(path, before, after, kind, at)
     by = evidence or (Evidence.TAP,)
@@ -126,18 +128,21 @@ CREATION = RoundDiff(
     steps=STEPS,
     settled=(),
     spans=(
-        Span(ENV, "", "", 52_000, 2 * 10**9),
-        Span(RANGE, "00-probe-a", "30-env-injector", 1_400_000_000, 2 * 10**9),
+        PluginSpan(ENV, "", "", 52_000, 2 * 10**9),
+        PluginSpan(RANGE, "00-probe-a", "30-env-injector", 1_400_000_000, 2 * 10**9),
     ),
-    failure="",
+    cause=None,
     remarks=("nobody saw what plugins after 60 did",),
 )
 CALM = RoundDiff(
-    17, (17,), "StartContainer", AT_NS, APP, POD, ("00-probe-a",), (), (), (), (), (), ""
+    17, (17,), "StartContainer", AT_NS, APP, POD, ("00-probe-a",), (), (), (), (), (), None
 )
 POD_EVENT = replace(CALM, event=18, events=(18,), name="StopPodSandbox", container="")
 FAILED = replace(
-    CALM, event=19, events=(19,), failure="30-env-injector returned an error: no\x1b[2Jway"
+    CALM,
+    event=19,
+    events=(19,),
+    cause=Failure(FailureKind.PLUGIN_ERROR, "30-env-injector returned an error: no\x1b[2Jway"),
 )
 ANSWER = replace(
     CALM, event=20, events=(20,), name="ContainerStatus", settled=(STEPS[1], STEPS[2], STEPS[5])

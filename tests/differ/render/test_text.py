@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from nri_scope.differ.attribution.attributed_changes import (
     REQUESTED,
+    Failure,
+    FailureKind,
     OutcomeKind,
+    PluginSpan,
     RoundDiff,
-    Span,
     dropped,
     refused,
 )
@@ -201,7 +203,7 @@ def test_time_between_two_connections_names_all_plugins_between_them() -> None:
 def test_time_outside_plugins_is_listed_last() -> None:
     spans = (
         *CREATION.spans,
-        Span(
+        PluginSpan(
             Owner(OwnerKind.UNKNOWN), "30-env-injector", "60-cpu-policy", 1_900_000_000, 2 * 10**9
         ),
     )
@@ -251,7 +253,7 @@ def test_a_span_over_the_deadline_is_slow(plugins: tuple[str, ...], words: str) 
 def test_the_reason_of_a_failure_is_printed_once() -> None:
     reason = "30-env-injector returned an error: no"
     one = step("/linux/x", None, 1, "added", outcome=refused(reason))
-    found = text(replace(with_step(one), failure=reason), width=None)
+    found = text(replace(with_step(one), cause=Failure(FailureKind.OTHER, reason)), width=None)
     assert [line for line in found if reason in line] == [f"  ! FAILED: {reason}"]
     assert "  ! linux.x  1  asked for by 30-env-injector (tap), refused" in found
 
@@ -304,7 +306,8 @@ def test_hostile_text_stays_within_its_lines(
     path: str, before: str, after: str, width: int
 ) -> None:
     hostile = replace(step(f"/x{path}", before, after), note=before)
-    diff = replace(with_step(hostile), failure=after, remarks=(path,), seen_by=(before,))
+    cause = Failure(FailureKind.OTHER, after)
+    diff = replace(with_step(hostile), cause=cause, remarks=(path,), seen_by=(before,))
     lines = text(diff, width=width)
     assert all(columns(line) <= width for line in lines)
     assert all(line.isprintable() for line in lines)

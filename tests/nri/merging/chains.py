@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.merging import Creation, Updating
+from nri_scope.nri.merging import CreationMerging, UpdateMerging
 from nri_scope.nri.versions import NriVersion
 
 A, B, C = "10-a", "20-b", "30-c"
@@ -34,10 +34,10 @@ def creating(
     container: api.Container | None = None,
     version: str = "",
     **replies: api.CreateContainerResponse,
-) -> Creation:
+) -> CreationMerging:
     """Merge the replies of plugins ``a``, ``b`` … as keyword arguments."""
     request = api.CreateContainerRequest(container=container or api.Container(id="new"))
-    creation = Creation(request, version=nri(version) if version else None)
+    creation = CreationMerging(request, version=nri(version) if version else None)
     for position, (name, reply) in enumerate(replies.items()):
         creation.apply(reply, f"{position + 1}0-{name}")
     return creation
@@ -53,12 +53,12 @@ def update(container_id: str, *modify: Resources, ignore: bool = False) -> api.C
 
 def updating(
     *replies: list[api.ContainerUpdate], version: str = "", asked: api.LinuxResources | None = None
-) -> Updating:
+) -> UpdateMerging:
     """Merge the replies of plugins ``10-a``, ``20-b`` … to an update of container ``own``."""
     request = api.UpdateContainerRequest(
         container=api.Container(id="own"), linux_resources=asked or api.LinuxResources()
     )
-    merging = Updating(request, version=nri(version) if version else None)
+    merging = UpdateMerging(request, version=nri(version) if version else None)
     for plugin, reply in zip((A, B, C), replies, strict=False):
         merging.apply(api.UpdateContainerResponse(update=reply), plugin)
     return merging

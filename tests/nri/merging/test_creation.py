@@ -5,14 +5,14 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
-from nri_scope.nri.merging import Creation, Dropped
+from nri_scope.nri.merging import CreationMerging, Dropped
 
 from .chains import A, B, adjusting, creating, shares, update
 
 
 def test_the_first_plugin_sees_the_container_with_empty_messages_added() -> None:
     request = api.CreateContainerRequest(container=api.Container(id="new", env=["A=1"]))
-    creation = Creation(request)
+    creation = CreationMerging(request)
     container = creation.request.container
     assert container.env == ["A=1"]
     assert container.HasField("hooks")

@@ -7,12 +7,12 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
-from nri_scope.nri.merging import NOT_PASSED_ON, Creation, Dropped, unsolicited
+from nri_scope.nri.merging import NOT_PASSED_ON, CreationMerging, Dropped, unsolicited
 
 from .chains import A, Adjust, B, adjusting, creating, nri, update
 
 
-def dropped(creation: Creation) -> list[tuple[str, str]]:
+def dropped(creation: CreationMerging) -> list[tuple[str, str]]:
     return [(one.path, one.reason) for one in creation.dropped]
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
-from nri_scope.nri.merging import Creation, Updating, adjusted, with_resources
+from nri_scope.nri.merging import CreationMerging, UpdateMerging, adjusted, with_resources
 from nri_scope.oci import adjust, spec_of, update
 from nri_scope.specs import Spec
 from tests.interop.merge_cases import PLUGINS, Case, generated
@@ -19,16 +19,16 @@ from tests.interop.merging import apply
 CASES = 1000
 
 
-def merged(case: Case) -> Creation | Updating | None:
+def merged(case: Case) -> CreationMerging | UpdateMerging | None:
     """Merge a case's replies; None if they are rejected or the event has no effect of its own.
 
     Classes are omitted: no message contains their meaning, and a spec only their names.
     """
-    merging: Creation | Updating
+    merging: CreationMerging | UpdateMerging
     if isinstance(case.request, api.CreateContainerRequest):
-        merging = Creation(case.request)
+        merging = CreationMerging(case.request)
     elif isinstance(case.request, api.UpdateContainerRequest):
-        merging = Updating(case.request)
+        merging = UpdateMerging(case.request)
     else:
         return None
     try:
@@ -70,7 +70,7 @@ def pairs() -> Iterator[tuple[str, Spec, Spec]]:
         container = api.Container()
         container.CopyFrom(case.request.container)
         without_classes(container.linux.resources)
-        if isinstance(merging, Creation):
+        if isinstance(merging, CreationMerging):
             adjustment = merging.response().adjust
             without_classes(adjustment.linux.resources)
             shown, made = adjusted(container, adjustment), adjust(spec_of(container), adjustment)

@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.merging import Creation, Updating, adjusted, with_resources
+from nri_scope.nri.merging import CreationMerging, UpdateMerging, adjusted, with_resources
 from nri_scope.nri.request_subject import decode_request
 from tests.nri.captures import NAMES, exchanges
 
@@ -44,18 +44,20 @@ def injected_device(request: api.CreateContainerRequest) -> api.CreateContainerR
     return reply
 
 
-def creations(name: str) -> Iterator[tuple[api.CreateContainerRequest, Creation, list[Message]]]:
+def creations(
+    name: str,
+) -> Iterator[tuple[api.CreateContainerRequest, CreationMerging, list[Message]]]:
     """Yield each creation after its chain, with the first request and the later messages.
 
     Assert that every plugin's request equals the recorded one.
     """
-    started: dict[str, tuple[api.CreateContainerRequest, Creation, list[Message]]] = {}
+    started: dict[str, tuple[api.CreateContainerRequest, CreationMerging, list[Message]]] = {}
     for exchange in exchanges(name):
         request = decode_request(exchange.method, exchange.request).message
         if isinstance(request, api.CreateContainerRequest):
             container_id = request.container.id
             if exchange.plugin == PROBE:
-                creation = Creation(request, version=nri(VERSIONS[name]))
+                creation = CreationMerging(request, version=nri(VERSIONS[name]))
                 started[container_id] = request, creation, []
             creation = started[container_id][1]
             if exchange.plugin == "30-env-injector":
@@ -114,13 +116,13 @@ def test_the_merged_container_equals_that_in_later_events(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_real_update_shows_in_later_events(name: str) -> None:
-    merging: Updating | None = None
+    merging: UpdateMerging | None = None
     shown = 0
     for exchange in exchanges(name):
         request = decode_request(exchange.method, exchange.request).message
         if isinstance(request, api.UpdateContainerRequest):
             if exchange.plugin == PROBE:
-                merging = Updating(request, version=nri(VERSIONS[name]))
+                merging = UpdateMerging(request, version=nri(VERSIONS[name]))
             assert merging is not None
             assert merging.request == request
             merging.apply(api.UpdateContainerResponse.FromString(exchange.reply), exchange.plugin)

@@ -7,7 +7,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import AdjustmentRefused
-from nri_scope.nri.merging import Dropped, Stopping
+from nri_scope.nri.merging import Dropped, StopMerging
 
 from .chains import A, B, quota, shares, update, updating
 
@@ -124,7 +124,7 @@ def test_device_rules_of_the_request_survive_since_nri_0_10() -> None:
 
 def test_a_stop_can_update_any_container() -> None:
     request = api.StopContainerRequest(container=api.Container(id="own"))
-    stopping = Stopping(request)
+    stopping = StopMerging(request)
     replied = [update("own", shares(1)), update("b", shares(2))]
     stopping.apply(api.StopContainerResponse(update=replied), A)
     assert [one.container_id for one in stopping.response().update] == ["own", "b"]

@@ -15,10 +15,10 @@ from nri_scope.recording.bundle.manifest import (
     File,
     Manifest,
     ManifestError,
+    ManifestRuntime,
     NewerBundle,
     Redaction,
-    Replaced,
-    Runtime,
+    ReplacedValues,
     from_bytes,
     to_bytes,
 )
@@ -34,16 +34,16 @@ _manifests = st.builds(
     counts=st.builds(Counts, *[_count] * 7),
     first_ns=st.none() | _time,
     last_ns=st.none() | _time,
-    runtimes=st.lists(st.builds(Runtime, _text, _text, _text, st.booleans()), max_size=2).map(
-        tuple
-    ),
+    runtimes=st.lists(
+        st.builds(ManifestRuntime, _text, _text, _text, st.booleans()), max_size=2
+    ).map(tuple),
     chain=st.lists(_text, max_size=3).map(tuple),
     selection=st.dictionaries(_text, _text, max_size=3),
     redaction=st.none()
     | st.builds(
         Redaction,
         _text,
-        st.lists(st.builds(Replaced, _text, _text, _count), max_size=3).map(tuple),
+        st.lists(st.builds(ReplacedValues, _text, _text, _count), max_size=3).map(tuple),
     ),
     note=_text,
     damage=_text,

@@ -171,10 +171,10 @@ def test_a_sidecar_that_is_not_a_regular_file_is_not_read(file: Path, tmp_path: 
     assert "cannot be read" in again(file).notice
     path.unlink()
     os.mkfifo(path)
-    assert "is not a regular file" in again(file).notice
+    assert "not a regular file" in again(file).notice
     path.unlink()
     path.mkdir()
-    assert "is not a regular file" in again(file).notice
+    assert "a folder" in again(file).notice
 
 
 def test_marks_that_cannot_be_saved_stay_in_memory_with_a_notice(

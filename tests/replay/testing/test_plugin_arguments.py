@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.replay.chain import Command
+from nri_scope.replay.chain import PluginCommand
 from nri_scope.replay.plugins import InProcess
 from nri_scope.replay.testing import plugin_set_of
 
@@ -43,10 +43,10 @@ def test_object_is_named_after_its_class(kind: str, name: str) -> None:
 )
 def test_command_is_named_after_its_file(plugin: object) -> None:
     plugin_set = plugin_set_of(plugin, config="text", find=lambda file: f"/found/{file}")
-    assert plugin_set.plugins == (Command("05", "mine", ("/found/bin/05-mine", "-v", "a b")),)
+    assert plugin_set.plugins == (PluginCommand("05", "mine", ("/found/bin/05-mine", "-v", "a b")),)
     assert plugin_set.config("05") == "text"
 
 
 def test_program_without_a_folder_is_searched_in_path() -> None:
     (cast,) = plugin_set_of("mine", find=lambda file: f"/found/{file}").plugins
-    assert isinstance(cast, Command) and cast.argv == ("mine",)
+    assert isinstance(cast, PluginCommand) and cast.argv == ("mine",)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
+from nri_scope.differ.blame.owned_lines import FinalOwners
 from nri_scope.specs import ABSENT, Absent, Json, Spec, pointer, value_at
 
 from .crowd import Life
@@ -203,9 +204,11 @@ class Verdict:
             if looks:
                 paths |= looks[0].state.keys()
             for path, value in _lines(history.spec, sorted(paths)):
-                owner = Range.of_owner(history.owner_of(path)[0])
+                owner = Range.of_owner(FinalOwners(history).by_events(path)[0])
                 authors = self._authors(container, path, value)
-                where = f"{history.name} {path}: {value!r} of {history.owner_of(path)[0]}"
+                where = (
+                    f"{history.name} {path}: {value!r} of {FinalOwners(history).by_events(path)[0]}"
+                )
                 if authors and not any(map(owner.holds, authors)):
                     problems.append(f"it was {authors}: {where}")
                 if not authors and not owner.holds_others:

@@ -127,8 +127,8 @@ class TestBundle:
                 zip(columns, connection.execute("SELECT * FROM session").fetchone(), strict=True)
             )
             for number in range(1_000):
-                row |= {"id": 1_000 + number, "plugin_name": f"{number}{chr(1) * 2_000}"}
-                row |= {"runtime_name": f"{number}{chr(2) * 2_000}", "nri_version": "9" * 2_000}
+                row |= {"id": 1_000 + number, "plugin_name": f"{number}{chr(1) * 1_000}"}
+                row |= {"runtime_name": f"{number}{chr(2) * 1_000}", "nri_version": "9" * 1_000}
                 connection.execute(
                     f"INSERT INTO session VALUES ({', '.join('?' * len(row))})", [*row.values()]
                 )

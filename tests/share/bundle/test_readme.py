@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from nri_scope.recording.bundle.manifest import (
     Counts,
     Manifest,
+    ManifestRuntime,
     Redaction,
-    Replaced,
-    Runtime,
+    ReplacedValues,
 )
 from nri_scope.share.bundle.manifest_content import render
 from tests.share.bundle.bundles import a_manifest
@@ -29,11 +29,11 @@ def test_page_lists_the_facts_of_the_manifest() -> None:
         replace(
             a_manifest(b""),
             counts=Counts(1_234, 5, 6, 1, 2, 3, 4),
-            runtimes=(Runtime("containerd", "2.1.9", "0.8.0", True),),
+            runtimes=(ManifestRuntime("containerd", "2.1.9", "0.8.0", True),),
             chain=("00-a", "10-b"),
             selection={"--where": "ns:shop"},
             note="It fails here",
-            redaction=Redaction("default", (Replaced("env-values", "container.env.X", 7),)),
+            redaction=Redaction("default", (ReplacedValues("env-values", "container.env.X", 7),)),
         )
     )
     for words in (
@@ -69,12 +69,12 @@ def test_values_of_a_recording_never_act_as_markup(pieces: list[str]) -> None:
 def _with(text: str) -> Manifest:
     return replace(
         a_manifest(b""),
-        runtimes=(Runtime(f"r{text}", "v", "", False),),
+        runtimes=(ManifestRuntime(f"r{text}", "v", "", False),),
         chain=(f"p{text}", "q"),
         selection={"--where": f"w{text}"},
         note=f"n{text}",
         damage=f"d{text}",
-        redaction=Redaction(f"r{text}", (Replaced(f"r{text}", f"p{text}", 1),)),
+        redaction=Redaction(f"r{text}", (ReplacedValues(f"r{text}", f"p{text}", 1),)),
     )
 
 
@@ -88,7 +88,7 @@ def test_values_do_not_end_a_table_cell() -> None:
 
 
 def test_many_runtimes_are_counted() -> None:
-    many = tuple(Runtime(f"r{number}", "", "", False) for number in range(12))
+    many = tuple(ManifestRuntime(f"r{number}", "", "", False) for number in range(12))
     page = render(replace(a_manifest(b""), runtimes=many))
     assert page.count("| runtime |") == 6
     assert "| runtime | and 7 more |" in page

@@ -267,8 +267,8 @@ class TestPart:
         # The second part was not selected, and contains no pod of the selection.
         assert api.SynchronizeRequest.FromString(part.request(first + 1)).pods == []
 
-    def test_contains_sessions_that_observed_the_pod(self, whole: Recording) -> None:
-        assert [s.id for s in rebuilt(whole, Selection(pod="shop/web-1"))[1].sessions()] == [1]
+    def test_contains_all_sessions_which_tell_what_was_observed(self, whole: Recording) -> None:
+        assert [s.id for s in rebuilt(whole, Selection(pod="shop/web-1"))[1].sessions()] == [1, 2]
         _, part = rebuilt(whole, Selection(pod="shop/web-2"), "with-cri.db")
         assert [session.id for session in part.sessions()] == [1, 2]
         assert [note.text for note in part.notes()][:2] == ["of the CRI", "of nobody"]

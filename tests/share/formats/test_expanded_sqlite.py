@@ -72,10 +72,13 @@ def test_tables_are_complete_with_valid_foreign_keys(tmp_path: Path) -> None:
         assert _rows(connection, "SELECT text FROM notes") == [{"text": "look here"}]
 
 
-def test_a_part_contains_only_rows_of_its_events(tmp_path: Path) -> None:
+def test_a_part_contains_its_pods_and_all_sessions_and_gaps(tmp_path: Path) -> None:
     with _opened(varied(tmp_path / "r.db"), [23]) as connection:
         assert _ids(connection, "events") == [23]
-        assert _ids(connection, "sessions") == [1]
+        # What was observed tells what it means that there are no other events.
+        assert _ids(connection, "sessions") == [1, 2, 3]
+        assert len(_ids(connection, "gaps")) == 4
+        assert _rows(connection, "SELECT sum(left_out) AS n FROM gaps") == [{"n": 23}]
         assert _ids(connection, "pods") == _ids(connection, "containers") == []
 
 

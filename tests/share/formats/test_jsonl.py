@@ -9,6 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from nri_scope.cli.show import command as show
+from nri_scope.events import LEFT_OUT
+from nri_scope.recording.reader import Recording
+from nri_scope.share.extract import Selection, extract
 from tests.share.formats.recordings import SAMPLES, exported, hostile, varied
 
 
@@ -50,13 +53,18 @@ def test_sessions_and_gaps_are_written_in_order(tmp_path: Path) -> None:
     assert {record["schema_version"] for record in records} == {1}
 
 
-def test_a_part_contains_gaps_of_its_time_and_sessions_of_its_events(tmp_path: Path) -> None:
+def test_a_part_contains_all_gaps_and_sessions(tmp_path: Path) -> None:
     path = varied(tmp_path / "r.db")
-    # Event 2 is from the second plugin, event 9 from the first.
-    between = ["gap", "session"]
-    assert _kinds(_records(path, [2, 9])) == ["session", "event", *between, "event", "note"]
-    assert _kinds(_records(path, [2])) == ["session", "event"]
-    assert _records(path, []) == []
+    with Recording.open(path) as recording:
+        sessions = [session.id for session in recording.sessions()]
+        reasons = [gap.reason for gap in recording.gaps()]
+        events = sum(1 for _ in recording.events())
+    for numbers in ([2, 9], [2], []):
+        records = _records(path, numbers)
+        assert sorted(one["session"]["id"] for one in records if "session" in one) == sessions
+        gaps = [one["gap"] for one in records if "gap" in one]
+        assert [gap["reason"] for gap in gaps if gap["reason"] != LEFT_OUT] == reasons
+        assert sum(gap.get("left_out", 0) for gap in gaps) == events - len(numbers)
 
 
 def test_messages_are_written_in_full(tmp_path: Path) -> None:
@@ -84,3 +92,15 @@ def test_a_hostile_recording_gives_portable_json_lines(tmp_path: Path) -> None:
     assert replies[0] == {"half": "\\ud800", "\\udc00": 1, "whole": "🐳"}
     assert replies[1] == {"number": "inf", "least": "-inf", "large": 123456789012345678901234567890}
     assert replies[3:] == [{"nul": "\0"}, {"malformed": b"no JSON".hex()}]
+
+
+def test_a_part_of_a_part_leaves_out_what_both_did(tmp_path: Path) -> None:
+    part = tmp_path / "part.db"
+    with Recording.open(varied(tmp_path / "r.db")) as recording:
+        events = sum(1 for _ in recording.events())
+        extract(recording, part, Selection(numbers=[2, 9]))
+    with Recording.open(part) as recording:
+        with_context = sum(1 for _ in recording.events())
+    for numbers, kept in (None, with_context), ([9], 1):
+        gaps = [one["gap"] for one in _records(part, numbers) if "gap" in one]
+        assert sum(gap.get("left_out", 0) for gap in gaps) == events - kept

@@ -236,10 +236,22 @@ def test_a_container_without_an_id_keeps_its_tokens() -> None:
     assert not theirs & _in_every_event(redactor, items)
 
 
-def test_containers_in_synchronize_share_no_token() -> None:
+@pytest.mark.parametrize(
+    ("names", "namespaces", "scopes"),
+    [
+        (("web1", "web2", "db", "web", "db1"), ("shop",) * 5, 5),
+        (("web",) * 5, ("a", "b", "c", "d", "e"), 5),
+        (("web-0", "web-1", "web-6bcd9f7f4-x2x5z", "web-29384756-bcdfg", "web"), ("shop",) * 5, 1),
+        (("web-0", "web-1", "web-6bcd9f7f4-x2x5z", "db-bcdfg", "db"), ("shop",) * 5, 2),
+    ],
+)
+def test_only_containers_of_one_workload_in_synchronize_share_tokens(
+    names: tuple[str, ...], namespaces: tuple[str, ...], scopes: int
+) -> None:
     message = api.SynchronizeRequest()
     for number in range(5):
         request = a_request(f"{number}" * 32, [(plant, "hunter2") for plant in TELLING[:6]])
+        request.pod.name, request.pod.namespace = names[number], namespaces[number]
         message.pods.append(request.pod)
         message.containers.append(request.container)
     redactor = Redactor(Rules.DEFAULT, KEY)
@@ -251,7 +263,9 @@ def test_containers_in_synchronize_share_no_token() -> None:
         for part in parts
     ]
     assert all(found)
-    assert sum(map(len, found)) == len(set[str]().union(*found))
+    # Equal values of pods, and of containers.
+    assert len({frozenset(one) for one in found}) == 2 * scopes
+    assert len(set[str]().union(*found)) == 2 * scopes
 
 
 def test_texts_share_no_token_with_each_other_or_with_containers() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.share.redaction import engine as tallies
-from nri_scope.share.redaction.engine import Tally
+from nri_scope.share.redaction.engine import ReplacementCounts
 
 FOUND = st.lists(
     st.tuples(st.sampled_from(["env-values", "urls"]), st.sampled_from("abcde")), max_size=4
@@ -18,7 +18,7 @@ FOUND = st.lists(
 def test_a_repeated_message_counts_like_a_new_one(
     messages: list[tuple[tuple[str, str], ...]], remembered: int
 ) -> None:
-    each, repeated = Tally(), Tally()
+    each, repeated = ReplacementCounts(), ReplacementCounts()
     kept, tallies._MAX_REPEATED = tallies._MAX_REPEATED, remembered
     try:
         for found in messages:

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from nri_scope.events import Container
-from nri_scope.filter import parse
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.context import Context
-from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen, StatusText
+from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen
 from tests.replay.recordings import RECORDING, of_capture, recording
 from tests.tui.boards import GrowingRecording, growing, showing
 from tests.tui.hostile import CANARY, assert_harmless, hostile_recording
@@ -105,17 +104,6 @@ async def test_update_before_the_moved_message_keeps_the_cursor() -> None:
         assert names(shown.screen)[shown.board.body.cursor] == "  ▸ sidecar"
 
 
-async def test_o_moves_between_events_of_a_container() -> None:
-    async with showing(RECORDING, ContainerBoard) as shown:
-        await shown.press("down", "down", "down", "o", "o")
-        assert shown.board.selected_event_id == 6
-        await shown.press("O")
-        assert shown.board.selected_event_id == 5
-        await shown.press("O")
-        assert shown.board.selected_event_id == 5
-        assert shown.last(StatusText).text == "no earlier event of this container"
-
-
 async def test_shows_only_subjects_of_the_context() -> None:
     context = Context()
     async with showing(RECORDING, ContainerBoard, context=context) as shown:
@@ -153,7 +141,7 @@ async def test_empty_recording_shows_a_hint(tmp_path: Path) -> None:
     path = recording(tmp_path / "r.nriscope.db", [])
     async with showing(path, ContainerBoard) as shown:
         assert shown.screen[1] == "this recording has no events of pods or containers"
-        await shown.press("enter", "right", "left", "o")
+        await shown.press("enter", "right", "left")
         assert shown.board.selected_event_id is None
 
 
@@ -221,104 +209,6 @@ async def test_cursor_and_marks_are_shown_as_signs() -> None:
         signs = {line[:2] for line in shown.screen[1:-1] if line.strip()}
         assert signs == {"  ", ">*"}
         assert shown.screen[5].startswith(">*  ") and "CreateContainer" in shown.screen[5]
-
-
-_STATE, _EVENTS = 0, 2
-
-
-def values(screen: list[str], field: int) -> list[str]:
-    """Return the values of a column after the names, of pods and containers."""
-    return [line[36:].split()[field] for line in screen[1:-1] if line.strip()]
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return of_capture("containerd-2.4-beta", tmp_path / "r.nriscope.db")
-
-
-async def test_pods_and_the_containers_in_them_are_sorted_by_each_column() -> None:
-    async with showing(RECORDING, ContainerBoard) as shown:
-        natural = names(shown.screen)
-        await shown.press(">")
-        assert "▲Pod" in shown.screen[0]
-        assert names(shown.screen) == [
-            "▾ jobs/batch",
-            "  ▸ broken",
-            "  ▸ job",
-            "▾ kube-system/node-agent",
-            "  ▸ agent",
-            "▾ shop/web",
-            "  ▸ app",
-            "  ▸ sidecar",
-        ]
-        await shown.press("~")
-        assert names(shown.screen)[:3] == ["▾ shop/web", "  ▸ sidecar", "  ▸ app"]
-        await shown.press(">")
-        assert "▲State" in shown.screen[0]
-        removed = ["removed"] * 6
-        assert values(shown.screen, _STATE) == ["existed", "running", *removed]
-        await shown.press("~")
-        assert values(shown.screen, _STATE) == [*removed, "existed", "running"]
-        await shown.press(">", ">")
-        assert "▼Events" in shown.screen[0]
-        assert [int(each) for each in values(shown.screen, _EVENTS)] == [17, 8, 6, 13, 6, 4, 0, 0]
-        await shown.press("~")
-        assert [int(each) for each in values(shown.screen, _EVENTS)] == [0, 0, 13, 4, 6, 17, 6, 8]
-        await shown.press("<", "<", "<", "<")
-        assert "▲" not in shown.screen[0] and names(shown.screen) == natural
-
-
-async def test_sorting_keeps_folded_pods_open_containers_and_the_cursor(path: Path) -> None:
-    async with showing(path, ContainerBoard) as shown:
-        board = shown.board
-        assert isinstance(board, ContainerBoard)
-        await shown.press("left", *["down"] * 4, "right", "down")
-        at = board.node
-        assert at is not None and at.event
-        before = {board.node_at(index) for index in range(board.line_count)}
-        for _ in range(6):
-            await shown.press(">", "~")
-            assert (
-                board.node == at and shown.screen[board.body.cursor - board.body.top + 1][0] == ">"
-            )
-            assert {board.node_at(index) for index in range(board.line_count)} == before
-
-
-async def test_sorted_tree_shows_new_pods_and_counts(tmp_path: Path) -> None:
-    with growing(tmp_path / "r.nriscope.db") as recorder:
-        async with showing(recorder.path, ContainerBoard) as shown:
-            await shown.press(">", ">", ">", ">")
-            assert len(names(shown.screen)) == 2
-            recorder.grow()
-            await shown.update()
-            while len(names(shown.screen)) < 4:
-                await shown.settle()
-            assert values(shown.screen, _EVENTS) == ["7", "6", "2", "1"]
-
-
-async def test_filtered_tree_is_sorted(path: Path) -> None:
-    context = Context(parse("event:CreateContainer"))
-    async with showing(path, ContainerBoard, context=context) as shown:
-        await shown.press(">", "~")
-        found = names(shown.screen)
-        pods = [each for each in found if each.startswith("▾")]
-        assert len(pods) > 1 and pods == sorted(pods, reverse=True)
-
-
-async def test_containers_are_sorted_by_the_plugins_that_changed_them(
-    path: Path,
-) -> None:
-    async with showing(path, ContainerBoard, size=(160, 24), surveyed=True) as shown:
-        await shown.press("<", "~")
-        at = shown.screen[0].index("▼Changed by")
-        pods: list[list[str]] = []
-        for line in shown.screen[1:-1]:
-            if "▾" in line:
-                pods.append([])
-            elif line.strip():
-                pods[-1].append(line[at:].strip())
-        assert max(map(len, map(set, pods))) > 1
-        assert pods == [sorted(each, reverse=True) for each in pods]
 
 
 async def test_state_in_a_part_is_unknown_after_the_last_event_before_others_left_out(

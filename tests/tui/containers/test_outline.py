@@ -16,7 +16,7 @@ from nri_scope.recording.stats import summarise
 from nri_scope.survey.survey import survey
 from nri_scope.tui.containers.census import Census, Life
 from nri_scope.tui.containers.census_board import SubjectFilter
-from nri_scope.tui.containers.outline import Level, Node, NodeOrder, Outline
+from nri_scope.tui.containers.outline import Level, Outline, TreeNode
 from nri_scope.tui.containers.outline_lines import read
 from tests.replay.recordings import RECORDING, ROOT
 
@@ -31,15 +31,9 @@ _STEPS = st.lists(
 )
 
 
-_PODS, _CONTAINERS = st.permutations(range(1, 5)), st.permutations(range(1, 41))
-
-
-@given(_STEPS, st.none() | st.tuples(_PODS, _CONTAINERS))
-def test_positions_and_nodes_correspond_after_any_steps(
-    steps: list[Step], order: tuple[list[int], list[int]] | None
-) -> None:
-    outline = Outline(NodeOrder(*order) if order is not None else None)
-    pods_in_order, containers_in_order = order or (list(range(5)), list(range(41)))
+@given(_STEPS)
+def test_positions_and_nodes_correspond_after_any_steps(steps: list[Step]) -> None:
+    outline = Outline()
     pods: dict[int, list[int]] = {}
     folded: set[int] = set()
     opened: dict[int, list[int]] = {}
@@ -62,20 +56,20 @@ def test_positions_and_nodes_correspond_after_any_steps(
             events = list(range(next_event, next_event + number))
             next_event += number
             if what == "open":
-                outline.open(Node(pod, key), events)
+                outline.open(TreeNode(pod, key), events)
                 opened[key] = events
             elif what == "close":
-                outline.close(Node(pod, key))
+                outline.close(TreeNode(pod, key))
                 opened.pop(key, None)
             else:
-                outline.extend(Node(pod, key), events)
+                outline.extend(TreeNode(pod, key), events)
                 if key in opened:
                     opened[key] += events
-    expected: list[Node] = []
-    for pod in sorted(pods, key=pods_in_order.index):
-        expected.append(Node(pod))
-        for key in [] if pod in folded else sorted(pods[pod], key=containers_in_order.index):
-            expected += [Node(pod, key), *(Node(pod, key, e) for e in opened.get(key, []))]
+    expected: list[TreeNode] = []
+    for pod in sorted(pods):
+        expected.append(TreeNode(pod))
+        for key in [] if pod in folded else sorted(pods[pod]):
+            expected += [TreeNode(pod, key), *(TreeNode(pod, key, e) for e in opened.get(key, []))]
     assert [outline.node_at(at) for at in range(len(outline))] == expected
     assert [outline.position_of(node) for node in expected] == list(range(len(expected)))
     with pytest.raises(IndexError):
@@ -86,8 +80,8 @@ def test_folded_container_has_the_position_of_its_pod() -> None:
     outline = Outline()
     outline.add([(1, 0), (1, 1), (2, 0), (2, 2)])
     outline.set_folded(2, True)
-    assert outline.position_of(Node(2, 2)) == outline.position_of(Node(2)) == 2
-    assert outline.position_of(Node(3)) is None and outline.position_of(Node(1, 2)) is None
+    assert outline.position_of(TreeNode(2, 2)) == outline.position_of(TreeNode(2)) == 2
+    assert outline.position_of(TreeNode(3)) is None and outline.position_of(TreeNode(1, 2)) is None
 
 
 def test_positions_and_nodes_correspond_with_100_000_containers() -> None:
@@ -97,23 +91,6 @@ def test_positions_and_nodes_correspond_with_100_000_containers() -> None:
     assert len(outline) == 150_000
     for position in (0, 1, 75_000, 149_999):
         assert outline.position_of(outline.node_at(position)) == position
-
-
-@given(_PODS, _CONTAINERS)
-def test_subjects_are_arranged_with_unknown_pods_last(pods: list[int], keys: list[int]) -> None:
-    subjects = [(pod, 0) for pod in (1, 2, 3, 4, 0)]
-    subjects += [(key % 5, key) for key in range(1, 41)]
-    order = NodeOrder(pods, keys)
-    found = list(order.arranged(sorted(subjects)))
-    ordered = [*pods, 0]
-    assert found == sorted(
-        subjects,
-        key=lambda each: (ordered.index(each[0]), keys.index(each[1]) if each[1] else -1),
-    )
-    outline = Outline(order)
-    outline.add(found)
-    assert [tuple(outline.node_at(at))[:2] for at in range(len(outline))] == found
-    assert outline.position_of(Node(7)) is None and outline.position_of(Node(0, 77)) is None
 
 
 @pytest.fixture
@@ -166,7 +143,7 @@ def test_filter_leaves_only_subjects_with_matching_events(census: Census) -> Non
 
 def test_container_without_events_has_its_state_from_synchronize(census: Census) -> None:
     with Recording.open(RECORDING) as recording:
-        node = Node(1, 1)
+        node = TreeNode(1, 1)
         subject = read(recording, census, [node])[node]
         assert node.level is Level.CONTAINER and subject.name == "agent"
         assert subject.state(census.containers[1]) == "running"
@@ -180,7 +157,7 @@ def test_census_begins_anew_after_changes_were_attached(tmp_path: Path) -> None:
     def complete(reading: Recording) -> list[Life]:
         while census.step(reading) or census.scan.outdated:
             pass
-        return [*census.containers]
+        return [census.containers[key] for key in census.containers.keys]
 
     with Recording.open(path) as reading:
         before = complete(reading)

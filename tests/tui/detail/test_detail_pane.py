@@ -20,9 +20,9 @@ from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail import detail_pane
 from nri_scope.tui.detail.detail_pane import DetailPane
 from nri_scope.tui.detail.tab_lines import Tab
-from nri_scope.tui.store.rows import Row
+from nri_scope.tui.store.rows import ListRow
 from nri_scope.tui.store.store import Store
-from nri_scope.tui.widgets.lines import Lines
+from nri_scope.tui.widgets.lines import LinesView
 from tests.recording.traffic import NOW, a_start, an_item
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import assert_harmless, hostile_recording
@@ -33,7 +33,7 @@ from tests.tui.widgets.drawn import text_on
 T = TypeVar("T")
 
 
-class _OtherView(Lines):
+class _OtherView(LinesView):
     """Placeholder for the view beside the pane."""
 
 
@@ -83,7 +83,7 @@ async def store() -> AsyncIterator[Store]:
     await found.close()
 
 
-async def _rows(store: Store) -> list[Row]:
+async def _rows(store: Store) -> list[ListRow]:
     rows = await store.rows(store.all, 0, 40)
     return [row for row in rows if row.event is not None]
 

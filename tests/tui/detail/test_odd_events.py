@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.cli.log_lines import Lines
+from nri_scope.cli.log_lines import LogLines
 from nri_scope.events import Event
 from nri_scope.recording.documents import document
 from nri_scope.recording.reader import Recording
@@ -15,7 +15,7 @@ from nri_scope.tui.detail.tab_lines import Tab
 from nri_scope.tui.store.rows import event_row
 from tests.recording.traffic import a_container, a_pod, an_item, record
 
-from .test_tab_lines import _lines, a_row
+from .tab_lines import a_row, tab_lines
 
 POD = a_pod()
 GOOD = api.CreateContainerRequest(pod=POD, container=a_container(POD)).SerializeToString()
@@ -43,9 +43,9 @@ def all_texts(recording: Recording, event: Event) -> str:
     queries = ("nri_json(?)", "nri_json(?, 'reply')")
     return "\n".join(
         [
-            *Lines().of(event),
+            *LogLines().of(event),
             *event_row(event, 0).cells,
-            *(line for tab in tabs for line in _lines(recording, a_row(event), tab)),
+            *(line for tab in tabs for line in tab_lines(recording, a_row(event), tab)),
             *(
                 str(recording.connection.execute(f"SELECT {query}", (event.id,)).fetchone()[0])
                 for query in queries

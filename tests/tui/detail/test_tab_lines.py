@@ -13,19 +13,19 @@ import pytest
 
 from nri_scope.differ import blame
 from nri_scope.differ.recording_differ import history_of
-from nri_scope.events import Container, Event, Gap, Pod, Session
+from nri_scope.events import Container, Event, Pod
 from nri_scope.recording.documents import document
 from nri_scope.recording.lookup import containers_of, events_about
 from nri_scope.recording.reader import Recording
 from nri_scope.text.styled_text import spans_of
 from nri_scope.text.yaml_text import to_yaml
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
-from nri_scope.tui.store.markers import Key
 from nri_scope.tui.store.reader_thread import CancelFlag
-from nri_scope.tui.store.rows import COLUMNS, Row, RowKind, RowStyle, line_row
+from nri_scope.tui.store.rows import line_row
 from nri_scope.tui.text.styled_line import StyledLine, shown, text_of
 from tests.recording.made import a_gap, a_session
 from tests.replay.recordings import RECORDING, of_capture
+from tests.tui.detail.tab_lines import a_row, tab_lines
 from tests.tui.hostile import assert_harmless, hostile_recording
 
 
@@ -42,25 +42,12 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
         yield found
 
 
-def a_row(
-    event: Event | None = None, gap: Gap | None = None, session: Session | None = None
-) -> Row:
-    kind = RowKind.EVENT if event else RowKind.GAP if gap else RowKind.ENDED
-    key = Key.of_event(1)
-    return Row(kind, key, ("",) * len(COLUMNS), "a row", RowStyle.PLAIN, event, gap, session)
-
-
 def _event(recording: Recording, name: str, container: str = "") -> Event:
     return next(
         event
         for event in recording.events()
         if event.event == name and container in ("", event.container)
     )
-
-
-def _lines(recording: Recording, row: Row, tab: Tab, **more: object) -> list[str]:
-    request = TabRequest(row, tab, 80, **more)  # type: ignore[arg-type]
-    return [text_of(one) for one in detail(recording, request, CancelFlag())]
 
 
 def _pods_and_containers(recording: Recording) -> list[Pod | Container]:
@@ -70,7 +57,7 @@ def _pods_and_containers(recording: Recording) -> list[Pod | Container]:
 class TestEventSummary:
     def test_shows_event_subject_and_reply(self, recording: Recording) -> None:
         event = _event(recording, "StartContainer", "app")
-        text = "\n".join(_lines(recording, a_row(event), Tab.SUMMARY))
+        text = "\n".join(tab_lines(recording, a_row(event), Tab.SUMMARY))
         for expected in ("StartContainer", "shop/web", "app", event.container_id, event.pod_id):
             assert expected in text
         assert "reply       ok  in 176µs, 0.0088 % of the 2.00s deadline" in text
@@ -79,7 +66,7 @@ class TestEventSummary:
 
     def test_names_the_neighbouring_events(self, recording: Recording) -> None:
         event = _event(recording, "UpdateContainer", "app")
-        lines = _lines(recording, a_row(event), Tab.SUMMARY)
+        lines = tab_lines(recording, a_row(event), Tab.SUMMARY)
         assert any(
             re.match(r"before +\d.*s: 12 PostStartContainer  shop/web/sidecar", one)
             for one in lines
@@ -90,39 +77,39 @@ class TestEventSummary:
 
     def test_first_event_has_no_predecessor(self, recording: Recording) -> None:
         first = next(iter(recording.events()))
-        assert "before      no event" in _lines(recording, a_row(first), Tab.SUMMARY)
+        assert "before      no event" in tab_lines(recording, a_row(first), Tab.SUMMARY)
 
     def test_includes_the_comment_of_the_user(self, recording: Recording) -> None:
         event = next(iter(recording.events()))
-        lines = _lines(recording, a_row(event), Tab.SUMMARY, comment="look here")
+        lines = tab_lines(recording, a_row(event), Tab.SUMMARY, comment="look here")
         assert "comment     look here" in lines
 
     def test_shows_errors_and_malformed_requests(self, tmp_path: Path) -> None:
         path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
         with Recording.open(path) as found:
             event = next(one for one in found.events() if one.status == "error")
-            lines = _lines(found, a_row(event), Tab.SUMMARY)
+            lines = tab_lines(found, a_row(event), Tab.SUMMARY)
             assert any("error  code 2 (unknown)" in one for one in lines)
             assert any(one.startswith("message     failed: ") for one in lines)
             odd = next(one for one in found.events() if one.mark == "malformed")
-            assert "marked      malformed request, kept raw" in _lines(
+            assert "marked      malformed request, kept raw" in tab_lines(
                 found, a_row(odd), Tab.SUMMARY
             )
 
 
 class TestContainerTab:
     def test_shows_the_container_of_the_event(self, recording: Recording) -> None:
-        lines = _lines(recording, a_row(_event(recording, "CreateContainer")), Tab.CONTAINER)
+        lines = tab_lines(recording, a_row(_event(recording, "CreateContainer")), Tab.CONTAINER)
         assert "name: app" in lines
         assert "  - PATH=/bin" in lines
 
     def test_shows_the_pod_if_there_is_no_container(self, recording: Recording) -> None:
-        lines = _lines(recording, a_row(_event(recording, "RunPodSandbox")), Tab.CONTAINER)
+        lines = tab_lines(recording, a_row(_event(recording, "RunPodSandbox")), Tab.CONTAINER)
         assert lines[0] == "This event concerns a pod:"
         assert "name: web" in lines
 
     def test_event_without_a_subject_shows_none(self, recording: Recording) -> None:
-        lines = _lines(recording, a_row(_event(recording, "Configure")), Tab.CONTAINER)
+        lines = tab_lines(recording, a_row(_event(recording, "Configure")), Tab.CONTAINER)
         assert lines == ["This event contains no pod or container."]
 
 
@@ -133,21 +120,22 @@ class TestChangesTab:
             for event in chain.events()
             if event.event == "CreateContainer"
             and any(
-                "by 0" in one or "by 3" in one for one in _lines(chain, a_row(event), Tab.CHANGES)
+                "by 0" in one or "by 3" in one
+                for one in tab_lines(chain, a_row(event), Tab.CHANGES)
             )
         ]
         assert changed
 
     def test_unchanged_container_has_no_changes(self, recording: Recording) -> None:
-        lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.CHANGES)
+        lines = tab_lines(recording, a_row(_event(recording, "StartContainer")), Tab.CHANGES)
         assert any("no change seen" in one for one in lines)
-        lines = _lines(recording, a_row(_event(recording, "Configure")), Tab.CHANGES)
+        lines = tab_lines(recording, a_row(_event(recording, "Configure")), Tab.CHANGES)
         assert lines == ["Plugins cannot change anything in this event."]
 
 
 class TestBlameTab:
     def test_names_the_owner_of_a_line(self, recording: Recording) -> None:
-        lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.BLAME)
+        lines = tab_lines(recording, a_row(_event(recording, "StartContainer")), Tab.BLAME)
         assert any("CRI request" in one and "shares: 512" in one for one in lines)
 
     @pytest.mark.parametrize(
@@ -158,7 +146,7 @@ class TestBlameTab:
             a_row(_event(recording, name)),
             f"as of the recording's end, {changes} after this event",
         )
-        lines = _lines(recording, row, Tab.BLAME)
+        lines = tab_lines(recording, row, Tab.BLAME)
         assert lines[0] == as_of and ", created by event " in lines[1]
         wide = detail(recording, TabRequest(row, Tab.BLAME, 110), CancelFlag())
         assert text_of(wide[0]) == f"{lines[1]}  {as_of}"
@@ -167,25 +155,25 @@ class TestBlameTab:
         with Recording.open(RECORDING.with_name("demo.nriscope.db")) as demo:
             events = tuple(demo.events(among=range(43, 48)))
             row = replace(a_row(events[0]), events=events)
-            first = _lines(demo, row, Tab.BLAME)[0]
+            first = tab_lines(demo, row, Tab.BLAME)[0]
             assert first == "as of the recording's end, no change after this operation"
 
     def test_folds_unchanged_lines_unless_full(self, recording: Recording) -> None:
         row = a_row(_event(recording, "StartContainer"))
-        some = _lines(recording, row, Tab.BLAME)
-        everything = _lines(recording, row, Tab.BLAME, full=True)
+        some = tab_lines(recording, row, Tab.BLAME)
+        everything = tab_lines(recording, row, Tab.BLAME, full=True)
         assert len(some) < 30 < len(everything)
         assert not any("PATH=/bin" in one for one in some)
         assert any("PATH=/bin" in one for one in everything)
 
     def test_needs_a_container(self, recording: Recording) -> None:
-        lines = _lines(recording, a_row(_event(recording, "RunPodSandbox")), Tab.BLAME)
+        lines = tab_lines(recording, a_row(_event(recording, "RunPodSandbox")), Tab.BLAME)
         assert lines == ["This event has no container."]
 
 
 class TestRawTab:
     def test_shows_decoded_request_and_reply(self, recording: Recording) -> None:
-        lines = _lines(recording, a_row(_event(recording, "StartContainer")), Tab.RAW)
+        lines = tab_lines(recording, a_row(_event(recording, "StartContainer")), Tab.RAW)
         assert lines[:2] == ["request:", "  event: START_CONTAINER"]
         assert lines[-1] == "reply: empty"
 
@@ -193,7 +181,7 @@ class TestRawTab:
         path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
         with Recording.open(path) as found:
             event = next(one for one in found.events() if one.mark == "malformed")
-            lines = _lines(found, a_row(event), Tab.RAW)
+            lines = tab_lines(found, a_row(event), Tab.RAW)
             assert lines[0] == "request: 22 bytes, malformed"
             assert lines[1].startswith("00000000  ff fe 20 6e 6f 74 20 61  20 6d 65")
             assert lines[1].endswith("  .. not a message")
@@ -201,15 +189,15 @@ class TestRawTab:
 
 class TestGapsAndSessions:
     def test_gap_shows_duration_reason_and_lost_events(self, recording: Recording) -> None:
-        lines = _lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=1_234)), Tab.SUMMARY)
+        lines = tab_lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=1_234)), Tab.SUMMARY)
         assert "reason      the disk is full" in lines
         assert "events lost 1,234" in lines
         assert any(one.endswith("(2.50s)") for one in lines)
-        lines = _lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=None)), Tab.SUMMARY)
+        lines = tab_lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=None)), Tab.SUMMARY)
         assert "events lost an unknown number" in lines
 
     def test_session_shows_deadlines_and_end_reason(self, recording: Recording) -> None:
-        lines = _lines(recording, a_row(session=a_session(7, 0, 60)), Tab.SUMMARY)
+        lines = tab_lines(recording, a_row(session=a_session(7, 0, 60)), Tab.SUMMARY)
         assert "reason      the runtime closed the connection" in lines
         assert "deadlines   2.00s for a reply, 5.00s to register" in lines
         assert any("(after 1m00s)" in one for one in lines)
@@ -218,7 +206,7 @@ class TestGapsAndSessions:
     def test_gap_has_only_a_summary(self, recording: Recording, tab: Tab) -> None:
         also = ", pods and containers" if tab in (Tab.CONTAINER, Tab.BLAME) else ""
         for row in (a_row(gap=a_gap(1, 0, 1)), a_row(session=a_session(7, 0, 60)), line_row("")):
-            lines = _lines(recording, row, tab)
+            lines = tab_lines(recording, row, tab)
             assert lines == [f"This tab is only available for events{also}."]
 
 
@@ -228,7 +216,7 @@ class TestPodsAndContainers:
     def test_newest_message_is_that_of_show(self, recording: Recording) -> None:
         for about in _pods_and_containers(recording):
             expected = document(recording, about)
-            first, *lines = _lines(recording, line_row("", subject=about), Tab.CONTAINER)
+            first, *lines = tab_lines(recording, line_row("", subject=about), Tab.CONTAINER)
             assert first == f"As of event {expected['told_by_event']}:"
             assert lines == to_yaml(expected["message"]).splitlines()
 
@@ -237,42 +225,42 @@ class TestPodsAndContainers:
             found = blame.lines(history_of(recording, one))
             body, _ = blame.body(blame.view(found, "usual"), 80)
             expected = [text_of(spans_of(each)) for each in body]
-            lines = _lines(recording, line_row("", subject=one), Tab.BLAME)
+            lines = tab_lines(recording, line_row("", subject=one), Tab.BLAME)
             assert "as of the recording's end" in "".join(lines[:2]) and expected
             assert lines[-len(expected) :] == expected
 
     def test_blame_of_a_pod_is_that_of_its_only_container(self, recording: Recording) -> None:
         for pod in recording.pods():
             row = line_row("", subject=pod)
-            found = [_lines(recording, row, Tab.BLAME)]
+            found = [tab_lines(recording, row, Tab.BLAME)]
             last = _event(recording, "RemovePodSandbox")
             if last.pod_id == pod.id:
                 # The newest event of a pod is its row, and has no container.
-                found.append(_lines(recording, replace(a_row(last), subject=pod), Tab.BLAME))
+                found.append(tab_lines(recording, replace(a_row(last), subject=pod), Tab.BLAME))
             containers = containers_of(recording, pod)
             for lines in found:
                 if len(containers) > 1:
                     assert lines == ["This pod has 2 containers: select one of them."]
                 else:
                     row = line_row("", subject=containers[0])
-                    assert lines[1:] == _lines(recording, row, Tab.BLAME)[1:]
+                    assert lines[1:] == tab_lines(recording, row, Tab.BLAME)[1:]
 
     def test_summary_names_it_and_says_if_it_has_no_events(self, recording: Recording) -> None:
         for about in _pods_and_containers(recording):
-            lines = _lines(recording, line_row("", subject=about), Tab.SUMMARY)
+            lines = tab_lines(recording, line_row("", subject=about), Tab.SUMMARY)
             assert ("events      none" in lines) is (not events_about(recording, about))
             assert any(about.id in one for one in lines)
 
     @pytest.mark.parametrize("tab", [Tab.CHANGES, Tab.RAW])
     def test_other_tabs_need_an_event(self, recording: Recording, tab: Tab) -> None:
         row = line_row("", subject=recording.pods()[0])
-        assert _lines(recording, row, tab) == ["This tab is only available for events."]
+        assert tab_lines(recording, row, tab) == ["This tab is only available for events."]
 
 
 def test_removed_event_is_reported(recording: Recording) -> None:
     event = next(iter(recording.events()))
     removed = replace(event, id=10**9)
-    lines = _lines(recording, a_row(removed), Tab.RAW)
+    lines = tab_lines(recording, a_row(removed), Tab.RAW)
     assert lines == ["This event has been removed from the recording."]
 
 

@@ -12,7 +12,7 @@ from textual.scrollbar import ScrollTo
 from textual.strip import Strip
 
 from nri_scope.tui.list.event_list import EventList
-from nri_scope.tui.store.rows import Row
+from nri_scope.tui.store.rows import ListRow
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.store.view import View
 from tests.tui.screen import RECORDINGS, Shown, showing
@@ -68,7 +68,7 @@ async def test_an_operation_expanded_while_its_row_is_read_is_drawn_expanded(
     held, release = asyncio.Event(), asyncio.Event()
     rows = Store.rows
 
-    async def slowly(self: Store, view: View, start: int, count: int) -> Sequence[Row]:
+    async def slowly(self: Store, view: View, start: int, count: int) -> Sequence[ListRow]:
         found = await rows(self, view, start, count)
         held.set()
         await release.wait()
@@ -91,8 +91,6 @@ async def test_keys_without_effect_on_a_session_show_the_reason() -> None:
         await _wait_until_read(screen)
         await screen.press("=")
         await screen.shows("! this row is a session, not an event; type session:1 as a filter")
-        await screen.press("o")
-        await screen.shows("! this row is a session, not an event, and has no container")
         await screen.press("!")
         await screen.shows("! this row is a session, not an event; type session:1 as a filter")
         assert screen.app.context.where_text == ""

@@ -3,11 +3,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from nri_scope.entries import Began
 from nri_scope.events import Gap
-from nri_scope.tui.list import columns
+from nri_scope.tui.list.cell_filters import why_no_event, why_no_filter
 from nri_scope.tui.store.markers import EntryMarker, Key
 from nri_scope.tui.store.rows import damaged_row, event_row, gone_row, marker_row
 from tests.recording.made import a_session, an_event
@@ -18,27 +16,19 @@ GAP = marker_row(EntryMarker(Key(1, 0), Gap(1, None, 0, 1, "", None)))
 
 def test_session_row_suggests_a_filter_by_its_number() -> None:
     words = "this row is a session, not an event; type session:2 as a filter to see its events"
-    assert columns.no_filter(SESSION, "took") == words
+    assert why_no_filter(SESSION, "took") == words
 
 
 def test_gap_row_has_no_value_to_filter_by() -> None:
-    assert "a gap, not an event; there is no value" in columns.no_filter(GAP, "subject")
+    assert "a gap, not an event; there is no value" in why_no_filter(GAP, "subject")
 
 
 def test_damaged_and_removed_rows_state_the_reason() -> None:
-    assert "cannot be read" in columns.no_filter(damaged_row(3, "torn"), "event")
-    assert "was removed" in columns.no_filter(gone_row(3), "event")
+    assert "cannot be read" in why_no_filter(damaged_row(3, "torn"), "event")
+    assert "was removed" in why_no_filter(gone_row(3), "event")
 
 
 def test_column_without_a_value_is_named() -> None:
     row = event_row(an_event(1), 0)
-    assert columns.no_event(row) == ""
-    assert columns.no_filter(row, "time").startswith("Time has no value to filter by here")
-
-
-def test_rows_without_a_container_have_no_next_event() -> None:
-    event = an_event(1)
-    assert columns.no_container(event_row(event, 0)) == ""
-    pod = event_row(replace(event, container="", container_id=""), 0)
-    assert columns.no_container(pod) == "this event has no container"
-    assert columns.no_container(SESSION).startswith("this row is a session, not an event")
+    assert why_no_event(row) == ""
+    assert why_no_filter(row, "time").startswith("Time has no value to filter by here")

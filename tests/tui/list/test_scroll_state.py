@@ -74,7 +74,7 @@ class ScrollStateMachine(RuleBasedStateMachine):
     @rule(count=st.integers(1, 8))
     def add_rows(self, count: int) -> None:
         selected, screen = self.listing.selected, on_screen(self.listing)
-        state, length = self.listing.state, self.listing.length
+        state = self.listing.state
         self.rows.add(count)
         self.listing.grow()
         assert self.listing.state is state
@@ -84,9 +84,6 @@ class ScrollStateMachine(RuleBasedStateMachine):
             return
         assert selected is None or self.listing.selected == selected
         assert on_screen(self.listing)[: len(screen)] == screen
-        if state is FollowState.PAUSED:
-            assert self.listing.length == length
-            assert on_screen(self.listing) == screen
 
     @rule(back=st.integers(0, 10))
     def add_gap(self, back: int) -> None:
@@ -146,7 +143,9 @@ class ScrollStateMachine(RuleBasedStateMachine):
     def pause(self) -> None:
         before = self.listing.state
         self.listing.pause()
-        assert (self.listing.state is FollowState.PAUSED) == (before is not FollowState.PAUSED)
+        assert (self.listing.state is FollowState.FOLLOWING) == (
+            before is not FollowState.FOLLOWING
+        )
 
     @rule()
     def follow(self) -> None:
@@ -244,32 +243,13 @@ def test_end_after_another_move_does_not_follow() -> None:
     assert shown.state is FollowState.SCROLLED
 
 
-def test_paused_list_does_not_grow_until_resumed() -> None:
+def test_a_pause_keeps_the_cursor_and_the_next_one_follows() -> None:
     rows, shown = listing(20)
     shown.pause()
     rows.add(7)
     shown.grow()
-    assert (shown.words, shown.cursor, shown.length) == ("paused, +7 new", 19, 20)
-    shown.move(5)
-    assert shown.cursor == 19
+    assert (shown.words, shown.cursor, shown.length) == ("scrolled, +7 new", 19, 27)
     shown.pause()
-    assert (shown.words, shown.cursor) == ("following", 26)
-
-
-def test_resuming_keeps_a_cursor_that_moved_back() -> None:
-    rows, shown = listing(20)
-    shown.pause()
-    shown.move(-6)
-    rows.add(7)
-    shown.pause()
-    assert (shown.words, shown.cursor) == ("scrolled, +7 new", 13)
-
-
-def test_end_at_the_end_of_a_paused_list_follows() -> None:
-    rows, shown = listing(20)
-    shown.pause()
-    rows.add(7)
-    shown.end()
     assert (shown.words, shown.cursor) == ("following", 26)
 
 

@@ -11,10 +11,11 @@ import pytest
 
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.tui.plugins.session_board import Connection, Runtime, SessionBoard
+from nri_scope.tui.plugins.session_board import ConnectionRow, RuntimeRow, SessionBoard
 from nri_scope.tui.store.context import Context
-from nri_scope.tui.widgets.messages import Failed, OpenEvent, RowChosen, StatusText
+from nri_scope.tui.widgets.messages import Failed, OpenEvent, OpenTime, RowChosen, StatusText
 from tests.replay.recordings import RECORDING, START_NS
+from tests.tui import screen
 from tests.tui.boards import growing, showing
 from tests.tui.hostile import assert_harmless, hostile_recording
 
@@ -45,7 +46,7 @@ def path(tmp_path: Path) -> Path:
             recorder.end_session(number, reason, START_NS + ends * SECOND)
 
     session(0, "containerd", 2, 10, "the runtime closed the connection")
-    recorder.note_gap(None, START_NS + 11 * SECOND, START_NS + 15 * SECOND, "queue full", 7)
+    recorder.note_gap(None, START_NS + 10 * SECOND, START_NS + 15 * SECOND, "queue full", 7)
     session(15, "containerd", 1, 20, "interrupted")
     session(30, "cri-o", 0, None, "")
     recorder.close()
@@ -79,9 +80,17 @@ async def test_enter_opens_the_first_event_of_a_session_or_after_a_gap(path: Pat
         await shown.press("down", "enter")
         assert shown.last(OpenEvent).event_id == 1 == shown.board.selected_event_id
         await shown.press("down", "enter")
-        assert shown.last(OpenEvent).event_id == 3
+        assert shown.last(OpenTime).at_ns == START_NS + 10 * SECOND
         await shown.press("end", "enter")
         assert shown.last(StatusText).text == "this session has no events"
+
+
+async def test_the_list_goes_to_the_first_event_after_a_gap(path: Path) -> None:
+    async with screen.showing(path) as shown:
+        await shown.press("5")
+        await shown.shows("queue full")
+        await shown.press("down", "down", "enter")
+        await shown.until(lambda: (shown.app.views.mode, shown.selected) == ("events", 3))
 
 
 async def test_every_line_has_details(path: Path) -> None:
@@ -92,9 +101,9 @@ async def test_every_line_has_details(path: Path) -> None:
             row = shown.last(RowChosen).row
             assert row is not None
             match entry:
-                case Runtime(text, _):
+                case RuntimeRow(text, _):
                     assert row.text.startswith(text)
-                case Connection(session, counts, _):
+                case ConnectionRow(session, counts, _):
                     assert row.session == session or row.event_id == counts.first_event
                 case gap:
                     assert row.gap == gap
@@ -112,7 +121,7 @@ async def test_counts_and_opens_only_shown_events(path: Path) -> None:
         assert shown.screen[-1] == "counts include only: -status:ok"
         assert shown.board.selected_event_id == 2
         await shown.press("down", "enter")
-        assert shown.last(StatusText).text == "no shown event follows this gap"
+        assert shown.last(OpenTime).at_ns == START_NS + 10 * SECOND
         context.filter_by("event:StopContainer")
         await shown.update()
         await shown.press("home")

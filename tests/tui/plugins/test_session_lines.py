@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope.events import Gap, Role, Session
-from nri_scope.tui.plugins.session_board import Connection, Runtime, entries
+from nri_scope.tui.plugins.session_board import ConnectionRow, RuntimeRow, entries
 
 DAY = 86_400 * 10**9
 
@@ -27,11 +27,11 @@ def entry_names(sessions: list[Session], gaps: list[Gap]) -> list[str]:
     names: list[str] = []
     for entry in entries(sessions, gaps, {}):
         match entry:
-            case Runtime(text, _):
+            case RuntimeRow(text, _):
                 names.append(text.split()[0])
             case Gap():
                 names.append(f"gap {entry.id}")
-            case Connection():
+            case ConnectionRow():
                 again = "" if entry.before is None else f" after {entry.before.id}"
                 names.append(f"{entry.session.id}{again}")
     return names
@@ -70,7 +70,7 @@ def test_concurrent_sessions_are_not_reconnects() -> None:
 
 def test_time_away_is_computed_from_the_previous_end() -> None:
     known = entries([session(1, 0, 10), session(2, 25, None), session(3, 90, None)], [], {})
-    connections = [entry for entry in known if isinstance(entry, Connection)]
+    connections = [entry for entry in known if isinstance(entry, ConnectionRow)]
     # The end of the second session was not recorded.
     assert [one.away_ns for one in connections] == [None, 15, None]
     assert connections[2].before is not None

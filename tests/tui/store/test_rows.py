@@ -15,7 +15,7 @@ from nri_scope.text.escape import columns, safe
 from nri_scope.tui.store.markers import DamageMarker, EntryMarker, Key
 from nri_scope.tui.store.rows import (
     COLUMNS,
-    Row,
+    ListRow,
     RowKind,
     RowStyle,
     changed_in_short,
@@ -238,7 +238,7 @@ def test_hostile_values_give_safe_and_bounded_texts(text: str, other: str, numbe
         ended_ns=number,
     )
     key = Key(1, 0)
-    rows: list[Row] = [
+    rows: list[ListRow] = [
         event_row(event, -number),
         marker_row(EntryMarker(key, Gap(1, 1, number, -number, text, number))),
         marker_row(EntryMarker(key, Began(session))),

@@ -3,15 +3,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nri_scope.events import Gap, Problem, Session
-from nri_scope.nri.events import Stage
+from nri_scope.events import Problem, Session
+from nri_scope.nri.events import EventStage
 from nri_scope.tui.containers.census import NEVER_ENDS, Life, life_words, phases
 from nri_scope.tui.text.styled_line import Span, Style, text_of
 from nri_scope.tui.timeline.lane_drawing import (
@@ -30,7 +29,6 @@ from nri_scope.tui.timeline.lane_drawing import (
     lanes_within,
     nearest,
     ticks,
-    unobserved,
 )
 
 NOW = 1_700_000_000 * 10**9
@@ -228,16 +226,18 @@ def test_phases_are_contiguous_and_ordered(times: list[int], until: int) -> None
 def test_signs_and_lines_differ_without_colours() -> None:
     texts = [text for text, _ in SIGNS.values()]
     assert len(set(texts)) == len(texts)
-    lines = {LINES[stage][0] for stage in (Stage.CREATED, Stage.STARTED, Stage.STOPPED)}
+    lines = {
+        LINES[stage][0] for stage in (EventStage.CREATED, EventStage.STARTED, EventStage.STOPPED)
+    }
     assert len(lines) == 3 and not {UNOBSERVED[0], *lines} & set(texts)
 
 
 def test_failed_event_is_a_problem_in_every_stage() -> None:
-    assert kind_of(Stage.STARTED, Problem.FAILED, changed=True) is PointKind.FAILED
-    assert kind_of(Stage.STARTED, Problem.SLOW, changed=True) is PointKind.SLOW
-    assert kind_of(Stage.STARTED, "", changed=True) is PointKind.CHANGED
-    assert kind_of(Stage.STARTED, "", changed=False) is PointKind.STARTED
-    assert kind_of(Stage.LISTED, "", changed=False) is PointKind.OTHER
+    assert kind_of(EventStage.STARTED, Problem.FAILED, changed=True) is PointKind.FAILED
+    assert kind_of(EventStage.STARTED, Problem.SLOW, changed=True) is PointKind.SLOW
+    assert kind_of(EventStage.STARTED, "", changed=True) is PointKind.CHANGED
+    assert kind_of(EventStage.STARTED, "", changed=False) is PointKind.STARTED
+    assert kind_of(EventStage.LISTED, "", changed=False) is PointKind.OTHER
 
 
 def test_lanes_without_anything_in_the_window_are_omitted() -> None:
@@ -280,20 +280,6 @@ def session(started: int, ended: int | None) -> Session:
         started,
         ended,
         "",
-    )
-
-
-def test_times_without_a_session_are_not_observed() -> None:
-    sessions = [session(0, 10), session(5, 20), session(30, 40), session(35, None)]
-    assert unobserved(sessions, []) == (TimeInterval(20, 30),)
-
-
-def test_adjacent_gaps_are_merged() -> None:
-    gap = Gap(1, None, 8, 20, "queue full", 3)
-    gaps = [gap, replace(gap, from_ns=15, to_ns=25), replace(gap, from_ns=50, to_ns=50)]
-    assert unobserved([session(0, 10), session(24, 60)], gaps) == (
-        TimeInterval(8, 25),
-        TimeInterval(50, 51),
     )
 
 

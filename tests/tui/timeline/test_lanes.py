@@ -10,14 +10,14 @@ import pytest
 from nri_scope.filter import parse
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.containers.census import Census
-from nri_scope.tui.containers.outline import Node
+from nri_scope.tui.containers.outline import TreeNode
 from nri_scope.tui.timeline import lanes as points
 from nri_scope.tui.timeline.lane_drawing import PointKind, TimeWindow
 from nri_scope.tui.timeline.lanes import read_points
 from tests.replay.recordings import START_NS, container, life, recording, run_pod
 
 SECOND = 10**9
-POD, APP = Node(1), Node(1, 1)
+POD, APP = TreeNode(1), TreeNode(1, 1)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from nri_scope.tui.containers.census_board import SubjectFilter
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.text.styled_line import text_of
 from nri_scope.tui.timeline.lane_drawing import LINES, SIGNS, TICK, UNOBSERVED
-from nri_scope.tui.timeline.lanes import CURSOR, RULER, Lanes, legend
+from nri_scope.tui.timeline.lanes import CURSOR, RULER, TimelineLanes, legend
 from nri_scope.tui.timeline.timeline_board import TimelineBoard
 from nri_scope.tui.widgets.board import GUTTER
 from nri_scope.tui.widgets.messages import OpenEvent, RowChosen, StatusText
@@ -72,14 +72,14 @@ async def test_lanes_are_rebuilt_only_if_the_recording_grew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane_counts: list[int] = []
-    build = Lanes.of
+    build = TimelineLanes.of
 
-    def counted(census: Census, chosen: SubjectFilter) -> Lanes:
+    def counted(census: Census, chosen: SubjectFilter) -> TimelineLanes:
         lanes = build(census, chosen)
         lane_counts.append(len(lanes))
         return lanes
 
-    monkeypatch.setattr(Lanes, "of", counted)
+    monkeypatch.setattr(TimelineLanes, "of", counted)
     with growing(tmp_path / "r.nriscope.db") as recorder:
         async with showing(recorder.path, TimelineBoard) as shown:
             await shown.update()

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from nri_scope.text.escape import columns
-from nri_scope.tui.store.store import Facts, Store
+from nri_scope.tui.store.discovery import Facts
+from nri_scope.tui.store.store import Store
 from nri_scope.tui.widgets.bars import title
 from tests.tui.screen import RECORDING
 

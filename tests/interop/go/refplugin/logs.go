@@ -8,6 +8,7 @@ import (
 	"path"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/containerd/nri/pkg/api"
 	"github.com/sirupsen/logrus"
@@ -79,13 +80,22 @@ func (l *requestLog) enabled() bool {
 	return l.lines != nil
 }
 
+// Pod and container are ids, in requests about them; the time is that of the reply.
 func (l *requestLog) write(method string, request, reply any) {
 	if !l.enabled() {
 		return
 	}
-	l.lines.Write(map[string]string{
+	line := map[string]any{
 		"method": path.Base(method), "request_b64": encode(request), "reply_b64": encode(reply),
-	})
+		"event": eventOf(method, request), "at_ns": time.Now().UnixNano(),
+	}
+	if about, ok := request.(interface{ GetPod() *api.PodSandbox }); ok {
+		line["pod"] = about.GetPod().GetId()
+	}
+	if about, ok := request.(interface{ GetContainer() *api.Container }); ok {
+		line["container"] = about.GetContainer().GetId()
+	}
+	l.lines.Write(line)
 	// Flush: a launched plugin is ended by SIGKILL.
 	if err := l.lines.Flush(); err != nil {
 		fail(err)

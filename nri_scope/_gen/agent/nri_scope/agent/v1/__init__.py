@@ -96,6 +96,10 @@ class Event(betterproto2.Message):
     recording: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
 
     id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
+    """
+    The event's number in the recording, plus 10^9 times the number of the recording on this node,
+    which stays the same.
+    """
 
     session: "int" = betterproto2.field(3, betterproto2.TYPE_INT64)
 
@@ -272,6 +276,15 @@ class GetEventsRequest(betterproto2.Message):
     creation of their containers, as in a part of a recording.
     """
 
+    namespaces: "list[str]" = betterproto2.field(
+        8, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    Only events of pods in these namespaces, and what Synchronize lists of them; empty: all. With
+    `follow`, what is recorded after the call began is sent without Synchronize. An agent that
+    authorizes its callers asks for the permission in each of them, or without any for all.
+    """
+
 
 default_message_pool.register_message(
     "nri_scope.agent.v1", "GetEventsRequest", GetEventsRequest
@@ -352,6 +365,13 @@ class GetRecordingRequest(betterproto2.Message):
     since: "str" = betterproto2.field(2, betterproto2.TYPE_STRING)
 
     until: "str" = betterproto2.field(3, betterproto2.TYPE_STRING)
+
+    namespaces: "list[str]" = betterproto2.field(
+        4, betterproto2.TYPE_STRING, repeated=True
+    )
+    """
+    As of GetEventsRequest.
+    """
 
 
 default_message_pool.register_message(
@@ -565,7 +585,7 @@ class RecordingStatus(betterproto2.Message):
 
     connected: "bool" = betterproto2.field(5, betterproto2.TYPE_BOOL)
     """
-    Whether that session is open, and its Synchronize complete.
+    Whether that session is open, and its Synchronize complete and its recorder without trouble.
     """
 
     synchronized: "bool" = betterproto2.field(6, betterproto2.TYPE_BOOL)
@@ -598,6 +618,29 @@ class RecordingStatus(betterproto2.Message):
     Why it cannot be read; the other fields are empty then.
     """
 
+    heartbeat_ns: "int" = betterproto2.field(15, betterproto2.TYPE_INT64)
+    """
+    The newest heartbeat of its recorder; 0 without one, as all that follows.
+    """
+
+    queued: "int" = betterproto2.field(16, betterproto2.TYPE_INT64)
+    """
+    Entries that wait to be written, and the time since which the oldest event waits; 0 if none.
+    """
+
+    unwritten_since_ns: "int" = betterproto2.field(17, betterproto2.TYPE_INT64)
+
+    trouble: "str" = betterproto2.field(18, betterproto2.TYPE_STRING)
+    """
+    Why what happens now is not in the recording, such as a recorder that does not respond; "" if it
+    is. `synchronized` is false then.
+    """
+
+    gaps_of_unknown_size: "int" = betterproto2.field(19, betterproto2.TYPE_INT64)
+    """
+    Gaps of which it is unknown how many events were lost.
+    """
+
 
 default_message_pool.register_message(
     "nri_scope.agent.v1", "RecordingStatus", RecordingStatus
@@ -617,7 +660,7 @@ class Session(betterproto2.Message):
 
     recording: "str" = betterproto2.field(1, betterproto2.TYPE_STRING)
     """
-    Name of the recording, without its suffix. Numbers of sessions and events count in it.
+    Name of the recording, without its suffix. Numbers of sessions count in it.
     """
 
     id: "int" = betterproto2.field(2, betterproto2.TYPE_INT64)
@@ -651,6 +694,14 @@ class Session(betterproto2.Message):
     """
     Time of the recording's first event, also if it is no longer there: it tells a recording from
     another of the same name, in which all numbers begin again. 0 from older agents.
+    """
+
+    synced_ns: "int | None" = betterproto2.field(
+        15, betterproto2.TYPE_INT64, optional=True
+    )
+    """
+    Arrival of the newest Synchronize, from which on events are observed; missing if there was none
+    that is complete.
     """
 
 
@@ -688,7 +739,8 @@ class AgentStub(betterproto2_grpclib.ServiceStub):
     Errors: INVALID_ARGUMENT for a filter or time that cannot be parsed, NOT_FOUND if the recordings
     have no such events, RESOURCE_EXHAUSTED above a limit, UNAVAILABLE for a client that does not
     read, FAILED_PRECONDITION if the folder of the recordings cannot be read, and DATA_LOSS if no
-    recording can be read.
+    recording can be read. Of an agent that authorizes its callers, also UNAUTHENTICATED without a
+    valid token, PERMISSION_DENIED, and UNAVAILABLE if the API server does not answer.
     """
 
     async def get_events(
@@ -762,7 +814,7 @@ class AgentStub(betterproto2_grpclib.ServiceStub):
 
 
 AGENT_V1_AGENT_PROTO_DESCRIPTOR = default_google_proto_descriptor_pool.AddSerializedFile(
-    b'\n\x14agent/v1/agent.proto\x12\x12nri_scope.agent.v1"\xb0\x01\n\x10GetEventsRequest\x12\x14\n\x05where\x18\x01 \x01(\tR\x05where\x12\x14\n\x05since\x18\x02 \x01(\tR\x05since\x12\x14\n\x05until\x18\x03 \x01(\tR\x05until\x12\x12\n\x04last\x18\x04 \x01(\rR\x04last\x12\x16\n\x06follow\x18\x05 \x01(\x08R\x06follow\x12\x14\n\x05after\x18\x06 \x01(\tR\x05after\x12\x18\n\x07context\x18\x07 \x01(\x08R\x07context"\xbd\x03\n\x11GetEventsResponse\x12\x16\n\x06cursor\x18\x01 \x01(\tR\x06cursor\x127\n\x07session\x18\x02 \x01(\x0b2\x1b.nri_scope.agent.v1.SessionH\x00R\x07session\x12A\n\x0bsession_end\x18\x03 \x01(\x0b2\x1e.nri_scope.agent.v1.SessionEndH\x00R\nsessionEnd\x121\n\x05event\x18\x04 \x01(\x0b2\x19.nri_scope.agent.v1.EventH\x00R\x05event\x12+\n\x03gap\x18\x05 \x01(\x0b2\x17.nri_scope.agent.v1.GapH\x00R\x03gap\x12.\n\x04note\x18\x06 \x01(\x0b2\x18.nri_scope.agent.v1.NoteH\x00R\x04note\x12:\n\x06output\x18\x07 \x01(\x0b2 .nri_scope.agent.v1.PluginOutputH\x00R\x06output\x12=\n\theartbeat\x18\x08 \x01(\x0b2\x1d.nri_scope.agent.v1.HeartbeatH\x00R\theartbeatB\t\n\x07content"\xf5\x03\n\x07Session\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x0e\n\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n\x04role\x18\x03 \x01(\tR\x04role\x12\x1f\n\x0bplugin_name\x18\x04 \x01(\tR\npluginName\x12!\n\x0cplugin_index\x18\x05 \x01(\tR\x0bpluginIndex\x12!\n\x0cruntime_name\x18\x06 \x01(\tR\x0bruntimeName\x12\'\n\x0fruntime_version\x18\x07 \x01(\tR\x0eruntimeVersion\x12\x1f\n\x0bnri_version\x18\x08 \x01(\tR\nnriVersion\x120\n\x14nri_version_inferred\x18\t \x01(\x08R\x12nriVersionInferred\x12\x12\n\x04mask\x18\n \x01(\x03R\x04mask\x126\n\x17registration_timeout_ms\x18\x0b \x01(\x03R\x15registrationTimeoutMs\x12,\n\x12request_timeout_ms\x18\x0c \x01(\x03R\x10requestTimeoutMs\x12\x1d\n\nstarted_ns\x18\r \x01(\x03R\tstartedNs\x12,\n\x12recording_began_ns\x18\x0e \x01(\x03R\x10recordingBeganNs"\x7f\n\nSessionEnd\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x0e\n\x02id\x18\x02 \x01(\x03R\x02id\x12\x16\n\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1e\n\x08ended_ns\x18\x04 \x01(\x03H\x00R\x07endedNs\x88\x01\x01B\x0b\n\t_ended_ns"\x92\x06\n\x05Event\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x0e\n\x02id\x18\x02 \x01(\x03R\x02id\x12\x18\n\x07session\x18\x03 \x01(\x03R\x07session\x12\x13\n\x05at_ns\x18\x04 \x01(\x03R\x04atNs\x12\x17\n\x07mono_ns\x18\x05 \x01(\x03R\x06monoNs\x12\x16\n\x06plugin\x18\x06 \x01(\tR\x06plugin\x12\x16\n\x06method\x18\x07 \x01(\tR\x06method\x12\x14\n\x05event\x18\x08 \x01(\tR\x05event\x12\x1c\n\tnamespace\x18\t \x01(\tR\tnamespace\x12\x10\n\x03pod\x18\n \x01(\tR\x03pod\x12\x15\n\x06pod_id\x18\x0b \x01(\tR\x05podId\x12\x1c\n\tcontainer\x18\x0c \x01(\tR\tcontainer\x12!\n\x0ccontainer_id\x18\r \x01(\tR\x0bcontainerId\x12\x17\n\x07took_ns\x18\x0e \x01(\x03R\x06tookNs\x12\x1d\n\ntimeout_ns\x18\x0f \x01(\x03R\ttimeoutNs\x12\x1f\n\x0bstatus_code\x18\x10 \x01(\x03R\nstatusCode\x12%\n\x0estatus_message\x18\x11 \x01(\tR\rstatusMessage\x12\x18\n\x07request\x18\x12 \x01(\x0cR\x07request\x12\x14\n\x05reply\x18\x13 \x01(\x0cR\x05reply\x12\x12\n\x04size\x18\x14 \x01(\x03R\x04size\x12\x12\n\x04mark\x18\x15 \x01(\tR\x04mark\x12\x18\n\x07changed\x18\x16 \x03(\tR\x07changed\x12\x16\n\x06owners\x18\x17 \x03(\tR\x06owners\x12\x1c\n\x07held_ns\x18\x18 \x01(\x03H\x00R\x06heldNs\x88\x01\x01\x128\n\x08metadata\x18\x19 \x03(\x0b2\x1c.nri_scope.agent.v1.MetadataR\x08metadata\x12\x18\n\x07service\x18\x1a \x01(\tR\x07service\x12=\n\x07outcome\x18\x1b \x01(\x0b2#.nri_scope.agent.v1.CreationOutcomeR\x07outcomeB\n\n\x08_held_ns"\x84\x01\n\x0fCreationOutcome\x12\x12\n\x04fate\x18\x01 \x01(\tR\x04fate\x12\x14\n\x05event\x18\x02 \x01(\x03R\x05event\x12\x12\n\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n\x07session\x18\x04 \x01(\x03R\x07session\x12\x19\n\x08after_ns\x18\x05 \x01(\x03R\x07afterNs"2\n\x08Metadata\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value"\xb6\x01\n\x03Gap\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x1d\n\x07session\x18\x02 \x01(\x03H\x00R\x07session\x88\x01\x01\x12\x17\n\x07from_ns\x18\x03 \x01(\x03R\x06fromNs\x12\x13\n\x05to_ns\x18\x04 \x01(\x03R\x04toNs\x12\x16\n\x06reason\x18\x05 \x01(\tR\x06reason\x12\x17\n\x04lost\x18\x06 \x01(\x03H\x01R\x04lost\x88\x01\x01B\n\n\x08_sessionB\x07\n\x05_lost"x\n\x04Note\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x1d\n\x07session\x18\x02 \x01(\x03H\x00R\x07session\x88\x01\x01\x12\x13\n\x05at_ns\x18\x03 \x01(\x03R\x04atNs\x12\x12\n\x04text\x18\x04 \x01(\tR\x04textB\n\n\x08_session"\x97\x01\n\x0cPluginOutput\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x18\n\x07session\x18\x02 \x01(\x03R\x07session\x12\x13\n\x05at_ns\x18\x03 \x01(\x03R\x04atNs\x12\x16\n\x06stream\x18\x04 \x01(\tR\x06stream\x12\x12\n\x04text\x18\x05 \x01(\tR\x04text\x12\x0e\n\x02id\x18\x06 \x01(\x03R\x02id"=\n\tHeartbeat\x12\x13\n\x05at_ns\x18\x01 \x01(\x03R\x04atNs\x12\x1b\n\tcaught_up\x18\x02 \x01(\x08R\x08caughtUp"W\n\x13GetRecordingRequest\x12\x14\n\x05where\x18\x01 \x01(\tR\x05where\x12\x14\n\x05since\x18\x02 \x01(\tR\x05since\x12\x14\n\x05until\x18\x03 \x01(\tR\x05until"b\n\x14GetRecordingResponse\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x12\n\x04data\x18\x02 \x01(\x0cR\x04data\x12\x18\n\x07problem\x18\x03 \x01(\tR\x07problem"\x12\n\x10GetStatusRequest"\xa2\x02\n\x11GetStatusResponse\x12\x12\n\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n\x07version\x18\x02 \x01(\tR\x07version\x12\x1a\n\x08redacted\x18\x03 \x01(\x08R\x08redacted\x12\x15\n\x06now_ns\x18\x04 \x01(\x03R\x05nowNs\x12%\n\x0erecorded_bytes\x18\x05 \x01(\x03R\rrecordedBytes\x12\x1d\n\nfree_bytes\x18\x06 \x01(\x03R\tfreeBytes\x12C\n\nrecordings\x18\x07 \x03(\x0b2#.nri_scope.agent.v1.RecordingStatusR\nrecordings\x12!\n\x0cgaps_between\x18\x08 \x01(\x03R\x0bgapsBetween"\xc4\x03\n\x0fRecordingStatus\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x12\n\x04size\x18\x02 \x01(\x03R\x04size\x12#\n\rrecording_now\x18\x03 \x01(\x08R\x0crecordingNow\x12:\n\x07session\x18\x04 \x01(\x0b2\x1b.nri_scope.agent.v1.SessionH\x00R\x07session\x88\x01\x01\x12\x1c\n\tconnected\x18\x05 \x01(\x08R\tconnected\x12"\n\x0csynchronized\x18\x06 \x01(\x08R\x0csynchronized\x12\x1b\n\toldest_ns\x18\x07 \x01(\x03R\x08oldestNs\x12\x1b\n\tnewest_ns\x18\x08 \x01(\x03R\x08newestNs\x12\x16\n\x06events\x18\t \x01(\x03R\x06events\x12\x12\n\x04gaps\x18\n \x01(\x03R\x04gaps\x12\x12\n\x04lost\x18\x0b \x01(\x03R\x04lost\x12\x18\n\x07plugins\x18\x0c \x03(\tR\x07plugins\x12"\n\rplugins_at_ns\x18\r \x01(\x03R\x0bpluginsAtNs\x12\x18\n\x07problem\x18\x0e \x01(\tR\x07problemB\n\n\x08_session2\xa2\x02\n\x05Agent\x12Z\n\tGetEvents\x12$.nri_scope.agent.v1.GetEventsRequest\x1a%.nri_scope.agent.v1.GetEventsResponse0\x01\x12c\n\x0cGetRecording\x12\'.nri_scope.agent.v1.GetRecordingRequest\x1a(.nri_scope.agent.v1.GetRecordingResponse0\x01\x12X\n\tGetStatus\x12$.nri_scope.agent.v1.GetStatusRequest\x1a%.nri_scope.agent.v1.GetStatusResponseb\x06proto3'
+    b'\n\x14agent/v1/agent.proto\x12\x12nri_scope.agent.v1"\xd0\x01\n\x10GetEventsRequest\x12\x14\n\x05where\x18\x01 \x01(\tR\x05where\x12\x14\n\x05since\x18\x02 \x01(\tR\x05since\x12\x14\n\x05until\x18\x03 \x01(\tR\x05until\x12\x12\n\x04last\x18\x04 \x01(\rR\x04last\x12\x16\n\x06follow\x18\x05 \x01(\x08R\x06follow\x12\x14\n\x05after\x18\x06 \x01(\tR\x05after\x12\x18\n\x07context\x18\x07 \x01(\x08R\x07context\x12\x1e\n\nnamespaces\x18\x08 \x03(\tR\nnamespaces"\xbd\x03\n\x11GetEventsResponse\x12\x16\n\x06cursor\x18\x01 \x01(\tR\x06cursor\x127\n\x07session\x18\x02 \x01(\x0b2\x1b.nri_scope.agent.v1.SessionH\x00R\x07session\x12A\n\x0bsession_end\x18\x03 \x01(\x0b2\x1e.nri_scope.agent.v1.SessionEndH\x00R\nsessionEnd\x121\n\x05event\x18\x04 \x01(\x0b2\x19.nri_scope.agent.v1.EventH\x00R\x05event\x12+\n\x03gap\x18\x05 \x01(\x0b2\x17.nri_scope.agent.v1.GapH\x00R\x03gap\x12.\n\x04note\x18\x06 \x01(\x0b2\x18.nri_scope.agent.v1.NoteH\x00R\x04note\x12:\n\x06output\x18\x07 \x01(\x0b2 .nri_scope.agent.v1.PluginOutputH\x00R\x06output\x12=\n\theartbeat\x18\x08 \x01(\x0b2\x1d.nri_scope.agent.v1.HeartbeatH\x00R\theartbeatB\t\n\x07content"\xa5\x04\n\x07Session\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x0e\n\x02id\x18\x02 \x01(\x03R\x02id\x12\x12\n\x04role\x18\x03 \x01(\tR\x04role\x12\x1f\n\x0bplugin_name\x18\x04 \x01(\tR\npluginName\x12!\n\x0cplugin_index\x18\x05 \x01(\tR\x0bpluginIndex\x12!\n\x0cruntime_name\x18\x06 \x01(\tR\x0bruntimeName\x12\'\n\x0fruntime_version\x18\x07 \x01(\tR\x0eruntimeVersion\x12\x1f\n\x0bnri_version\x18\x08 \x01(\tR\nnriVersion\x120\n\x14nri_version_inferred\x18\t \x01(\x08R\x12nriVersionInferred\x12\x12\n\x04mask\x18\n \x01(\x03R\x04mask\x126\n\x17registration_timeout_ms\x18\x0b \x01(\x03R\x15registrationTimeoutMs\x12,\n\x12request_timeout_ms\x18\x0c \x01(\x03R\x10requestTimeoutMs\x12\x1d\n\nstarted_ns\x18\r \x01(\x03R\tstartedNs\x12,\n\x12recording_began_ns\x18\x0e \x01(\x03R\x10recordingBeganNs\x12 \n\tsynced_ns\x18\x0f \x01(\x03H\x00R\x08syncedNs\x88\x01\x01B\x0c\n\n_synced_ns"\x7f\n\nSessionEnd\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x0e\n\x02id\x18\x02 \x01(\x03R\x02id\x12\x16\n\x06reason\x18\x03 \x01(\tR\x06reason\x12\x1e\n\x08ended_ns\x18\x04 \x01(\x03H\x00R\x07endedNs\x88\x01\x01B\x0b\n\t_ended_ns"\x92\x06\n\x05Event\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x0e\n\x02id\x18\x02 \x01(\x03R\x02id\x12\x18\n\x07session\x18\x03 \x01(\x03R\x07session\x12\x13\n\x05at_ns\x18\x04 \x01(\x03R\x04atNs\x12\x17\n\x07mono_ns\x18\x05 \x01(\x03R\x06monoNs\x12\x16\n\x06plugin\x18\x06 \x01(\tR\x06plugin\x12\x16\n\x06method\x18\x07 \x01(\tR\x06method\x12\x14\n\x05event\x18\x08 \x01(\tR\x05event\x12\x1c\n\tnamespace\x18\t \x01(\tR\tnamespace\x12\x10\n\x03pod\x18\n \x01(\tR\x03pod\x12\x15\n\x06pod_id\x18\x0b \x01(\tR\x05podId\x12\x1c\n\tcontainer\x18\x0c \x01(\tR\tcontainer\x12!\n\x0ccontainer_id\x18\r \x01(\tR\x0bcontainerId\x12\x17\n\x07took_ns\x18\x0e \x01(\x03R\x06tookNs\x12\x1d\n\ntimeout_ns\x18\x0f \x01(\x03R\ttimeoutNs\x12\x1f\n\x0bstatus_code\x18\x10 \x01(\x03R\nstatusCode\x12%\n\x0estatus_message\x18\x11 \x01(\tR\rstatusMessage\x12\x18\n\x07request\x18\x12 \x01(\x0cR\x07request\x12\x14\n\x05reply\x18\x13 \x01(\x0cR\x05reply\x12\x12\n\x04size\x18\x14 \x01(\x03R\x04size\x12\x12\n\x04mark\x18\x15 \x01(\tR\x04mark\x12\x18\n\x07changed\x18\x16 \x03(\tR\x07changed\x12\x16\n\x06owners\x18\x17 \x03(\tR\x06owners\x12\x1c\n\x07held_ns\x18\x18 \x01(\x03H\x00R\x06heldNs\x88\x01\x01\x128\n\x08metadata\x18\x19 \x03(\x0b2\x1c.nri_scope.agent.v1.MetadataR\x08metadata\x12\x18\n\x07service\x18\x1a \x01(\tR\x07service\x12=\n\x07outcome\x18\x1b \x01(\x0b2#.nri_scope.agent.v1.CreationOutcomeR\x07outcomeB\n\n\x08_held_ns"\x84\x01\n\x0fCreationOutcome\x12\x12\n\x04fate\x18\x01 \x01(\tR\x04fate\x12\x14\n\x05event\x18\x02 \x01(\x03R\x05event\x12\x12\n\x04name\x18\x03 \x01(\tR\x04name\x12\x18\n\x07session\x18\x04 \x01(\x03R\x07session\x12\x19\n\x08after_ns\x18\x05 \x01(\x03R\x07afterNs"2\n\x08Metadata\x12\x10\n\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n\x05value\x18\x02 \x01(\tR\x05value"\xb6\x01\n\x03Gap\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x1d\n\x07session\x18\x02 \x01(\x03H\x00R\x07session\x88\x01\x01\x12\x17\n\x07from_ns\x18\x03 \x01(\x03R\x06fromNs\x12\x13\n\x05to_ns\x18\x04 \x01(\x03R\x04toNs\x12\x16\n\x06reason\x18\x05 \x01(\tR\x06reason\x12\x17\n\x04lost\x18\x06 \x01(\x03H\x01R\x04lost\x88\x01\x01B\n\n\x08_sessionB\x07\n\x05_lost"x\n\x04Note\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x1d\n\x07session\x18\x02 \x01(\x03H\x00R\x07session\x88\x01\x01\x12\x13\n\x05at_ns\x18\x03 \x01(\x03R\x04atNs\x12\x12\n\x04text\x18\x04 \x01(\tR\x04textB\n\n\x08_session"\x97\x01\n\x0cPluginOutput\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x18\n\x07session\x18\x02 \x01(\x03R\x07session\x12\x13\n\x05at_ns\x18\x03 \x01(\x03R\x04atNs\x12\x16\n\x06stream\x18\x04 \x01(\tR\x06stream\x12\x12\n\x04text\x18\x05 \x01(\tR\x04text\x12\x0e\n\x02id\x18\x06 \x01(\x03R\x02id"=\n\tHeartbeat\x12\x13\n\x05at_ns\x18\x01 \x01(\x03R\x04atNs\x12\x1b\n\tcaught_up\x18\x02 \x01(\x08R\x08caughtUp"w\n\x13GetRecordingRequest\x12\x14\n\x05where\x18\x01 \x01(\tR\x05where\x12\x14\n\x05since\x18\x02 \x01(\tR\x05since\x12\x14\n\x05until\x18\x03 \x01(\tR\x05until\x12\x1e\n\nnamespaces\x18\x04 \x03(\tR\nnamespaces"b\n\x14GetRecordingResponse\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x12\n\x04data\x18\x02 \x01(\x0cR\x04data\x12\x18\n\x07problem\x18\x03 \x01(\tR\x07problem"\x12\n\x10GetStatusRequest"\xa2\x02\n\x11GetStatusResponse\x12\x12\n\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n\x07version\x18\x02 \x01(\tR\x07version\x12\x1a\n\x08redacted\x18\x03 \x01(\x08R\x08redacted\x12\x15\n\x06now_ns\x18\x04 \x01(\x03R\x05nowNs\x12%\n\x0erecorded_bytes\x18\x05 \x01(\x03R\rrecordedBytes\x12\x1d\n\nfree_bytes\x18\x06 \x01(\x03R\tfreeBytes\x12C\n\nrecordings\x18\x07 \x03(\x0b2#.nri_scope.agent.v1.RecordingStatusR\nrecordings\x12!\n\x0cgaps_between\x18\x08 \x01(\x03R\x0bgapsBetween"\xf8\x04\n\x0fRecordingStatus\x12\x1c\n\trecording\x18\x01 \x01(\tR\trecording\x12\x12\n\x04size\x18\x02 \x01(\x03R\x04size\x12#\n\rrecording_now\x18\x03 \x01(\x08R\x0crecordingNow\x12:\n\x07session\x18\x04 \x01(\x0b2\x1b.nri_scope.agent.v1.SessionH\x00R\x07session\x88\x01\x01\x12\x1c\n\tconnected\x18\x05 \x01(\x08R\tconnected\x12"\n\x0csynchronized\x18\x06 \x01(\x08R\x0csynchronized\x12\x1b\n\toldest_ns\x18\x07 \x01(\x03R\x08oldestNs\x12\x1b\n\tnewest_ns\x18\x08 \x01(\x03R\x08newestNs\x12\x16\n\x06events\x18\t \x01(\x03R\x06events\x12\x12\n\x04gaps\x18\n \x01(\x03R\x04gaps\x12\x12\n\x04lost\x18\x0b \x01(\x03R\x04lost\x12\x18\n\x07plugins\x18\x0c \x03(\tR\x07plugins\x12"\n\rplugins_at_ns\x18\r \x01(\x03R\x0bpluginsAtNs\x12\x18\n\x07problem\x18\x0e \x01(\tR\x07problem\x12!\n\x0cheartbeat_ns\x18\x0f \x01(\x03R\x0bheartbeatNs\x12\x16\n\x06queued\x18\x10 \x01(\x03R\x06queued\x12,\n\x12unwritten_since_ns\x18\x11 \x01(\x03R\x10unwrittenSinceNs\x12\x18\n\x07trouble\x18\x12 \x01(\tR\x07trouble\x12/\n\x14gaps_of_unknown_size\x18\x13 \x01(\x03R\x11gapsOfUnknownSizeB\n\n\x08_session2\xa2\x02\n\x05Agent\x12Z\n\tGetEvents\x12$.nri_scope.agent.v1.GetEventsRequest\x1a%.nri_scope.agent.v1.GetEventsResponse0\x01\x12c\n\x0cGetRecording\x12\'.nri_scope.agent.v1.GetRecordingRequest\x1a(.nri_scope.agent.v1.GetRecordingResponse0\x01\x12X\n\tGetStatus\x12$.nri_scope.agent.v1.GetStatusRequest\x1a%.nri_scope.agent.v1.GetStatusResponseb\x06proto3'
 )
 
 
@@ -773,7 +825,8 @@ class AgentBase(betterproto2_grpclib.ServiceBase):
     Errors: INVALID_ARGUMENT for a filter or time that cannot be parsed, NOT_FOUND if the recordings
     have no such events, RESOURCE_EXHAUSTED above a limit, UNAVAILABLE for a client that does not
     read, FAILED_PRECONDITION if the folder of the recordings cannot be read, and DATA_LOSS if no
-    recording can be read.
+    recording can be read. Of an agent that authorizes its callers, also UNAUTHENTICATED without a
+    valid token, PERMISSION_DENIED, and UNAVAILABLE if the API server does not answer.
     """
 
     async def get_events(

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kubernetes Events about a pod, which the user's kubectl reads, for a log and for findings."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nri_scope.errors import UsageError
+from nri_scope.recording.display import many
+from nri_scope.recording.records import rfc3339
+
+if TYPE_CHECKING:
+    from nri_scope.nri.plain import Plain
+
+    from .kubectl import Kubectl
+    from .target import Target
+
+EVENTS_MAX = 500
+"""Maximum number of Kubernetes Events; the newest are kept."""
+_TEXT_MAX = 2_000
+"""Maximum number of characters of each text."""
+_TIMES = ("lastTimestamp", "eventTime", "firstTimestamp")
+Times = tuple[int | None, int | None]
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvent:
+    """A Kubernetes Event. Texts are from the API server; nothing is escaped."""
+
+    at_ns: int
+    """When it occurred last."""
+    type: str
+    reason: str
+    message: str
+    count: int
+    """How many times it occurred."""
+    part: str
+    """The part of the pod, such as ``spec.containers{app}``; "" for the whole pod."""
+
+    @property
+    def text(self) -> str:
+        """The Event in a line."""
+        count = f" ×{self.count}" if self.count > 1 else ""
+        part = f" {self.part}" if self.part else ""
+        return f"{self.type} {self.reason}{count}{part}: {' '.join(self.message.split())}"
+
+    def record(self) -> dict[str, Plain]:
+        """Return plain values for JSON."""
+        values = asdict(self)
+        return {"at": rfc3339(values.pop("at_ns")), **values}
+
+
+@dataclass(frozen=True, slots=True)
+class PodEvents:
+    """The Kubernetes Events of a pod that the API server still has, by time."""
+
+    pod: str
+    events: tuple[PodEvent, ...] = ()
+
+    def merged(
+        self, items: Iterable[_T], time_of: Callable[[_T], int], times: Times, *, is_end: bool
+    ) -> Iterator[_T | PodEvent]:
+        """Yield items with the Events between them, as far as they are within the times.
+
+        ``is_end``: without the Events before the first item.
+        """
+        since_ns, until_ns = times[0] or 0, times[1] or 1 << 63
+        pending = deque(one for one in self.events if since_ns <= one.at_ns < until_ns)
+        for item in items:
+            while pending and pending[0].at_ns < time_of(item):
+                event = pending.popleft()
+                if not is_end:
+                    yield event
+            is_end = False
+            yield item
+        yield from pending
+
+
+async def pod_events(
+    kubectl: Kubectl, target: Target, say: Callable[[str], None]
+) -> PodEvents | None:
+    """Return the Events of a pod, or of one container; None if they cannot be read.
+
+    ``say`` is called with that, and with the number of those that are left out.
+    """
+    selector = f"involvedObject.kind=Pod,involvedObject.name={target.pod}"
+    try:
+        rows = await kubectl.get(
+            ("@",), "events", f"--namespace={target.namespace}", f"--field-selector={selector}"
+        )
+        found = sorted(map(_pod_event, rows), key=lambda one: one.at_ns)
+    except UsageError as error:
+        say(f"Kubernetes Events are not shown: {error}")
+        return None
+    if target.container:
+        found = [one for one in found if f"{{{target.container}}}" in one.part]
+    if len(found) > EVENTS_MAX:
+        say(f"{many(len(found) - EVENTS_MAX, 'older Kubernetes Event')} not shown")
+    return PodEvents(target.name, tuple(found[-EVENTS_MAX:]))
+
+
+def _pod_event(row: list[str]) -> PodEvent:
+    try:
+        event: dict[str, Any] = json.loads(row[0])
+        series = event.get("series") or {}
+        times = [series.get("lastObservedTime"), *map(event.get, _TIMES)]
+        times.append(event["metadata"].get("creationTimestamp"))
+        at = datetime.fromisoformat(next(filter(None, times), ""))
+        at_ns = round(at.timestamp() * 1_000_000) * 1_000
+        if not 0 <= at_ns < 1 << 63:
+            raise ValueError
+        words = [str(event.get(name) or "")[:_TEXT_MAX] for name in ("type", "reason", "message")]
+        part = str(event["involvedObject"].get("fieldPath") or "")[:_TEXT_MAX]
+        count = min(int(series.get("count") or event.get("count") or 1), 1 << 31)
+        return PodEvent(at_ns, words[0], words[1], words[2], count, part)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
+        raise UsageError("kubectl get events: it printed something else") from None

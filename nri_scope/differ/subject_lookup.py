@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find what a name means: an event, a pod, a container, or a path of the spec that changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from nri_scope.errors import UsageError
+from nri_scope.events import Container, Event, Pod
+from nri_scope.recording import lookup
+from nri_scope.recording.coverage import CHANGING, coverage
+from nri_scope.recording.display import first_names
+from nri_scope.recording.reader import Recording
+from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.specs import label, path_of
+from nri_scope.specs.path_labels import Meaning, meaning
+
+if TYPE_CHECKING:
+    from .attribution.history import History
+
+# The differ is imported in the functions, as loading it takes 0.1 s.
+Remark = Callable[[str], None]
+"""Receives a line that says which of several pods or containers of one name is meant."""
+
+_LISTED = 5
+"""Maximum number of containers or paths that an error lists."""
+_EXAMINED = 2_000
+"""Maximum number of containers that are searched for a path without changes, each in about 1 ms."""
+
+
+def find_with_path(
+    recording: Recording, what: str, remark: Remark | None = None
+) -> tuple[lookup.Found, str]:
+    """Return the event, pod or container that `what` names, and "".
+
+    For a path, return the only container in which it changed, and the path. Raises UsageError and
+    RecordingError.
+    """
+    is_path = may_be_path(what)
+    try:
+        return lookup.find(recording, what, remark, or_path=is_path), ""
+    except UsageError as error:
+        if not is_path:
+            raise
+        from .recording_differ import histories
+
+        known = histories(recording)
+        containers, paths = _changed(recording, what, known)
+        if not containers:
+            raise _unchanged(recording, what, known) or error from None
+    if len(paths) > 1:
+        raise UsageError(f'"{what}" matches {len(paths)} changed paths', f"use {_any_of(paths)}")
+    (path,) = paths
+    if len(containers) > 1:
+        names = [lookup.container_name(one) for one in containers]
+        if len({*names}) < len(names):
+            names = [one.id for one in containers]
+        raise UsageError(
+            f"{path} changed in {len(containers)} containers", f"name one: {_any_of(names)}"
+        )
+    return containers[0], path
+
+
+def container_with_path(
+    recording: Recording, what: str, remark: Remark | None = None
+) -> tuple[Container, str]:
+    """Return the container that `what` names, and the changed path; "" if `what` is no path.
+
+    `what` may also be an event about the container, or a pod with only one. Raises UsageError and
+    RecordingError.
+    """
+    subject, path = find_with_path(recording, what, remark)
+    return _container_of(recording, subject, remark), path
+
+
+def _container_of(recording: Recording, subject: lookup.Found, remark: Remark | None) -> Container:
+    match subject:
+        case Container():
+            return subject
+        case Event():
+            container = container_of_event(recording, subject.id)
+            if container is not None:
+                return container
+            raise UsageError(
+                f"event {subject.id} ({subject.event}) does not concern a container",
+                "name a container, or an event about one",
+            )
+        case Pod():
+            containers = lookup.containers_of(recording, subject)
+            if len(containers) == 1:
+                return containers[0]
+            name = lookup.pod_name(subject)
+            if not containers:
+                raise UsageError(
+                    f"{recording.path} has no container of {name}", "`log` shows what it contains"
+                )
+            names = [*dict.fromkeys(lookup.container_name(one) for one in containers)]
+            if len(names) == 1:
+                newest = lookup.newest_of(recording, containers, remark)
+                assert isinstance(newest, Container)
+                return newest
+            raise UsageError(f"{name} has {len(names)} containers", f"name one: {_any_of(names)}")
+
+
+def may_be_path(what: str) -> bool:
+    """Return whether a text may name a path, so that searching all changes is worthwhile.
+
+    A number, and a container's name with its two slashes, are none.
+    """
+    return bool(what) and not what.isdigit() and (path_of(what) is not None or what.count("/") < 2)
+
+
+def error_without_changes(recording: Recording, what: str) -> UsageError:
+    """Return the error for a path without changes, which is no event, pod or container either.
+
+    Raises RecordingError.
+    """
+    from .recording_differ import histories
+
+    try:
+        lookup.find(recording, what, or_path=True)
+    except UsageError as error:
+        return _unchanged(recording, what, histories(recording)) or error
+    # The recording grows.
+    return UsageError(f'"{what}" was recorded just now', "run the command again")
+
+
+def _unchanged(recording: Recording, what: str, known: Mapping[str, History]) -> UsageError | None:
+    """Return the error for a path that containers have without a change of it; None if none has it.
+
+    A path may also be a part of a changed one, such as the source of an added mount.
+    """
+    named: list[Pod | Container] = [*recording.pods(), *recording.containers()]
+    if any(one.name == what for one in named):
+        return None
+    meant = meaning(what)
+    names: dict[str, None] = {}
+    paths: dict[str, None] = {}
+    changed: dict[str, None] = {}
+    for history in islice(known.values(), _EXAMINED):
+        found = _paths_of(history, meant)
+        names |= {history.name: None} if found else {}
+        paths |= dict.fromkeys(found)
+        steps = {step.change.path for step in history.steps}
+        changed |= {above: None for path in found for above in _above(path) if above in steps}
+    if not names:
+        return None
+    shown = label(next(iter(paths))) if len(paths) == 1 else f'"{what}"'
+    if changed:
+        return UsageError(
+            f"{shown} changed only as a part of other paths",
+            f"use {_any_of([*map(label, changed)])}",
+        )
+    first = next(iter(names))
+    owners = f"{first} has it" if len(names) == 1 else f"{first} and others have it"
+    path = label(next(iter(paths))) if len(paths) == 1 else what
+    problem = f"no event in {recording.path} shows a change of {shown}"
+    return UsageError(
+        coverage(recording, mask=CHANGING).limited(problem),
+        f"{owners}: `blame FILE {quote(first)} --history {quote(path)}`",
+    )
+
+
+def _paths_of(history: History, meant: Meaning) -> list[str]:
+    """Return the paths of a container's final spec that are meant, without the parts of them."""
+    from .blame.spec_tree import tree
+
+    found = {path for path in tree(history.final_spec) if path and meant.includes(path)}
+    return sorted(path for path in found if found.isdisjoint(_above(path)))
+
+
+def _above(path: str) -> list[str]:
+    parts = path.split("/")
+    return ["/".join(parts[:count]) for count in range(2, len(parts))]
+
+
+def _changed(
+    recording: Recording, what: str, histories: Mapping[str, History]
+) -> tuple[list[Container], list[str]]:
+    """Return the containers with changes at the path, and the labels of the paths."""
+    meant = meaning(what)
+    known = {one.id: one for one in recording.containers()}
+    containers: dict[str, Container] = {}
+    paths: dict[str, None] = {}
+    for key, history in histories.items():
+        found = [step.change.path for step in history.steps if meant.includes(step.change.path)]
+        if found and key in known:
+            containers[key] = known[key]
+            if (whole := meant.path_above(found)) is not None:
+                found = [whole]
+            paths.update(dict.fromkeys(map(label, found)))
+    return list(containers.values()), list(paths)
+
+
+def _any_of(names: list[str]) -> str:
+    return first_names(names, _LISTED, " or ")

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read the rows of a recording: sessions, gaps, notes, pods, containers and events."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+from time import time_ns
+
+from nri_scope.events import EVENT_TEXTS, Container, Event, Gap, Note, Pod, Session
+from nri_scope.filter import Filter
+
+from .blobs import Objects
+from .connection import RecordingConnection, Value
+from .heartbeat import read_heartbeat
+from .rows import (
+    CONTAINER_COLUMNS,
+    EVENT_COLUMNS,
+    EVENT_FIELDS,
+    LISTS,
+    SESSION_COLUMNS,
+    ascending,
+    containers_of,
+    event_of,
+    gap_of,
+    note_of,
+    number_of,
+    pod_of,
+    session_of,
+)
+from .sessions import gap_until, gaps_between, unobserved, with_failure_policies
+from .sqlite_text import WORDS_MAX, cut_sql, number_list
+
+_PAGE = 500
+"""Number of events per query; small, so that a writer can reuse its log during a slow iteration."""
+_PAGE_CHARACTERS = 2 << 20
+"""Number of characters of long texts above which a page ends."""
+_long_texts = itemgetter(*map(EVENT_FIELDS.index, EVENT_TEXTS), *LISTS)
+
+
+class TableReader(RecordingConnection):
+    """Reader of rows. All methods raise RecordingError for a faulty file."""
+
+    def _connect(self) -> None:
+        super()._connect()
+        self._objects = Objects(self._connection)
+
+    # -- contents ---------------------------------------------------------------------------
+
+    def sessions(self) -> list[Session]:
+        """Return all sessions, oldest first."""
+        self._check_size("session", "''")
+        query = f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id"
+        sessions = self._table(session_of, query)
+
+        def content(object_id: int) -> bytes:
+            return self._objects.get(object_id)[1]
+
+        return self._read(lambda: with_failure_policies(sessions, self._connection, content))
+
+    def gaps(self) -> list[Gap]:
+        """Return all gaps, from the table, between sessions and up to now, ordered by start."""
+        self._check_size("gap", "reason")
+        gaps = self._table(
+            gap_of,
+            f"SELECT id, session, from_ns, to_ns, {cut_sql('reason', WORDS_MAX)}, lost FROM gap "
+            "ORDER BY id",
+        )
+        sessions = self.sessions()
+        gaps = unobserved(gaps, sessions)
+        gaps += gaps_between(sessions, gaps)
+        heartbeat = read_heartbeat(self.path)
+        if heartbeat is not None and heartbeat.trouble(time_ns()):
+            newest = max((event.at_ns for event in self.events(last=1)), default=0)
+            gaps.append(gap_until(time_ns(), heartbeat, sessions, newest))
+        return sorted(gaps, key=lambda gap: gap.from_ns)
+
+    def notes(self) -> list[Note]:
+        """Return all notes, ordered by time."""
+        self._check_size("note", "text")
+        notes = self._table(
+            note_of,
+            f"SELECT id, session, at_ns, {cut_sql('text', WORDS_MAX)} FROM note ORDER BY id",
+        )
+        return sorted(notes, key=lambda note: note.at_ns)
+
+    def pods(self) -> list[Pod]:
+        """Return all pods of events and Synchronize requests."""
+        return self._table(pod_of, "SELECT key, id, namespace, name, uid FROM pod ORDER BY key")
+
+    def containers(self) -> list[Container]:
+        """Return all containers of events and Synchronize requests."""
+        query = (
+            f"SELECT {CONTAINER_COLUMNS} FROM container AS c LEFT JOIN pod AS p ON p.key = c.pod "
+            "ORDER BY c.key"
+        )
+        return self._read(lambda: containers_of(ascending(self._connection.execute(query), (0,))))
+
+    # -- events -----------------------------------------------------------------------------
+
+    def events(
+        self,
+        *,
+        where: Filter | None = None,
+        since_ns: int | None = None,
+        until_ns: int | None = None,
+        after_id: int = 0,
+        last: int | None = None,
+        among: Sequence[int] | None = None,
+    ) -> Iterator[Event]:
+        """Yield events in recorded order, including events written during the iteration.
+
+        Wall clock times are from ``since_ns`` (included) to ``until_ns`` (excluded). ``last``:
+        maximum number of events, the newest; ``among``: their ids.
+        """
+        for chunk in parts_or_all(among):
+            for page in self._pages(where, since_ns, until_ns, after_id, last, chunk):
+                yield from page
+
+    def event(self, event_id: int) -> Event | None:
+        """Return the event with this id, or None."""
+        events = self._all(event_of, f"SELECT {EVENT_COLUMNS} FROM events WHERE id = ?", [event_id])
+        return events[0] if events else None
+
+    def _pages(
+        self,
+        where: Filter | None = None,
+        since_ns: int | None = None,
+        until_ns: int | None = None,
+        after_id: int = 0,
+        last: int | None = None,
+        among: Sequence[int] | None = None,
+    ) -> Iterator[list[Event]]:
+        conditions: list[str] = ["1"]
+        values: list[Value] = []
+        if since_ns is not None:
+            conditions.append("at_ns >= ?")
+            values.append(since_ns)
+        if until_ns is not None:
+            conditions.append("at_ns < ?")
+            values.append(until_ns)
+        if where is not None:
+            text, of_filter = where.to_sql()
+            conditions.append(f"({text})")
+            values += of_filter
+        if among is not None:
+            # A parameter would need an SQL function, which a user's query may forbid.
+            conditions.append(f"id IN {number_list(among)}")
+        condition = " AND ".join(conditions)
+        if last is not None:
+            if last <= 0:
+                return
+            # Find the id before the first of them, instead of collecting a long list.
+            before = self._all(
+                number_of,
+                f"SELECT id FROM events WHERE {condition} AND id > ? "
+                "ORDER BY id DESC LIMIT 1 OFFSET ?",
+                [*values, after_id, min(last, sys.maxsize)],
+            )
+            after_id = before[0] if before else after_id
+        while True:
+            page, is_last = self._page(condition, values, after_id)
+            yield page
+            if is_last:
+                return
+            after_id = page[-1].id
+
+    def _page(
+        self, condition: str, values: Sequence[Value], after_id: int
+    ) -> tuple[list[Event], bool]:
+        """Return the next page of events, and whether it is the last."""
+        newest = after_id
+
+        def read() -> tuple[list[Event], bool]:
+            nonlocal newest
+            page: list[Event] = []
+            characters = 0
+            newest = after_id
+            rows = self._connection.execute(
+                f"SELECT {EVENT_COLUMNS} FROM events WHERE {condition} AND id > ? "
+                f"ORDER BY id LIMIT {_PAGE}",
+                [*values, after_id],
+            )
+            for row in ascending(rows, (after_id,)):
+                page.append(event_of(row))
+                newest = page[-1].id
+                characters += sum(map(len, _long_texts(row)))
+                if characters > _PAGE_CHARACTERS:
+                    return page, False
+            return page, len(page) < _PAGE
+
+        return self._read(read, lambda: f"from event {newest + 1} on")
+
+
+def parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | None]:
+    """Yield event ids in ascending pages; for None, all events, yield a single None."""
+    if numbers is None:
+        yield None
+        return
+    ordered = sorted(numbers)
+    for start in range(0, len(ordered), _PAGE):
+        yield ordered[start : start + _PAGE]

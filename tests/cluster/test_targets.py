@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pods are named as for kubectl: in a namespace, or by the workload that they belong to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nri_scope.cluster.kubectl import Kubectl
+from nri_scope.cluster.target import NamedTarget
+from nri_scope.errors import UsageError
+from tests.cli.command import NRI_SCOPE
+from tests.cluster.fake_kubectl import agent_pod, install, matches, pod
+from tests.cluster.plugin_command import KUBECTL, RECORDING, cluster, port, run, without_header
+
+__all__ = ["cluster", "port"]
+
+KEYS = st.sampled_from(["app", "tier", "a.example/b"])
+VALUES = st.sampled_from(["web", "db", "x-1"])
+LABELS = st.dictionaries(KEYS, VALUES)
+SEVERAL = st.lists(VALUES, min_size=1, max_size=2, unique=True)
+EXPRESSIONS = st.lists(
+    st.fixed_dictionaries(
+        {"key": KEYS, "operator": st.sampled_from(["In", "NotIn"]), "values": SEVERAL}
+    )
+    | st.fixed_dictionaries({"key": KEYS, "operator": st.sampled_from(["Exists", "DoesNotExist"])}),
+    max_size=3,
+)
+
+
+class OneWorkload(Kubectl):
+    """A kubectl that has one workload, with this selector."""
+
+    selector: dict[str, Any]
+
+    async def get(self, fields: Any, *arguments: str, is_list: bool = True) -> list[list[str]]:
+        parts = (self.selector.get(field.rpartition(".")[2]) for field in fields)
+        return [["" if part is None else json.dumps(part) for part in parts]]
+
+
+def selector_text(selector: dict[str, Any]) -> str:
+    kubectl = OneWorkload()
+    object.__setattr__(kubectl, "selector", selector)
+    return asyncio.run(NamedTarget("shop", "job", "web").selector(kubectl))
+
+
+def is_met(one: dict[str, Any], labels: dict[str, str]) -> bool:
+    value = labels.get(one["key"])
+    match one["operator"]:
+        case "In":
+            return value in one["values"]
+        case "NotIn":
+            return value not in one["values"]
+        case "Exists":
+            return value is not None
+    return value is None
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@given(LABELS, EXPRESSIONS, st.lists(LABELS, min_size=1))
+def test_a_selector_as_text_matches_the_same_pods(
+    required: dict[str, str], expressions: list[dict[str, Any]], pods: list[dict[str, str]]
+) -> None:
+    selector = {"matchLabels": required or None, "matchExpressions": expressions or None}
+    if not required and not expressions:
+        with pytest.raises(UsageError, match="no selector of pods"):
+            selector_text(selector)
+        return
+    text = selector_text(selector)
+    for labels in pods:
+        expected = required.items() <= labels.items()
+        expected = expected and all(is_met(one, labels) for one in expressions)
+        assert matches(text, labels) == expected
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        {"matchLabels": {"app": "web,other=x"}},
+        {"matchLabels": {"": "web"}},
+        {"matchLabels": ["app"]},
+        {"matchExpressions": [{"key": "a", "operator": "In", "values": ["x)"]}]},
+        {"matchExpressions": [{"key": "a", "operator": "Other"}]},
+    ],
+)
+def test_a_selector_that_no_api_server_sends_is_refused(selector: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="no selector of pods"):
+        selector_text(selector)
+
+
+def workload(kind: str, name: str, **labels: str) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "metadata": {"namespace": "shop", "name": name},
+        "spec": {"selector": {"matchLabels": labels}},
+    }
+
+
+def change(cluster: dict[str, str], **more: Any) -> None:
+    file = Path(cluster["FAKE_CLUSTER"])
+    install(file.parent, json.loads(file.read_text()) | more)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("web", "-n", "shop"),
+        ("pod/web", "--namespace", "shop"),
+        ("deploy/web", "-n", "shop"),
+        ("deployments/web",),
+        ("web",),
+    ],
+)
+async def test_each_way_to_name_a_pod_shows_the_same(
+    cluster: dict[str, str], words: tuple[str, ...]
+) -> None:
+    change(cluster, namespace="shop", workloads=[workload("deployment", "web", app="web")])
+    expected = await run(KUBECTL, "show", "shop/web", environment=cluster)
+    assert expected.status == 0
+    assert await run(KUBECTL, "show", *words, environment=cluster) == expected
+
+
+async def test_the_namespace_of_a_context_without_one_is_default(cluster: dict[str, str]) -> None:
+    done = await run(KUBECTL, "blame", "web", environment=cluster)
+    assert (done.status, done.output) == (2, "")
+    assert "pod default/web does not exist" in done.errors
+
+
+async def test_a_container_of_a_workload_is_named_after_it(
+    cluster: dict[str, str], tmp_path: Path
+) -> None:
+    change(cluster, workloads=[workload("daemonset", "web", app="web")])
+    expected = await run(KUBECTL, "blame", "shop/web/app", environment=cluster)
+    for what in ("web/app", "ds/web/app"):
+        done = await run(KUBECTL, "blame", "-n", "shop", what, environment=cluster)
+        assert done == expected
+    copy = tmp_path / "copy.nriscope.db"
+    done = await run(KUBECTL, "pull", "ds/web", "-n", "shop", "-o", copy, environment=cluster)
+    assert done.status == 0 and copy.exists()
+
+
+async def test_of_several_pods_that_is_taken_which_kubectl_logs_takes(
+    cluster: dict[str, str],
+) -> None:
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    chosen, late = pod("shop", "web", "node1", app="web"), pod("shop", "aa", "node1", app="web")
+    chosen["status"]["conditions"] = [ready]
+    late["status"]["conditions"] = [{**ready, "lastTransitionTime": "2026-02-01T00:00:00Z"}]
+    waiting = pod("shop", "ab", "", app="web")
+    unready = pod("shop", "ac", "node1", app="web")
+    pods = [agent_pod("node1"), waiting, unready, late, chosen]
+    change(cluster, pods=pods, workloads=[workload("replicaset", "web", app="web")])
+    done = await run(KUBECTL, "show", "rs/web", "-n", "shop", environment=cluster)
+    assert (done.status, done.errors) == (0, "Found 4 pods, using pod/web\n")
+    done = await run(
+        KUBECTL, "show", "rs/web", "-n", "shop", "--node", "node2", environment=cluster
+    )
+    assert done.status == 2 and "replicaset/web has no pods on node2" in done.errors
+
+
+async def test_log_of_a_workload_shows_all_its_pods(cluster: dict[str, str]) -> None:
+    pods = [agent_pod("node1"), pod("shop", "web", "node1", app="web")]
+    pods.append(pod("shop", "api", "node1", app="web"))
+    change(cluster, pods=pods, workloads=[workload("deployment", "web", app="web")])
+    options = ("-n", "shop", "--format", "jsonl")
+    expected = await run(KUBECTL, "log", "-l", "app=web", *options, environment=cluster)
+    assert {json.loads(line).get("pod") for line in expected.output.splitlines()} >= {"web", "api"}
+    assert await run(KUBECTL, "log", "deploy/web", *options, environment=cluster) == expected
+    done = await run(KUBECTL, "log", "deploy/web/app", *options, environment=cluster)
+    events = [json.loads(line) for line in done.output.splitlines()]
+    assert {one["container"] for one in events if "event" in one} == {"app"}
+    done = await run(KUBECTL, "log", "deploy/web", "--node", "node1", environment=cluster)
+    assert done.status == 2 and "--node and deploy/web exclude each other" in done.errors
+
+
+async def test_two_pods_are_compared_as_two_containers_of_files(
+    cluster: dict[str, str], port: int
+) -> None:
+    pods = [agent_pod("node1"), agent_pod("node2"), pod("shop", "web", "node1")]
+    pods.append(pod("shop", "api", "node2"))
+    ports = {"nri-scope-node1": port, "nri-scope-node2": port}
+    change(cluster, pods=pods, ports=ports)
+    local = await run(NRI_SCOPE, "diff", RECORDING, "shop/web/app", RECORDING, "shop/api/app")
+    words = ("diff", "-n", "shop", "web/app", "pod/api/app")
+    remote = await run(KUBECTL, *words, environment=cluster)
+    assert (remote.status, remote.errors) == (local.status, local.errors) == (1, "")
+    expected = local.output.replace(f"A: {RECORDING}", "A: node1")
+    expected = expected.replace(f"B: {RECORDING}", "B: node2")
+    # The copies are parts of the recordings.
+    assert without_header(remote.output) == without_header(expected)
+    remote = await run(KUBECTL, *words, "--format", "json", environment=cluster)
+    assert remote.status == 1 and '"node1: shop/web/app 0cc0ea1fba6b"' in remote.output
+    done = await run(KUBECTL, "diff", "shop/web", "shop/api", environment=cluster)
+    assert (done.status, done.output) == (2, "") and "/tmp" not in done.errors
+    done = await run(KUBECTL, "diff", "shop/web", "shop/api", "--where", "env", environment=cluster)
+    assert done.status == 2 and "OTHER and --where exclude each other" in done.errors

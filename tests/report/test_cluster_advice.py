@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In views of a cluster, advice names commands of ``kubectl nri-scope``."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nri_scope.cli.kubectl.main import COMMANDS
+from nri_scope.report import finding
+from nri_scope.report.finding import Finding, FindingKind, Level, with_commands
+
+SOURCES = (Path(finding.__file__).parent / "diagnosis").glob("*.py")
+COMMAND = re.compile(r"`(?:kubectl )?nri-scope ([a-z]+)( FILE)?")
+
+
+def texts() -> Iterator[str]:
+    """Yield the texts of all findings."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def test_advice_names_commands_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    named = [text for text in texts() if COMMAND.search(text)]
+    assert len(named) > 5
+    assert [with_commands(text) for text in named] == named
+    monkeypatch.setattr(finding, "_in_cluster", [True])
+    for text in named:
+        shown = with_commands(text)
+        for match in COMMAND.finditer(shown):
+            is_local = not match[0].startswith("`kubectl")
+            if is_local:
+                is_about_node = match[1] in ("doctor", "record") or "--live" in shown
+                assert is_about_node or match[1] not in COMMANDS, shown
+                assert is_about_node or "`kubectl nri-scope pull`" in shown, shown
+            else:
+                assert match[1] in COMMANDS and not match[2], shown
+    one = Finding(FindingKind.ORDER, Level.NOTE, "a", "b", "`nri-scope blame FILE CONTAINER`.")
+    assert one.next_step == one.record()["advice"] == "`kubectl nri-scope blame CONTAINER`."
