@@ -119,7 +119,7 @@ def convert(
     extract(source, redacted, selection, redactor=redactor, on_progress=on_progress)
     with Recording.open(redacted) as recording, _create_private(draft) as stream:
         count = form.write(recording, numbers, stream, analysed)
-    scan = Scan(redactor.replaced_words, target, form.own_words)
+    scan = Scan(redactor.replaced_words, target)
     scan.recording(redacted)
     scan.file(draft, "the written file")
     scan.name(target.name)

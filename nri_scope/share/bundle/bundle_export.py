@@ -35,7 +35,7 @@ from ..output_files import Outputs
 from ..redaction import Redactor, Rules, derive, local_key
 from ..redaction.tokens import KEY_BYTES
 from .leak_scan import Scan
-from .manifest_content import fixed_text, manifest_of, render
+from .manifest_content import manifest_of, render
 
 
 def redactor_for(
@@ -154,7 +154,7 @@ def export(
             raise UsageError(*_too_large(size, pods, max_bytes, output))
         if redactor is not None:
             go_on = None if on_progress is None else partial(on_progress, 1.0)
-            scan = Scan(redactor.replaced_words, output, fixed_text, go_on)
+            scan = Scan(redactor.replaced_words, output, go_on=go_on)
             scan.recording(rebuilt.path)
             scan.text(to_bytes(manifest), "the manifest")
             scan.text(readme, "README.md")

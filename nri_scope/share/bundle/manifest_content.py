@@ -15,15 +15,10 @@ from itertools import islice
 from nri_scope import __version__
 from nri_scope.events import Role, Session
 from nri_scope.recording.bundle.manifest import (
-    README,
-    RECORDING,
-    Counts,
-    File,
     Manifest,
     ManifestRuntime,
     Redaction,
     ReplacedValues,
-    to_bytes,
 )
 from nri_scope.recording.display import many
 from nri_scope.recording.event_times import is_redacted
@@ -137,22 +132,6 @@ nri-scope export BUNDLE.nriscope.zip -o recording.nriscope.db
 `recording.nriscope.db` is an SQLite 3 database. Its view `log` has one row for each event:
 `sqlite3 recording.nriscope.db 'SELECT * FROM log'`.
 `manifest.json` contains the facts on this page in machine-readable form."""
-
-
-def fixed_text() -> bytes:
-    """Return the text that is part of every manifest and every README.md."""
-    empty = Manifest(
-        tool_version=__version__,
-        recording_version=1,
-        counts=Counts(0, 0, 0, 0, 0, 0, 0),
-        first_ns=0,
-        last_ns=0,
-        redaction=Redaction("default", (ReplacedValues("", "", 1),), before=True),
-        files={name: File(0, "") for name in (README, RECORDING)},
-    )
-    return b"".join(
-        render(one).encode() + to_bytes(one) for one in (empty, replace(empty, redaction=None))
-    )
 
 
 def render(manifest: Manifest) -> str:

@@ -82,10 +82,6 @@ class Format:
         with analysed(recording, chosen, folder_of(stream)):
             return write(recording, chosen, stream)
 
-    def own_words(self) -> bytes:
-        """Return the texts that the format itself writes, whatever the recording."""
-        return "\n".join(cast("Iterable[str]", self._module().OWN_WORDS)).encode()
-
     def _module(self) -> ModuleType:
         return importlib.import_module(f"{__name__}.{self.module}")
 

@@ -27,8 +27,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import event_record, rfc3339, session_record
 from nri_scope.recording.sqlite_text import storable
 
-from .exported_part import KINDS, Excerpt, folder_of
-from .json_text import MESSAGE_WORDS, json_text
+from .exported_part import Excerpt, folder_of
+from .json_text import json_text
 
 Cell = None | int | str
 
@@ -94,18 +94,6 @@ VIEWS = {
     "WHERE event = 'CreateContainer'",
 }
 """Views by name; docs/formats.md describes them."""
-
-OWN_WORDS = (
-    *("SQLite format 3", "CREATE TABLE", "CREATE VIEW", "CREATE INDEX", "idx_"),
-    *("INTEGER PRIMARY KEY", "TEXT PRIMARY KEY", "REFERENCES"),
-    *TABLES,
-    *(column for columns in TABLES.values() for column in columns),
-    *VIEWS,
-    *VIEWS.values(),
-    *KINDS,
-    *MESSAGE_WORDS,
-)
-"""Texts that this format itself writes; the leak scan ignores them."""
 
 _INDEXED = (("events", "pod_id"), ("events", "container_id"), ("events", "session"))
 _BATCH_ROWS = 1_000

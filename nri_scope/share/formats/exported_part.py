@@ -9,7 +9,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import IO
 
-from nri_scope.events import Event, Gap, OutcomeKind, Printed
+from nri_scope.events import Event, Gap, Printed
 from nri_scope.recording.entries import IncludedRows, printed_in
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.row_pages import ascending
@@ -17,9 +17,6 @@ from nri_scope.recording.sqlite_text import HIGHEST
 from nri_scope.recording.tap_tables import Taps
 
 from ..extract.omitted_events import OmittedEvents
-
-KINDS = tuple(OutcomeKind)
-"""Words that `requests_of` adds to recorded texts."""
 
 
 def requests_of(event: Event) -> tuple[tuple[str, ...], tuple[str, ...]]:

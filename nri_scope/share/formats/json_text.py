@@ -11,29 +11,12 @@ from __future__ import annotations
 import json
 import math
 
-from nri_scope._gen.nri import api_pb2
-from nri_scope.nri.plain import LEFT_OUT, MALFORMED, UNKNOWN, Plain
+from nri_scope.nri.plain import Plain
 from nri_scope.recording.sqlite_text import storable
 
 MAX_DEPTH = 200
 """Maximum nesting of lists and objects. SQLite accepts 1,000 levels, other programs fewer; an OCI
 spec has 15."""
-
-MESSAGE_WORDS = (
-    *(
-        field.name
-        for message in api_pb2.DESCRIPTOR.message_types_by_name.values()
-        for field in message.fields
-    ),
-    *(
-        name
-        for enum in api_pb2.DESCRIPTOR.enum_types_by_name.values()
-        for name in enum.values_by_name
-    ),
-    *(LEFT_OUT, MALFORMED, UNKNOWN),
-    *("container_id", "verbose"),
-)
-"""Words of messages in JSON: the API's field and enum names, and keys added by nri-scope."""
 
 _CUT = "…"
 _encode_unicode = json.JSONEncoder(

@@ -57,21 +57,8 @@ from nri_scope.recording.records import (
 )
 from nri_scope.text.escape import safe
 
-from .exported_part import KINDS, Excerpt
-from .json_text import MESSAGE_WORDS, json_line
-
-OWN_WORDS = (
-    "schema_version event request reply runtime session gap note output tap "
-    "id at plugin method namespace pod container container_id pod_id took_us deadline_ms size "
-    "status status_code status_message mark changed owners outcomes targets "
-    "from to reason lost stream text held_us metadata "
-    "outcome fate after_ns "
-    "mask role runtime_version nri_version nri_version_inferred registration_timeout_ms "
-    "request_timeout_ms started synced ended end_reason",
-    *KINDS,
-    *MESSAGE_WORDS,
-)
-"""Texts that this format itself writes; the leak scan ignores them."""
+from .exported_part import Excerpt
+from .json_text import json_line
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:

@@ -39,7 +39,7 @@ from nri_scope.recording.sqlite_errors import query_rows
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST
 from nri_scope.wire.ttrpc import Code, TraceContext, trace_context
 
-from .exported_part import KINDS, Excerpt, requests_of
+from .exported_part import Excerpt, requests_of
 from .json_text import json_line
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.45.0"
@@ -205,29 +205,6 @@ _SCOPE = json_line({"name": "nri-scope", "version": __version__})
 
 
 _CODES = frozenset(Code)
-
-OWN_WORDS = (
-    *("resourceSpans", "resource", "scopeSpans", "scope", "nri-scope", "version", "spans"),
-    *("schemaUrl", SCHEMA_URL, "attributes", "traceId", "spanId", "parentSpanId"),
-    *("startTimeUnixNano", "endTimeUnixNano", "status", "message", "links", "traceState", "flags"),
-    *("boolValue", "intValue", "stringValue", "arrayValue", "values"),
-    *("rpc.system.name", "rpc.method", "rpc.status_code", "error.type"),
-    *("k8s.namespace.name", "k8s.pod.name", "k8s.pod.uid", "k8s.container.name", "container.id"),
-    *("nri.event.name", "nri.event.id", "nri.event.mark", "nri.request.size"),
-    *("nri.request.timeout_ms", "nri.changed", "nri.requested", "nri.owners", "nri.pod.id"),
-    *("nri.plugin.name", "nri.plugin.index", "nri.gap.reason", "nri.gap.lost"),
-    *("nri.session.id", "nri.session.role", "nri.session.end_reason"),
-    *("nri.session.end_observed", "nri.life.start_observed", "nri.life.end_observed"),
-    *("service.name", "service.version", "unknown_service"),
-    *("container.runtime.name", "container.runtime.version"),
-    *("nri.version", "nri.version_inferred"),
-    *("gap: left out", "gap: not observed", "plugin connection ", "container "),
-    *(code.name for code in Code),
-    *(f"{method.service}/{name}" for name, method in METHODS.items()),
-    *v01.METHODS,
-    *KINDS,
-)
-"""Texts that this format itself writes; the leak scan ignores them."""
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:

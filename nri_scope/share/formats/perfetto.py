@@ -22,7 +22,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_text import HIGHEST
 
-from .exported_part import KINDS, Excerpt, requests_of
+from .exported_part import Excerpt, requests_of
 from .perfetto_packets import PacketKind, Packets, Value, track_id
 
 MAX_LANES = 32
@@ -37,18 +37,6 @@ _STATES = {
     EventStage.REMOVED: "",
 }
 """Displayed states; "": removed."""
-
-OWN_WORDS = (
-    *_STATES.values(),
-    *("state", "gap", "gaps", "not observed", "left out", "note", "notes", "pod"),
-    *("containers without a pod", "events", "requests", "plugin connections", "session "),
-    *("connected", "connection", "runtime", "nri_version", "nri_version_inferred", "end_reason"),
-    *("event", "subject", "reason", "lost", "plugin", "role", "session", "status"),
-    *("status_message", "took_us", "size", "method", "mark", "changed", "requested"),
-    *("owners", "container_id", "pod_id", "deadline_ms"),
-    *KINDS,
-)
-"""Texts that this format itself writes; the leak scan ignores them."""
 
 _CONNECTIONS, _GAPS, _NOTES, _NO_POD = 1, 2, 3, 1000
 """Process numbers, which the viewer requires; they are not process ids of the system."""

@@ -123,14 +123,14 @@ class Engine:
             return value
         self.count(rule, place)
         if len(self.replaced) < MAX_WORDS:
-            for word in _unknown_words(value[:MAX_TEXT]):
+            for word in unknown_words(value[:MAX_TEXT]):
                 self.replaced.setdefault(word, rule)
         return self._tokens.token_for(value, scope)
 
     def keep(self, text: str) -> str:
         """Return a text that stays for its place: a name, an id, a key."""
         if text not in self.kept and len(self.kept) < MAX_WORDS:
-            self.kept.update(_unknown_words(text))
+            self.kept.update(unknown_words(text))
         return text
 
     def is_allowed_host(self, host: str) -> bool:
@@ -223,7 +223,8 @@ class Engine:
         return known[0]
 
 
-def _unknown_words(text: str) -> Iterator[str]:
+def unknown_words(text: str) -> Iterator[str]:
+    """Yield the runs of letters and digits that no vocabulary has, for a search of the output."""
     return (word for word in _RUN.findall(text) if not is_word(word))
 
 

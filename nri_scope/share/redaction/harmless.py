@@ -15,8 +15,12 @@ from importlib.resources import files
 MIN_PART = 3
 """Minimum length of a word that is joined to others by its case alone."""
 _PART = re.compile(r"[A-Z]{2,}(?=s(?![a-z]))|[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_WITH_DIGITS = frozenset(
-    {"s3", "x86", "x64", "k8s", "k3s", "e2e", "i18n", "l10n", "h2", "b64", "p2p"}
+_MORE_WORDS = frozenset(
+    {
+        *("s3", "x86", "x64", "k8s", "k3s", "e2e", "i18n", "l10n", "h2", "b64", "p2p", "v1alpha1"),
+        # Fields whose last word is shorter than `MIN_PART`.
+        *("containerid", "iopriority", "rdtclosid", "traceid", "spanid", "parentspanid"),
+    }
 )
 
 
@@ -153,7 +157,7 @@ def is_word(text: str) -> bool:
 @lru_cache(maxsize=1 << 16)
 def _is_word(text: str) -> bool:
     lower = text.lower()
-    if lower in _words() or lower in _WITH_DIGITS:
+    if lower in _words() or lower in _MORE_WORDS:
         return True
     if text.isdigit():
         return len(text) <= 6
