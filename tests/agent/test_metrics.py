@@ -321,6 +321,7 @@ async def test_no_label_names_pods_or_containers(tmp_path: Path) -> None:
         names |= {pod.name for pod in recording.pods()}
         names |= {container.name for container in recording.containers()}
     async with agent(tmp_path) as one:
+        await wait_until_read(one)
         shutil.copy(source, tmp_path)
         await wait_for(one, DEMO_EVENTS)
         text = await text_of(one)
