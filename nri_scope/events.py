@@ -303,6 +303,7 @@ REDACTED = "secret and personal values were replaced by tokens"
 NOT_CONNECTED = "not connected to the runtime"
 NO_SESSION = "no session was recorded"
 STALLED = "the recorder stalled"
+LATE_SYNCHRONIZE = "no event came after the late reply to Synchronize"
 """Beginnings of the reasons of gaps: nothing observed the runtime, or events were answered late."""
 
 UNRESPONSIVE = "the recorder does not respond"

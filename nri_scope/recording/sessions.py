@@ -11,15 +11,24 @@ from __future__ import annotations
 
 import sqlite3
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from math import inf
 from operator import itemgetter
 
-from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, Gap, Role, Session
+from nri_scope.events import (
+    KILLED,
+    LATE_SYNCHRONIZE,
+    NO_SESSION,
+    NOT_CONNECTED,
+    Gap,
+    Role,
+    Session,
+)
 from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.versions import NriVersion, has_failure_policy
+from nri_scope.wire.ttrpc import Code
 
 from .heartbeat import Heartbeat
 from .rows import optional_numbers_of
@@ -38,8 +47,19 @@ _REPLY = (
     "AND (e.reply IS NULL OR o.size <= ?) ORDER BY e.id LIMIT 1"
 )
 
+LATE_SYNCHRONIZE_QUERY = (
+    "SELECT s.id, e.at_ns + e.timeout_ns FROM session AS s JOIN event AS e ON e.id = s.sync_event "
+    "WHERE e.timeout_ns > 0 AND (e.took_ns > e.timeout_ns OR e.status_code = "
+    f"{Code.DEADLINE_EXCEEDED:d}) AND NOT EXISTS (SELECT 1 FROM event AS later "
+    "WHERE later.id > e.id AND later.session = s.id) ORDER BY s.id"
+)
+"""Sessions whose last event is a Synchronize that got a late reply, and its deadline in ns."""
+
+
 _PART = 1 << 40
 """Difference of the ids of parts of a derived gap; larger than ids of sessions."""
+_AFTER_SYNCHRONIZE = 1 << 60
+"""Difference of the ids of gaps after Synchronize; larger than those of parts."""
 
 OBSERVING = frozenset({Role.LOGGER, Role.PROBE, Role.TAP})
 """Roles that observe a node. A replay has its own time, and the CRI is only queried."""
@@ -100,6 +120,31 @@ def gaps_between(sessions: Iterable[Session], noted: Sequence[Gap]) -> list[Gap]
         if ended_ns > until_ns:
             newest, until_ns = session, ended_ns
     return found
+
+
+def gaps_after_synchronize(
+    late: Mapping[int, int], sessions: Iterable[Session], noted: Sequence[Gap]
+) -> Iterator[Gap]:
+    """Yield a gap for each connection that got no event after a late reply to Synchronize.
+
+    containerd 1.7.24 keeps such a connection open and sends it nothing. ``late``: sessions of
+    `LATE_SYNCHRONIZE_QUERY`. Not if a ``noted`` gap of the session, or of omitted events, is in
+    this time: a part of a recording has its own. Its id is negative, too.
+    """
+    for session in sessions:
+        from_ns, to_ns = late.get(session.id), session.ended_ns
+        if from_ns is None or to_ns is None or session.role not in OBSERVING:
+            continue
+        is_covered = any(
+            gap.from_ns < to_ns
+            and gap.to_ns > from_ns
+            and (gap.is_left_out or gap.session == session.id)
+            for gap in noted
+        )
+        if from_ns < to_ns and not is_covered:
+            yield Gap(
+                -session.id - _AFTER_SYNCHRONIZE, session.id, from_ns, to_ns, LATE_SYNCHRONIZE, None
+            )
 
 
 def _joined(gaps: Iterable[Gap]) -> list[tuple[int, int]]:

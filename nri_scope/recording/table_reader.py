@@ -20,6 +20,7 @@ from .rows import (
     EVENT_FIELDS,
     LISTS,
     SESSION_COLUMNS,
+    Row,
     ascending,
     containers_of,
     event_of,
@@ -29,7 +30,14 @@ from .rows import (
     pod_of,
     session_of,
 )
-from .sessions import gap_until, gaps_between, unobserved, with_failure_policies
+from .sessions import (
+    LATE_SYNCHRONIZE_QUERY,
+    gap_until,
+    gaps_after_synchronize,
+    gaps_between,
+    unobserved,
+    with_failure_policies,
+)
 from .sqlite_text import WORDS_MAX, cut_sql, number_list
 
 _PAGE = 500
@@ -37,6 +45,10 @@ _PAGE = 500
 _PAGE_CHARACTERS = 2 << 20
 """Number of characters of long texts above which a page ends."""
 _long_texts = itemgetter(*map(EVENT_FIELDS.index, EVENT_TEXTS), *LISTS)
+
+
+def _two_numbers(row: Row) -> tuple[int, int]:
+    return number_of(row[:1]), number_of(row[1:])
 
 
 class TableReader(RecordingConnection):
@@ -69,7 +81,8 @@ class TableReader(RecordingConnection):
         )
         sessions = self.sessions()
         gaps = unobserved(gaps, sessions)
-        gaps += gaps_between(sessions, gaps)
+        late = dict(self._table(_two_numbers, LATE_SYNCHRONIZE_QUERY))
+        gaps += [*gaps_after_synchronize(late, sessions, gaps), *gaps_between(sessions, gaps)]
         heartbeat = read_heartbeat(self.path)
         if heartbeat is not None and heartbeat.trouble(time_ns()):
             newest = max((event.at_ns for event in self.events(last=1)), default=0)

@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 import nri_scope
-from nri_scope.events import LEFT_OUT
+from nri_scope.events import LATE_SYNCHRONIZE, LEFT_OUT
 from nri_scope.filter import parse
 from nri_scope.nri.events import Event
 from nri_scope.recording.coverage import CHANGING, Coverage, Unobserved, coverage
@@ -26,7 +27,9 @@ FILES = (
     ROOT / "recordings" / "containerd-1.7-crash-loop.nriscope.zip",
     ROOT / "recordings" / "containerd-2.4.nriscope.zip",
 )
+LATE = ROOT / "tests" / "data" / "cases" / "c17-late-synchronize-tap.nriscope.zip"
 FILTERS = ("event:CreateContainer", "pod:shop/web", "container:*", "event:StopContainer")
+PARTS = [*product(FILES, FILTERS), (LATE, "event:Configure"), (LATE, "event:Synchronize")]
 
 
 def inside(times: tuple[int, int], whole: Coverage, whys: set[str]) -> bool:
@@ -57,8 +60,7 @@ def in_microseconds(found: Coverage) -> Coverage:
     return Coverage(found.from_ns // 1000, found.to_ns // 1000, tuple(unobserved))
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-@pytest.mark.parametrize("where", FILTERS)
+@pytest.mark.parametrize(("path", "where"), PARTS, ids=lambda part: getattr(part, "name", part))
 @pytest.mark.parametrize("copied", [part_of, json_lines_of])
 @pytest.mark.parametrize("mask", [0, Event.CreateContainer.bit, CHANGING])
 def test_a_part_observed_what_the_whole_did(
@@ -85,3 +87,14 @@ def test_a_part_observed_what_the_whole_did(
         assert why == LEFT_OUT or inside((from_ns, to_ns), whole, {why})
     for from_ns, to_ns in observed(part):
         assert any(low <= from_ns and to_ns <= high for low, high in observed(whole))
+
+
+def test_nothing_is_observed_after_a_late_reply_to_synchronize() -> None:
+    """containerd 1.7.24 keeps the connection open, and sends the plugin nothing more."""
+    with Recording.open(LATE) as recording:
+        (interval,) = coverage(recording).unobserved
+        (session,) = recording.sessions()
+        synchronize = next(one for one in recording.events() if one.event == "Synchronize")
+    assert interval.why == LATE_SYNCHRONIZE
+    assert interval.from_ns == synchronize.at_ns + synchronize.timeout_ns
+    assert interval.to_ns == session.ended_ns
