@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from .option_rules import Exclude, RuledCommand
-from .output import Output, table
+from .output import Output, cell, table
 from .params import ANY_PATH, NOT_EMPTY, format_option, say
 from .time_arguments import since_option, until_option
 
@@ -145,7 +146,7 @@ def print_answers(
         }
         output.line(to_json(document))
     else:
-        for line in _lines(creations, output.width):
+        for line in _lines(creations):
             output.line(line)
         if "" not in answers:
             rows = [*without, *((node, "?", f"no answer: {why}") for node, why in silent.items())]
@@ -170,25 +171,30 @@ def _never_seen(plugin: str | None, answers: Mapping[str, Answer]) -> Iterator[t
                 yield node, name, f"seen were {', '.join(seen)}" if seen else _UNKNOWN
 
 
-def _lines(creations: list[tuple[str, Creation]], width: int | None) -> Iterator[str]:
-    from nri_scope.recording.display import many, moment
+def _lines(creations: list[tuple[str, Creation]]) -> Iterator[str]:
+    """Yield the pods and containers that are not known to be connected, and the counts.
 
-    rows = [
-        (
-            node,
-            moment(creation.about.at_ns) if creation.about.at_ns else "unknown",
-            creation.name,
-            f"{creation.plugin if creation.required_by else ''} {creation.presence}".strip(),
-            creation.evidence + (f"; required by {by}" if (by := creation.required_by) else ""),
-        )
-        for node, creation in creations
-        if creation.presence != "connected"
-    ]
-    header = ("node", "created", "pod or container", "plugin", "evidence")
-    # One file has no nodes.
-    first = int(not any(node for node, _ in creations))
-    if rows:
-        yield from table(header[first:], [row[first:] for row in rows], width)
+    Evidence follows the last of those in turn that have it in common: a table would cut the names,
+    or the answer, on 80 columns.
+    """
+    from nri_scope.recording.display import Days, clock, many
+
+    def evidence(row: tuple[str, Creation]) -> str:
+        by = row[1].required_by
+        return row[1].evidence + (f"; required by {by}" if by else "")
+
+    days = Days()
+    others = [(node, each) for node, each in creations if each.presence != "connected"]
+    for why, group in groupby(others, key=evidence):
+        for node, creation in group:
+            if at_ns := creation.about.at_ns:
+                yield from days.turn(at_ns)
+            time = clock(at_ns)[:8] if at_ns else "earlier "
+            plugin = creation.plugin if creation.required_by else ""
+            words = time, f"{creation.presence:7}", plugin, node, creation.name
+            yield "  ".join(cell(word) for word in words if word)
+        yield f"  {cell(why)}"
+    if others:
         yield ""
     noun = "requirement" if any(each.required_by for _, each in creations) else "creation"
     counts = Counter(str(creation.presence) for _, creation in creations)

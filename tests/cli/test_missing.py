@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``missing`` on one file: its table, its JSON and its exit status."""
+"""The command ``missing`` on one file: its lines, its JSON and its exit status."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_plugin_that_was_never_there(capsys: pytest.CaptureFixture[str]) -> No
     assert run(["missing", VALIDATED, "--plugin", "cpu-polcy"]) == 1
     out, err = capsys.readouterr()
     rows = [line for line in out.splitlines() if "  missing  " in line]
-    assert len(rows) == 4 and "shop/web/app" in rows[0]
+    assert len(rows) == 4 and rows[0].endswith("  shop/web/app")
     assert out.splitlines()[-1] == "10 creations: 4 missing, 0 connected, 6 unknown"
     assert "cpu-polcy was never connected in the recorded time; seen were" in err
     assert "node" not in out.splitlines()[0].split()
@@ -91,8 +91,9 @@ def test_what_a_workload_requires(tmp_path: Path, capsys: pytest.CaptureFixture[
         "the runtime named to the validator: 20-net, 00-nri-scope; "
         f"required by {REQUIRED_PLUGINS}/container.app"
     )
-    (row,) = (line for line in out.splitlines() if "10-gpu missing" in line)
-    assert "shop/web/app" in row and row.endswith(evidence)
+    lines = out.splitlines()
+    (row,) = (number for number, line in enumerate(lines) if "missing  10-gpu" in line)
+    assert lines[row].endswith("  shop/web/app") and lines[row + 1] == f"  {evidence}"
     assert out.splitlines()[-1] == "3 requirements: 1 missing, 0 connected, 2 unknown"
     assert f"{REQUIRED_PLUGINS} is redacted, or no list of plugins" in out
     assert err == ""
