@@ -12,8 +12,11 @@ import binascii
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
+from functools import cache, partial
+from itertools import chain
 
 from nri_scope.text.escape import safe
 
@@ -26,6 +29,11 @@ _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
 _NAME = re.compile(r"[^=\0]+")
 MAX_EXPANDED = 1 << 20
 """Maximum length of a value with its references to other variables replaced."""
+MAX_VARIABLES = 4 << 20
+"""Maximum length of the values of a container: no runtime sends a longer message."""
+
+_MapReader = Callable[[str, str], dict[str, str] | None]
+"""Returns the data of a ConfigMap or Secret, by kind and name; None if it is unknown."""
 
 
 def environment(
@@ -37,20 +45,45 @@ def environment(
         pod.remarks.add(
             "variables of services are unknown, but for those of the service kubernetes"
         )
-    variables = dict(_imported(pod, container))
-    for field in container.field["env"].items():
-        name = field["name"].name(_NAME, "a name of a variable")
-        if value := field["value"].text():
-            variables[name] = expand(value, {**services, **variables}, field["value"])
-        elif field["valueFrom"]:
-            resolved = _VariableSource(pod, container, node, ips, name).value(field["valueFrom"])
-            if resolved is not None:
-                variables[name] = resolved
-        else:
-            variables[name] = ""
+    # Thousands of variables may refer to the same map.
+    read_map = cache(partial(_values, pod))
+    variables: dict[str, str] = {}
+    length = 0
+    for field, name, value in chain(
+        _imported(pod, container, read_map),
+        _listed(pod, container, node, ips, variables, services, read_map),
+    ):
+        variables[name] = value
+        length += len(name) + len(value)
+        if length > MAX_VARIABLES:
+            raise field.error(f"longer than {MAX_VARIABLES} characters with the variables before")
     if index := pod.object.annotations.get("batch.kubernetes.io/job-completion-index"):
         variables.setdefault("JOB_COMPLETION_INDEX", index)
     return variables | {name: value for name, value in services.items() if name not in variables}
+
+
+def _listed(
+    pod: PodSpec,
+    container: ContainerSpec,
+    node: NodeFacts,
+    ips: list[str],
+    variables: dict[str, str],
+    services: dict[str, str],
+    read_map: _MapReader,
+) -> Iterator[tuple[ManifestField, str, str]]:
+    """Yield the variables of ``env``, which may refer to the ``variables`` before."""
+    known = ChainMap(variables, services)
+    for field in container.field["env"].items():
+        name = field["name"].name(_NAME, "a name of a variable")
+        if value := field["value"].text():
+            yield field, name, expand(value, known, field["value"])
+        elif field["valueFrom"]:
+            source = _VariableSource(pod, container, node, ips, name, read_map)
+            resolved = source.value(field["valueFrom"])
+            if resolved is not None:
+                yield field, name, resolved
+        else:
+            yield field, name, ""
 
 
 def expand(text: str, variables: Mapping[str, str], field: ManifestField) -> str:
@@ -78,14 +111,16 @@ def _service_variables(ip: str) -> Iterator[tuple[str, str]]:
     yield "KUBERNETES_PORT_443_TCP_ADDR", ip
 
 
-def _imported(pod: PodSpec, container: ContainerSpec) -> Iterator[tuple[str, str]]:
+def _imported(
+    pod: PodSpec, container: ContainerSpec, read_map: _MapReader
+) -> Iterator[tuple[ManifestField, str, str]]:
     """Yield the variables of ``envFrom``."""
     for field in container.field["envFrom"].items():
         for kind, key in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
             if not field[key]:
                 continue
             name = field[key]["name"].required_text()
-            values = _values(pod, kind, name)
+            values = read_map(kind, name)
             if values is None:
                 pod.remarks.add(
                     f"container {container.name}: the variables of {kind} {safe(name, 80)} are "
@@ -93,7 +128,7 @@ def _imported(pod: PodSpec, container: ContainerSpec) -> Iterator[tuple[str, str
                 )
                 continue
             for variable, value in values.items():
-                yield field["prefix"].text() + variable, value
+                yield field, field["prefix"].text() + variable, value
 
 
 def _values(pod: PodSpec, kind: str, name: str) -> dict[str, str] | None:
@@ -118,12 +153,19 @@ class _VariableSource:
     """Values of ``valueFrom``."""
 
     def __init__(
-        self, pod: PodSpec, container: ContainerSpec, node: NodeFacts, ips: list[str], name: str
+        self,
+        pod: PodSpec,
+        container: ContainerSpec,
+        node: NodeFacts,
+        ips: list[str],
+        name: str,
+        read_map: _MapReader,
     ) -> None:
         self._pod = pod
         self._container = container
         self._node = node
         self._ips = ips
+        self._read_map = read_map
         self._place = f"container {container.name}: variable {safe(name, 80)}"
 
     def value(self, field: ManifestField) -> str | None:
@@ -143,6 +185,9 @@ class _VariableSource:
         if subscript := _SUBSCRIPT.fullmatch(path):
             values = pod.labels if subscript[1] == "labels" else pod.annotations
             return values.get(subscript[2], "")
+        maps = {"metadata.labels": pod.labels, "metadata.annotations": pod.annotations}
+        if path in maps:
+            return _format_map(maps[path])
         host_ips = [address["ip"].text() for address in pod.status["hostIPs"].items()] or [
             pod.status["hostIP"].text(self._node.ip)
         ]
@@ -150,8 +195,6 @@ class _VariableSource:
             "metadata.name": pod.name,
             "metadata.namespace": pod.namespace,
             "metadata.uid": pod.uid,
-            "metadata.labels": _format_map(pod.labels),
-            "metadata.annotations": _format_map(pod.annotations),
             "spec.nodeName": pod.spec["nodeName"].text(self._node.name),
             "spec.serviceAccountName": pod.spec["serviceAccountName"].text("default"),
             "status.hostIP": host_ips[0],
@@ -200,7 +243,7 @@ class _VariableSource:
 
     def _of_key(self, kind: str, field: ManifestField) -> str | None:
         name, key = field["name"].required_text(), field["key"].required_text()
-        values = _values(self._pod, kind, name)
+        values = self._read_map(kind, name)
         if values is not None:
             if key not in values and not field["optional"].flag():
                 raise field["key"].error(f"{kind} {safe(name, 80)} has no key {safe(key, 80)!r}")

@@ -187,6 +187,13 @@ def test_expansion_is_bounded() -> None:
         converted(f"{POD}    env: [{env}]\n")
 
 
+def test_many_references_to_one_value_do_not_fill_the_memory() -> None:
+    env = "{name: A, value: %s}" % ("a" * 100_000)
+    env += "".join(f", {{name: A{number}, value: $(A)$(A)}}" for number in range(30))
+    with pytest.raises(UsageError, match=r"env\[21\]: longer than 4194304 characters with"):
+        converted(f"{POD}    env: [{env}]\n")
+
+
 DOCUMENTS = [
     document
     for path in sorted(MANIFESTS.glob("*.yaml"))
