@@ -14,6 +14,7 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.filter.moments import interval, utc
 from nri_scope.filter.parser import MAX_LENGTH
+from nri_scope.process.private_folders import make_private_folder
 from nri_scope.recording import display
 from nri_scope.recording.bundle.unpack import MAX_BUNDLE
 from nri_scope.recording.file_errors import error_words
@@ -214,7 +215,7 @@ def pods_filters(pods: Iterable[NamedPod], where: str = "") -> list[tuple[str, l
 def _create_folder(folder: Path) -> None:
     """Create a folder, and missing ones above it. Raises UsageError."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private_folder(folder)
     except OSError as error:
         words = f"{folder}: cannot be created: {error_words(error)}"
         raise UsageError(words, "name another folder") from error

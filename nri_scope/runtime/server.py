@@ -25,6 +25,7 @@ from nri_scope.errors import (
     reason_of,
 )
 from nri_scope.nri.events import Event
+from nri_scope.process.private_folders import make_private_folder
 from nri_scope.transport import Server, listen_unix
 from nri_scope.wire import Code
 
@@ -209,7 +210,7 @@ class EmulatedRuntime:
         """
         folder = Path(path).parent
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_private_folder(folder)
         except OSError as error:
             raise ConnectError(path, f"its folder cannot be created: {reason_of(error)}") from error
         self._servers.append(await listen_unix(path, lambda: self._accept(os.fspath(path)).link))

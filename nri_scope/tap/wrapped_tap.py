@@ -21,6 +21,7 @@ from typing import NamedTuple
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.plugin import Identity, launched
+from nri_scope.process.private_folders import make_private_folder
 from nri_scope.runtime.command import PLUGIN_DESCRIPTOR, PluginProgram
 from nri_scope.writer.background_output import LAUNCHED_FOLDER, LogFile, log_beside
 
@@ -78,7 +79,7 @@ def tap_wrapped(
         if Path(settings.output).parent == LAUNCHED_FOLDER:
             # Any other folder was given by the user, and existed when the plugin was wrapped.
             with contextlib.suppress(OSError):
-                LAUNCHED_FOLDER.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(LAUNCHED_FOLDER)
         work = partial(_tap_plugin, parent, plugin, take)
         status = run_tap(settings, work, log.write, start_s=START_S)
     except BaseException as error:

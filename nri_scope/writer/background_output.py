@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
+from nri_scope.process.private_folders import make_private_folder
 from nri_scope.recording.trusted_location import is_trusted_file
 from nri_scope.text.escape import safe
 
@@ -154,7 +155,7 @@ class LogFile:
             return
         if not item.is_last:
             with suppress(OSError):
-                item.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(item.path.parent)
         if item.path != self._path:
             self._path = item.path
             self._append("".join(self._kept))

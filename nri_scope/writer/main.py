@@ -27,6 +27,7 @@ from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.events import FILTERED, ORPHANED, CapturedCall, Event, Gap, Note, Printed
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
+from nri_scope.process.private_folders import make_private_folder
 from nri_scope.process.signals import ignore_stop_signals
 from nri_scope.recorder.entry_writer import BatchResult
 from nri_scope.recorder.inbox import (
@@ -198,7 +199,7 @@ class _Work:
         if options.makes_folder:
             # `open` reports why the folder is missing.
             with suppress(OSError):
-                options.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                make_private_folder(options.path.parent)
         return open_recorder(
             options.path,
             options.redact,

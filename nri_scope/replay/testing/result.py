@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from nri_scope.errors import NriScopeError, UsageError, did_you_mean, reason_of
 from nri_scope.nri.merging import Dropped
+from nri_scope.process.private_folders import make_private_folder
 from nri_scope.text.escape import safe
 
 from ..golden import Golden, lines
@@ -73,7 +74,7 @@ class Goldens:
             new = replace(new, head=_HEAD)
         if not path.exists() or path.read_bytes() != new.text.encode():
             try:
-                path.parent.mkdir(parents=True, exist_ok=True)
+                make_private_folder(path.parent)
             except OSError as error:
                 raise UsageError(
                     f"golden {safe(str(path))}: cannot create its folder: {reason_of(error)}"

@@ -32,6 +32,7 @@ from typing import NamedTuple
 from nri_scope._gen.nri.api_pb2 import Container
 from nri_scope.errors import UsageError, reason_of
 from nri_scope.nri.request_subject import name_of_container, workload_of
+from nri_scope.process.private_folders import make_private_folder
 from nri_scope.recording.cache import RecentlyUsed
 from nri_scope.recording.trusted_location import (
     folder_access,
@@ -280,7 +281,7 @@ def local_key(folder: Path | None = None) -> bytes:
     except OSError as error:
         raise _unusable(path, error) from error
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         return _make(path)
     except OSError as error:
         raise _unusable(path, error) from error

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,14 @@ from nri_scope.share.redaction.tokens import key_folder
 
 def test_the_key_is_created_once_and_private(tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b"
-    key = local_key(folder)
+    umask = os.umask(0)
+    try:
+        key = local_key(folder)
+    finally:
+        os.umask(umask)
 
+    modes = [one.stat().st_mode & 0o777 for one in (folder, folder.parent)]
+    assert modes == [0o700, 0o700]
     assert len(key) == 32
     assert local_key(folder) == key
     (file,) = folder.iterdir()
