@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -24,6 +24,8 @@ from .programs import Programs, programs
 ROOT = Path(__file__).parent.parent.parent
 START_TIMEOUT = 180.0
 """Seconds for a node to be ready; it takes 10 on two idle cores."""
+PATIENCE = 120.0
+"""Seconds for anything that a busy machine may delay."""
 
 
 class Cluster:
@@ -132,6 +134,28 @@ class Cluster:
                 ):
                     found.append(int(process.name))
         return sorted(found)
+
+
+def image_archive() -> Path:
+    """Return nri-scope's image as an OCI archive, and build it if there is none."""
+    archive = ROOT / "build/nri-scope-image.tar"
+    if not archive.exists():
+        subprocess.run([sys.executable, "-m", "scripts.make_image", archive], cwd=ROOT, check=True)
+    return archive
+
+
+def roll_out(cluster: Cluster) -> None:
+    """Wait until the DaemonSet is rolled out."""
+    wait = "--namespace=nri-scope", f"--timeout={PATIENCE:g}s"
+    cluster.kubectl("rollout", "status", "ds/nri-scope", *wait)
+
+
+def wait_for(is_done: Callable[[], object], seconds: float = PATIENCE) -> None:
+    """Wait until a condition holds; fail after some seconds."""
+    end = time.monotonic() + seconds
+    while not is_done():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.3)
 
 
 @contextmanager

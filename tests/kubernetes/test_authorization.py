@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -17,11 +16,11 @@ import yaml
 
 from tests.runtime.testbed.packages import SeriesUnavailable
 
-from .cluster import ROOT, Cluster, running
-from .test_flight_recorder import IMAGE, PROFILE, roll_out, wait_for
+from .cluster import ROOT, Cluster, image_archive, roll_out, running, wait_for
 
 pytestmark = pytest.mark.kubernetes
 
+PROFILE = os.environ.get("KUBERNETES_PROFILE", "containerd-2.1")
 _ACCOUNT = ("-n", "shop", "reader")
 _MANIFESTS = """
 apiVersion: v1
@@ -71,8 +70,6 @@ def has_accounts(cluster: Cluster) -> bool:
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A node with the DaemonSet, as several components change it, and pods in two namespaces."""
-    if not IMAGE.exists():
-        subprocess.run([sys.executable, "-m", "scripts.make_image", IMAGE], cwd=ROOT, check=True)
     folder = tmp_path_factory.mktemp("kustomization")
     source = os.path.relpath(ROOT / "deploy/kustomize", folder)
     names = ("networkpolicy", "readers", "authorize")
@@ -89,7 +86,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     with ExitStack() as stack:
         try:
-            one = stack.enter_context(running(PROFILE, 1, [IMAGE]))
+            one = stack.enter_context(running(PROFILE, 1, [image_archive()]))
         except SeriesUnavailable as error:
             pytest.skip(str(error))
         one.kubectl("apply", "-k", str(folder))

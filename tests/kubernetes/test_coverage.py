@@ -18,7 +18,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +32,7 @@ import pytest
 from tests.runtime.testbed.packages import SeriesUnavailable
 
 from . import node as node_process
-from .cluster import ROOT, Cluster, running
+from .cluster import ROOT, Cluster, image_archive, running, wait_for
 from .witness import Seen, Witness
 
 pytestmark = pytest.mark.kubernetes
@@ -42,7 +41,6 @@ PROFILE = os.environ.get("KUBERNETES_PROFILE", "containerd-2.4")
 SECONDS = float(os.environ.get("NRI_SCOPE_DRIVER_SECONDS", "900"))
 SEED = int(os.environ.get("NRI_SCOPE_DRIVER_SEED") or time.time())
 NODES = (1, 2)
-IMAGE = ROOT / "build/nri-scope-image.tar"
 PLUGIN = "10-gpu"
 RECORDINGS = "/var/lib/nri-scope"
 DISK = "64m"
@@ -177,11 +175,9 @@ def test_what_was_not_observed_is_told(tmp_path: Path) -> None:
     print(f"seed {SEED}, {SECONDS:g} s, {PROFILE}")
     # pytest's limit of a test's time, after which the process ends without any cleaning up.
     faulthandler.cancel_dump_traceback_later()
-    if not IMAGE.exists():
-        subprocess.run([sys.executable, "-m", "scripts.make_image", IMAGE], cwd=ROOT, check=True)
     with ExitStack() as stack:
         try:
-            cluster = stack.enter_context(running(PROFILE, len(NODES), [IMAGE]))
+            cluster = stack.enter_context(running(PROFILE, len(NODES), [image_archive()]))
         except SeriesUnavailable as error:
             pytest.skip(str(error))
         for node in NODES:
@@ -196,9 +192,11 @@ def test_what_was_not_observed_is_told(tmp_path: Path) -> None:
         plugins = {
             node: stack.enter_context(plugin(cluster, tmp_path, node, PLUGIN)) for node in NODES
         }
-        wait_for(lambda: len(names_of_pods(cluster, 1)) == len(names_of_pods(cluster, 2)) == 3)
+        wait_for(
+            lambda: len(names_of_pods(cluster, 1)) == len(names_of_pods(cluster, 2)) == 3, PATIENCE
+        )
         cluster.kubectl("apply", "-k", str(ROOT / "deploy/kustomize/validate"))
-        wait_for(partial(are_synchronized, cluster))
+        wait_for(partial(are_synchronized, cluster), PATIENCE)
         time.sleep(2)
         since_ns = time.time_ns()
         disturber = Disturber(cluster, plugins, random.Random(SEED))
@@ -211,7 +209,7 @@ def test_what_was_not_observed_is_told(tmp_path: Path) -> None:
                 "--namespace=nri-scope",
                 f"--timeout={PATIENCE:g}s",
             )
-            wait_for(partial(are_synchronized, cluster))
+            wait_for(partial(are_synchronized, cluster), PATIENCE)
             cluster.kubectl(
                 "wait",
                 "--for=condition=Ready",
@@ -437,10 +435,3 @@ def nanoseconds(text: str) -> int:
 
 def words(at_ns: int) -> str:
     return datetime.fromtimestamp(at_ns / 1e9, UTC).strftime("%H:%M:%S.%f")[:-3]
-
-
-def wait_for(is_done: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_done():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.3)

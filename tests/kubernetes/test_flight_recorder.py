@@ -19,7 +19,7 @@ import sys
 import termios
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -32,7 +32,7 @@ from tests.agent.prometheus import program
 from tests.runtime.testbed.packages import SeriesUnavailable
 
 from . import node as node_process
-from .cluster import ROOT, Cluster, running
+from .cluster import PATIENCE, ROOT, Cluster, image_archive, roll_out, running, wait_for
 
 pytestmark = pytest.mark.kubernetes
 
@@ -41,9 +41,6 @@ PROFILE = os.environ.get("KUBERNETES_PROFILE", "containerd-2.1")
 RUNTIME, PROGRAM = ("cri-o", "crio") if PROFILE == "cri-o" else ("containerd", "containerd")
 """Name of the runtime, and that of its process."""
 NODES = (1, 2)
-IMAGE = ROOT / "build/nri-scope-image.tar"
-PATIENCE = 120.0
-"""Seconds for anything that a busy machine may delay."""
 _KUBECTL = ("--namespace=nri-scope",)
 _COMMAND = Path(sys.executable).parent / "nri-scope"
 Key = tuple[str, str, str]
@@ -91,11 +88,9 @@ def folder_of(cluster: Cluster, node: int) -> Path:
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A cluster with the DaemonSet, a pod on each node, and another recorder on each node."""
-    if not IMAGE.exists():
-        subprocess.run([sys.executable, "-m", "scripts.make_image", IMAGE], cwd=ROOT, check=True)
     try:
         stack = ExitStack()
-        one = stack.enter_context(running(PROFILE, len(NODES), [IMAGE]))
+        one = stack.enter_context(running(PROFILE, len(NODES), [image_archive()]))
     except SeriesUnavailable as error:
         pytest.skip(str(error))
     with stack:
@@ -140,10 +135,6 @@ def observed_by(cluster: Cluster, node: int) -> Path:
     return cluster.folder / f"observer{node}.nriscope.db"
 
 
-def roll_out(cluster: Cluster) -> None:
-    cluster.kubectl("rollout", "status", "ds/nri-scope", *_KUBECTL, f"--timeout={PATIENCE:g}s")
-
-
 def containers(cluster: Cluster) -> object:
     """Return ids and restarts of the containers of the pods on both nodes."""
     pods = json.loads(cluster.kubectl("get", "pods", "-l", "app=web", "-o", "json"))["items"]
@@ -164,13 +155,6 @@ def status(cluster: Cluster) -> dict[str, dict[str, object]]:
 def are_synchronized(cluster: Cluster) -> bool:
     states = status(cluster)
     return len(states) == len(NODES) and all(each.get("synchronized") for each in states.values())
-
-
-def wait_for(is_done: Callable[[], object]) -> None:
-    end = time.monotonic() + PATIENCE
-    while not is_done():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.3)
 
 
 def report(what: str, began: float) -> None:

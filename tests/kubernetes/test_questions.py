@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -18,14 +17,11 @@ import pytest
 
 from tests.runtime.testbed.packages import SeriesUnavailable
 
-from .cluster import ROOT, Cluster, running
+from .cluster import PATIENCE, ROOT, Cluster, image_archive, running
 
 pytestmark = pytest.mark.kubernetes
 
 PROFILE = os.environ.get("KUBERNETES_PROFILE", "containerd-2.4")
-IMAGE = ROOT / "build/nri-scope-image.tar"
-PATIENCE = 120.0
-"""Seconds for anything that a busy machine may delay."""
 _CONTAINER = """
         - name: istio-proxy
           image: localhost/busybox:1
@@ -115,10 +111,8 @@ _OURS = ("-n", "payments-prod")
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """A cluster of two nodes with the DaemonSet, workloads, and a pod that was deleted."""
-    if not IMAGE.exists():
-        subprocess.run([sys.executable, "-m", "scripts.make_image", IMAGE], cwd=ROOT, check=True)
     try:
-        context = running(PROFILE, 2, [IMAGE])
+        context = running(PROFILE, 2, [image_archive()])
         with context as found:
             found.kubectl("apply", "-k", str(ROOT / "deploy/kustomize/base"))
             rolled_out = "rollout", "status", f"--timeout={PATIENCE:g}s"
