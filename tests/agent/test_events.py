@@ -19,7 +19,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.agent.agent_process import Agent, agent
 from tests.amount import sampled
-from tests.cli.creation import create
+from tests.cli.container_events import create
 from tests.cli.running import PATIENCE, running
 from tests.demo_recording import DEMO_EVENTS
 from tests.recording.traffic import an_item, record

@@ -35,8 +35,8 @@ from tests.agent.agent_process import Agent, agent
 from tests.agent.prometheus import promtool
 from tests.agent.scraped_metrics import Samples, by, http, samples, text_of
 from tests.amount import sampled
+from tests.cli.annotating_plugins import NEW, annotating, create
 from tests.cli.running import PATIENCE, running
-from tests.cli.test_diff_live import NEW, annotating, create
 from tests.demo_recording import DEMO_EVENTS
 from tests.differ.required_plugins import NewPod, a_node
 from tests.in_memory import MEMORY

@@ -20,7 +20,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.agent import service
 from nri_scope.agent.event_reader import EventReader
 from nri_scope.agent.node_recordings import NodeRecordings
@@ -34,29 +33,19 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share.bundle import export
 from nri_scope.share.extract import Selection
 from nri_scope.share.redaction import Redactor, Rules
+from tests.agent.secret_creations import SECRET, a_creation
 from tests.amount import amount
 from tests.cli.running import PATIENCE
 from tests.in_memory import MEMORY
-from tests.recording.traffic import NOW, an_item, record
+from tests.recording.traffic import record
 
 KEY = b"k" * 32
-SECRET = "correct-horse-7-battery"
 Message = tuple[int, bytes, bytes]
 NewRedactor = Callable[[], Redactor]
 
 
 def new_redactor() -> Redactor:
     return Redactor(Rules(), KEY)
-
-
-def a_creation(pod: str, env: list[str], args: tuple[str, ...] = (), at: int = 0) -> CapturedCall:
-    request = api.CreateContainerRequest(
-        pod=api.PodSandbox(id=pod, namespace="shop", name=pod),
-        container=api.Container(
-            id=f"c-{pod}-{at}", pod_sandbox_id=pod, name="app", env=env, args=args
-        ),
-    )
-    return an_item("CreateContainer", request, b"\n\x00", wall_ns=NOW + at)
 
 
 def responses(

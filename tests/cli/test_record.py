@@ -26,36 +26,18 @@ from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recording.coverage import coverage
 from nri_scope.recording.reader import Recording
-from nri_scope.runtime import PROFILES, ProfileSetUp
+from nri_scope.runtime import PROFILES
 from nri_scope.share.extract import extract
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.transport import Link, listen_unix
 from nri_scope.wire import Connection, RequestReceived
 from tests.amount import EXAMPLES, sampled
+from tests.cli.container_events import setup, start
 from tests.cli.recording_process import Record, recording
 from tests.cli.running import PATIENCE, running
 from tests.runtime_emulation.captures import NAMES, exchanges
 from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.stored_requests import RecordedSetUp, play, split_setup
-
-
-def setup(profile: str = "containerd-1.7") -> ProfileSetUp:
-    """A runtime with one pod and one container."""
-    pod = api.PodSandbox(id="pod-1", namespace="shop", name="web", uid="u1")
-    container = api.Container(id="container-1", pod_sandbox_id="pod-1", name="app")
-    return ProfileSetUp(PROFILES[profile], [pod], [container])
-
-
-async def start(runtime: Runtime, number: int = 1, container: str = "c1") -> None:
-    """Send StartContainer ``number`` times."""
-    for _ in range(number):
-        message = api.StartContainerRequest()
-        message.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))
-        message.container.CopyFrom(
-            api.Container(id=container, pod_sandbox_id="pod-1", name="app", env=["A=1"])
-        )
-        answers = await runtime.dispatch(Event.StartContainer, message)
-        assert {answer.error for answer in answers} <= {None}
 
 
 def names(path: Path) -> list[str]:

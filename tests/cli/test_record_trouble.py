@@ -23,10 +23,10 @@ import pytest
 
 from nri_scope.events import ORPHANED
 from nri_scope.recording.reader import Recording
+from tests.cli.container_events import setup, start
 from tests.cli.live_process import live
 from tests.cli.recording_process import Record, recording
 from tests.cli.running import PATIENCE
-from tests.cli.test_record import setup, start
 from tests.cli.writer_processes import (
     POLL,
     children,

@@ -17,7 +17,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
-from tests.cli.creation import create
+from tests.cli.container_events import create
 from tests.cli.running import Running, running
 from tests.cli.tap_process import plugin_file
 from tests.runtime_emulation.runtime import Runtime

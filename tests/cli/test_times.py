@@ -18,36 +18,13 @@ from nri_scope.cli.time_arguments import places_of
 from nri_scope.errors import UsageError
 from nri_scope.filter import parse
 from nri_scope.filter.moments import RANGE, TimeSpan, range_text
-from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.event_times import time_span, times_of, within
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.script import RecordingPlace
 from nri_scope.share.extract import Selection
 from nri_scope.share.extract.selected_events import choose
 from tests.amount import amount
-from tests.recording.recordings import PLUGIN, a_start, captured
-
-ITEMS = [item for plugin, item in captured() if plugin == PLUGIN]
-SECOND = 10**9
-DAY = 86_400 * SECOND
-
-
-def write(path: Path, *at_ns: int) -> Path:
-    """Write a recording of events at these times, and of a gap after the second one."""
-    recorder = Recorder.open(path)
-    session = recorder.begin_session(a_start(started_ns=at_ns[0]))
-    for number, at in enumerate(at_ns):
-        recorder.capture(session, ITEMS[number % len(ITEMS)]._replace(wall_ns=at))
-        if number == 1:
-            recorder.note_gap(session, at + 1, at + 2, "the disk is full", 3)
-    recorder.end_session(session, "done", max(at_ns))
-    recorder.close()
-    return path
-
-
-START = 1_780_300_800 * SECOND
-"""2026-06-01T08:00:00Z."""
-SPREAD = [0, 0, 1, 1, SECOND, 30 * SECOND, 60 * SECOND, 90 * SECOND, 600 * SECOND, 3600 * SECOND]
+from tests.recording.timed_events import DAY, SECOND, SPREAD, START, write
 
 
 @pytest.fixture(scope="module")

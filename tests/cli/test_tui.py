@@ -21,7 +21,7 @@ from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
-from tests.cli.test_times import DAY, START, write
+from tests.recording.timed_events import DAY, START, write
 from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.stored_requests import (
     play,

@@ -45,6 +45,15 @@ def install(folder: Path, cluster: dict[str, Any]) -> dict[str, str]:
     return {"PATH": path, "FAKE_CLUSTER": str(folder / "cluster.json")}
 
 
+def change(cluster: dict[str, str], **more: Any) -> None:
+    """Change what a fake cluster contains."""
+    with open(cluster["FAKE_CLUSTER"], "r+", encoding="utf-8") as file:  # noqa: PTH123
+        changed = json.load(file) | more
+        file.seek(0)
+        file.truncate()
+        json.dump(changed, file)
+
+
 def pod(namespace: str, name: str, node: str, **labels: str) -> dict[str, Any]:
     """Return a running Pod object."""
     return {

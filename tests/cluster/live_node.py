@@ -16,7 +16,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.agent.agent_process import Agent, agent
-from tests.cli.creation import create
+from tests.cli.container_events import create
 from tests.cli.running import PATIENCE, Running, running
 from tests.cluster.fake_kubectl import agent_pod, install, pod
 from tests.cluster.plugin_command import KUBECTL

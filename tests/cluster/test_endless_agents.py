@@ -17,9 +17,9 @@ from nri_scope.cluster import agent_client, local_copy
 from nri_scope.cluster.agent_pods import agent_pods
 from nri_scope.cluster.kubectl import Kubectl
 from nri_scope.errors import RemoteProtocolError
+from tests.cluster.fake_agent import CAUGHT_UP, Agent, add_all, cluster, serving
 from tests.cluster.fake_kubectl import agent_pod, install, pod
 from tests.cluster.plugin_command import KUBECTL, run
-from tests.cluster.test_hostile_agents import CAUGHT_UP, Agent, add_all, cluster, serving
 
 
 @asynccontextmanager

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -16,7 +15,6 @@ from typing import Any
 import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError
-from grpclib.server import Server
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,57 +27,11 @@ from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.tap_tables import printed
 from tests.amount import amount
-from tests.cluster.fake_kubectl import agent_pod, install, pod
+from tests.cluster.fake_agent import CAUGHT_UP, SESSION, Agent, add_all, cluster, serving
 from tests.cluster.plugin_command import KUBECTL, Done, run
 
 ESCAPES = "\x1b[31mred\x1b]0;title\x07\r\n"
 HUGE = 2**63 - 1
-CLOSE_TIMEOUT_S = 10.0
-"""Maximum seconds to wait for the handlers of a closed server."""
-SESSION = v1.Session(recording="r", id=1, role="logger", started_ns=1)
-CAUGHT_UP = v1.GetEventsResponse(heartbeat=v1.Heartbeat(caught_up=True))
-
-
-class Agent(v1.AgentBase):
-    """An agent that answers with given messages, or an error."""
-
-    def __init__(self, *answers: Any) -> None:
-        self._answers = answers
-
-    async def get_status(self, message: v1.GetStatusRequest) -> v1.GetStatusResponse:
-        (answer,) = self._answers
-        if isinstance(answer, Exception):
-            raise answer
-        assert isinstance(answer, v1.GetStatusResponse)
-        return answer
-
-    async def get_events(self, message: v1.GetEventsRequest) -> AsyncIterator[v1.GetEventsResponse]:
-        for answer in self._answers:
-            if isinstance(answer, Exception):
-                raise answer
-            yield answer
-
-
-@asynccontextmanager
-async def cluster(folder: Path, port: int) -> AsyncIterator[dict[str, str]]:
-    pods = [agent_pod("node"), pod("shop", "web", "node", app="web")]
-    yield install(folder / "bin", {"pods": pods, "ports": {"nri-scope-node": port}})
-
-
-@asynccontextmanager
-async def serving(agent: v1.AgentBase) -> AsyncIterator[int]:
-    """Serve an agent; provide its port."""
-    server = Server([agent])
-    listening = socket.create_server(("127.0.0.1", 0))
-    await server.start(sock=listening)
-    try:
-        yield listening.getsockname()[1]
-    finally:
-        server.close()
-        # grpclib was once seen to wait forever for a handler that it had cancelled.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_TIMEOUT_S):
-                await server.wait_closed()
 
 
 async def ask(folder: Path, agent: v1.AgentBase, *command: str) -> Done:
@@ -393,14 +345,6 @@ def test_content_of_a_newer_agent_is_ignored(tmp_path: Path) -> None:
         copy.add(v1.GetEventsResponse.parse(bytes(v1.GetEventsResponse(session=SESSION)) + unknown))
     with Recording.open(tmp_path / "copy.nriscope.db") as recording:
         assert len(recording.sessions()) == 1
-
-
-def add_all(folder: Path, responses: Iterable[v1.GetEventsResponse]) -> None:
-    with complete_recording(folder / "copy.nriscope.db") as recording:
-        copy = LocalCopy(recording)
-        copy.add(v1.GetEventsResponse(session=SESSION))
-        for response in responses:
-            copy.add(response)
 
 
 ENDLESS: dict[str, Callable[[int], Any]] = {

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from nri_scope.cluster.pod_events import PodEvent, PodEvents
 from nri_scope.recording.reader import Recording
+from tests.cluster.fake_kubectl import change
 from tests.cluster.plugin_command import KUBECTL, RECORDING, Done, cluster, port, run
-from tests.cluster.test_targets import change
 
 __all__ = ["cluster", "port"]
 

@@ -16,7 +16,7 @@ from nri_scope.cluster.kubectl import Kubectl
 from nri_scope.cluster.target import NamedTarget
 from nri_scope.errors import UsageError
 from tests.cli.command import NRI_SCOPE
-from tests.cluster.fake_kubectl import agent_pod, install, matches, pod
+from tests.cluster.fake_kubectl import agent_pod, change, matches, pod
 from tests.cluster.plugin_command import KUBECTL, RECORDING, cluster, port, run, without_header
 
 __all__ = ["cluster", "port"]
@@ -100,11 +100,6 @@ def workload(kind: str, name: str, **labels: str) -> dict[str, Any]:
         "metadata": {"namespace": "shop", "name": name},
         "spec": {"selector": {"matchLabels": labels}},
     }
-
-
-def change(cluster: dict[str, str], **more: Any) -> None:
-    file = Path(cluster["FAKE_CLUSTER"])
-    install(file.parent, json.loads(file.read_text()) | more)
 
 
 @pytest.mark.parametrize(

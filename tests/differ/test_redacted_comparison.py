@@ -18,7 +18,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share.redacted_copy import redact_for_comparison
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.tokens import PLAIN_TOKEN
-from tests.agent.test_redaction import SECRET, a_creation
+from tests.agent.secret_creations import SECRET, a_creation
 from tests.amount import amount
 from tests.in_memory import MEMORY
 from tests.recording.traffic import record

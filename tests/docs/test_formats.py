@@ -19,8 +19,8 @@ from nri_scope.share.formats.expanded_sqlite import TABLES, VIEWS
 from nri_scope.share.formats.otlp import MAX_ITEMS, MAX_TEXT, SCHEMA_URL
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
+from tests.share.formats.perfetto_viewer import drawn_from
 from tests.share.formats.recordings import SAMPLES, exported, varied
-from tests.share.formats.test_perfetto import drawn_from
 
 TEXT = (ROOT / "docs" / "formats.md").read_text()
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"

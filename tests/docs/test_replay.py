@@ -17,20 +17,12 @@ from nri_scope.replay.faults import FORMS
 from nri_scope.replay.replies import Verdict
 from nri_scope.share.extract import Selection, extract
 from tests.cli.command import NRI_SCOPE
+from tests.docs.plugin_script import PLUGIN
 from tests.docs.readme import ROOT
 from tests.replay.recordings import as_tapped
 
 TEXT = (ROOT / "docs" / "replay.md").read_text()
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
-PLUGIN = """#!{python}
-from nri_scope.plugin import api, run
-
-class Plugin:
-    def create_container(self, pod, container):
-        return api.ContainerAdjustment(env=[api.KeyValue(key="{variable}", value="1")])
-
-run(Plugin(), name="plugin")
-"""
 WAITING_COMMANDS = ["nri-scope replay FILE --listen /tmp/nri.sock"]
 """Commands that wait for a plugin: the test checks only that the page has them."""
 

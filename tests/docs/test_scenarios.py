@@ -18,8 +18,8 @@ from nri_scope.scenario.compile import compile_scenario
 from nri_scope.scenario.document import KEYS, parse_scenario
 from nri_scope.scenario.model import Verb
 from tests.cli.command import NRI_SCOPE
+from tests.docs.plugin_script import PLUGIN
 from tests.docs.readme import ROOT
-from tests.docs.test_replay import PLUGIN
 
 TEXT = (ROOT / "docs" / "scenarios.md").read_text()
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"

@@ -19,7 +19,7 @@ import pytest
 from nri_scope.cli.record import command as record
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
-from tests.cli.creation import create
+from tests.cli.container_events import create
 from tests.cli.running import PATIENCE, running
 from tests.docs.readme import ROOT, blocks
 from tests.runtime_emulation.runtime import Runtime

@@ -22,7 +22,7 @@ from google.protobuf.message import DecodeError
 
 from tests.bombs.commands import COMMANDS, PEAK_MIB, TUI, measure
 from tests.bombs.recordings import BOMBS, make
-from tests.nri.test_element_limits import KINDS, elements_of
+from tests.nri.message_elements import KINDS, elements_of
 
 _MAX_ELEMENTS = 40
 _MEASURE_INTERVAL_K = 4

@@ -25,8 +25,8 @@ with atheris.instrument_imports(include=["nri_scope.share.redaction"]):
     from nri_scope.share.redaction import Redactor, Rules
 
 from nri_scope._gen.nri import api_pb2 as api
-from tests.cli.test_planted import plant_secrets, redacted_texts
-from tests.share.redaction.test_credential_laws import (
+from tests.cli.planted_secrets import plant_secrets, redacted_texts
+from tests.share.redaction.credential_texts import (
     KEY,
     KEYS,
     PLACES,

@@ -16,7 +16,7 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from tests.interop.build import build_oldest
 from tests.interop.reference import PATIENCE, ReferencePlugin, ReferenceRuntime
-from tests.logger.test_probes import probe_options
+from tests.logger.probe_options import probe_options
 
 pytestmark = pytest.mark.interop
 

@@ -11,10 +11,11 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import REDACTED
-from nri_scope.logger.launched import LaunchedPlugin, Settings
+from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recording.reader import Recording
 from nri_scope.writer.background_output import log_beside
+from tests.logger.default_recording import replace_default
 from tests.logger.list_sink import exchange
 
 END = SessionEnd("closed by the peer", configured=True, synchronized=True)
@@ -23,12 +24,7 @@ END = SessionEnd("closed by the peer", configured=True, synchronized=True)
 @pytest.fixture(autouse=True)
 def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Default path of the recording."""
-    path = tmp_path / "var" / "default.nriscope.db"
-    monkeypatch.setattr(
-        "nri_scope.logger.launched.Settings.__init__.__defaults__",
-        (path, *(Settings.__init__.__defaults__ or ())[1:]),
-    )
-    return path
+    return replace_default(tmp_path, monkeypatch)
 
 
 async def run_plugin(config: str, runtime: str = "containerd") -> int:

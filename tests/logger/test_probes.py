@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,12 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, NriScopeError, UsageError
 from nri_scope.events import Role
 from nri_scope.logger.logger import SessionReport
-from nri_scope.logger.probe_recorder import ProbeListener, ProbeOptions, Probes, check_indices
+from nri_scope.logger.probe_recorder import ProbeListener, Probes, check_indices
 from nri_scope.nri.events import Event
 from nri_scope.plugin import SessionEnd
 from nri_scope.runtime import Profile
 from tests.logger.list_sink import ListSink
+from tests.logger.probe_options import probe_options
 from tests.plugin.runtime_end import RuntimeEnd
 from tests.runtime_emulation.profiles import NEW, OLD
 from tests.runtime_emulation.runtime import Runtime
@@ -45,23 +45,6 @@ class ListListener(ProbeListener):
 
     def waits(self, index: str, error: NriScopeError) -> None:
         self.waiting.append(index)
-
-
-def probe_options(socket: Path, *indices: str, **options: Any) -> ProbeOptions:
-    """Return the options of probes at ``indices``."""
-    chosen = ProbeOptions(
-        output=None,
-        socket=socket,
-        name="nri-scope",
-        probes=indices,
-        validate=False,
-        cri=None,
-        duration=None,
-        once=False,
-        wait=False,
-        redact=None,
-    )
-    return replace(chosen, **options)
 
 
 class Running:

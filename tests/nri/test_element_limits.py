@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any, cast
+from typing import cast
 
 import pytest
 from google.protobuf.descriptor import Descriptor
@@ -26,36 +26,10 @@ from nri_scope.nri.plain import LEFT_OUT, plain_bytes
 from nri_scope.nri.request_subject import OVERSIZED, decode_reply, decode_request
 from tests.amount import amount
 from tests.bombs.recordings import of_many, repeated_fields
+from tests.nri.message_elements import KINDS, elements_of
 from tests.recording.traffic import a_container, a_pod, random_message
 
-KINDS = (
-    api.Container,
-    api.PodSandbox,
-    api.CreateContainerResponse,
-    api.SynchronizeRequest,
-    api.ValidateContainerAdjustmentRequest,
-)
 FULL = [(kind, path) for kind in KINDS[:3] for path in repeated_fields(kind.DESCRIPTOR)]
-
-
-def elements_of(message: Message) -> int:
-    """Return the number of elements of a decoded message."""
-    count = len(UnknownFieldSet(message))
-    for field, value in message.ListFields():
-        if field.message_type is not None and field.message_type.GetOptions().map_entry:
-            of_value: Any = field.message_type.fields_by_name["value"]
-            if of_value.message_type is not None:
-                count += sum(elements_of(value[key]) for key in value)
-            count += len(value)
-        elif isinstance(value, Message):
-            count += 1 + elements_of(value)
-        elif isinstance(value, str | bytes | int | float):
-            count += 1
-        elif field.message_type is not None:
-            count += sum(1 + elements_of(item) for item in value)
-        else:
-            count += len(value)
-    return count
 
 
 @settings(deadline=None, max_examples=amount(200, 60))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from google.protobuf.message import Message
@@ -30,15 +31,19 @@ from nri_scope.plugin import Identity, Plugin, PluginSession, inherited, serve
 from nri_scope.plugin.serving import EVENT_HANDLERS
 from nri_scope.transport import Link, adopt_descriptor
 from nri_scope.wire import Connection, RequestReceived
+from tests.logger.default_recording import replace_default
 from tests.logger.list_sink import ListSink
-
-# A launched logger records to its default path, which must not be that of this host.
-from tests.logger.test_launched import default as default
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
 ME = Identity("42", "passive")
 PLUGIN_METHODS = [one for one in METHODS.values() if one.service == PLUGIN_SERVICE]
 VERSIONS = ["0.2.0", "0.6.1", "0.8.0", "0.9.0", "0.10.0", "0.11.0", "0.12.0", "0.12.5"]
+
+
+@pytest.fixture(autouse=True)
+def default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the default path of launched loggers, which is one of this host."""
+    replace_default(tmp_path, monkeypatch)
 
 
 def strict(method: str, request: Message, payload: bytes) -> None:

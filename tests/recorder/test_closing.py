@@ -21,7 +21,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share.redacted_entries import SourceRedaction
 from nri_scope.share.redaction import Redactor, Rules
 from tests.amount import amount
-from tests.recording.test_faults import file_size_limit
+from tests.recording.full_disk import file_size_limit
 from tests.recording.traffic import a_start, an_item, lifecycles
 
 EVENTS = lifecycles(3)

@@ -13,7 +13,7 @@ from nri_scope.events import Printed
 from nri_scope.recorder.inbox import Begin
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.writer import Recorder
-from tests.recorder.test_ring import Written, noisy
+from tests.recorder.ring_recording import Written, noisy
 from tests.recording.traffic import NOW, a_start, an_item, record
 
 METADATA = (("traceparent", "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Event, Role, SessionStart
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Event
 from nri_scope.filter import parse
 from nri_scope.nri.plain import plain_json
 from nri_scope.recorder.writer import Recorder
@@ -20,36 +20,8 @@ from nri_scope.recording.event_messages import requested_container_id, status_re
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import summarise
 from nri_scope.text.yaml_text import to_yaml
-from tests.recording.traffic import NOW, a_container, a_pod, a_start, an_item, lifecycle
-
-ANSWER = json.dumps({"runtimeSpec": {"ociVersion": "1.1.0"}, "pid": 7}).encode()
-CONTAINER = a_container(a_pod(1), "app-0").id
-
-
-def a_cri_session() -> SessionStart:
-    return SessionStart(
-        role=Role.CRI,
-        plugin_name="cri",
-        plugin_index="",
-        runtime_name="containerd",
-        runtime_version="v2.1.9",
-        nri_version="",
-        nri_version_inferred=False,
-        mask=0,
-        registration_timeout_ms=0,
-        request_timeout_ms=0,
-        started_ns=NOW,
-    )
-
-
-def an_answer(container_id: str = CONTAINER, reply: bytes = ANSWER) -> CapturedCall:
-    return an_item(
-        CONTAINER_STATUS,
-        status_request(container_id),
-        reply,
-        wall_ns=NOW + 10**9,
-        service=CRI_SERVICE,
-    )
+from tests.recording.cri_answers import ANSWER, CONTAINER, a_cri_session, an_answer
+from tests.recording.traffic import a_start, an_item, lifecycle
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import sqlite3
 import subprocess
@@ -26,6 +25,7 @@ from nri_scope.recorder import encode
 from nri_scope.recorder.transactions import DELETED
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
+from tests.recording.full_disk import file_size_limit
 from tests.recording.traffic import a_start, a_synchronize, an_item, lifecycles, record
 
 ROOT = Path(__file__).parents[2]
@@ -76,19 +76,6 @@ class Live:
                     return
                 threading.Event().wait(0.01)
         raise AssertionError(f"{events} of {self.sent} events stored")
-
-
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """Limit the size of this process's files, which SQLite reports like a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, before)
 
 
 def _wal_size(path: Path) -> int:

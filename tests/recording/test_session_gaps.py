@@ -24,11 +24,11 @@ from nri_scope.recording.sessions import gaps_between
 from nri_scope.report.collect import collect
 from nri_scope.tui.store.discovery import EventDiscovery
 from tests.agent.drained_reader import copied
-from tests.agent.test_coverage import RECORDINGS
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.logger.list_sink import exchange
 
+RECORDINGS = Path(__file__).parents[2] / "recordings"
 CASES = Path(__file__).parent.parent / "data" / "cases"
 PREINSTALLED = CASES / "crio-00.nriscope.zip"
 AT_THE_SOCKET = CASES / "crio-restart-socket.nriscope.zip"

@@ -27,10 +27,12 @@ RUNTIMES = ("containerd-1.7.24", "containerd-2.1.9", "containerd-2.4-beta", "cri
 NOW = 1_795_000_000 * 10**9
 
 
-def a_start(plugin: str = "00-nri-scope", started_ns: int = NOW) -> SessionStart:
+def a_start(
+    plugin: str = "00-nri-scope", started_ns: int = NOW, role: Role = Role.LOGGER
+) -> SessionStart:
     index, _, name = plugin.partition("-")
     return SessionStart(
-        role=Role.LOGGER,
+        role=role,
         plugin_name=name,
         plugin_index=index,
         runtime_name="containerd",

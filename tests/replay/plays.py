@@ -13,6 +13,7 @@ from xml.etree import ElementTree
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.nri.events import METHODS
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import PlaybackOptions
@@ -24,6 +25,7 @@ from nri_scope.replay.script import ReplaySelection
 from nri_scope.runtime.lifecycle import own_request
 from nri_scope.transport.loop import run
 from nri_scope.wire import RequestReceived
+from tests.plugin_builders import adjust
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
 
@@ -95,3 +97,19 @@ def junit_failures(replayed: Replayed) -> list[str]:
     """Return the messages of the failures in the result as JUnit XML."""
     found = ElementTree.fromstring(junit(replayed, {})).findall(".//failure")
     return [one.get("message", "") for one in found]
+
+
+class CallCounter:
+    """Plugin that adds the number of its calls to containers."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.created: list[Container] = []
+
+    async def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
+        self.calls.append("CreateContainer")
+        self.created.append(container)
+        return adjust(env={"CALL": str(len(self.calls))})
+
+    async def stop_container(self, pod: PodSandbox, container: Container) -> None:
+        self.calls.append("StopContainer")

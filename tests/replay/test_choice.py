@@ -16,7 +16,7 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import RecordingPlace, ReplaySelection, Script
-from tests.recording.test_cri_answers import a_cri_session, an_answer
+from tests.recording.cri_answers import a_cri_session, an_answer
 from tests.recording.traffic import an_item, record
 
 from .plays import played

@@ -16,10 +16,10 @@ from nri_scope.replay.debug_session import DebugListener, DebugSession
 from nri_scope.replay.playback import PendingEvent, StepDecision
 from nri_scope.replay.result import PlayedEvent
 from nri_scope.transport.loop import run
+from tests.replay.plays import CallCounter
 
 from .plays import job_of
 from .recordings import container, life, recording, run_pod
-from .test_step_control import Recorder
 
 
 class Driver(DebugListener):
@@ -71,7 +71,7 @@ def _step_and_restart(session: DebugSession) -> None:
     session.restart()
 
 
-class Hanging(Recorder):
+class Hanging(CallCounter):
     """Plugin that calls a function in place of one reply."""
 
     on_call: Callable[[], None] | None = None
@@ -89,7 +89,7 @@ def _to(event: str) -> Callable[[DebugSession], None]:
 
 
 def test_it_stops_before_each_event_and_at_the_end(one_life: Path) -> None:
-    every = debugged(one_life, Recorder(), *[DebugSession.step] * 20)
+    every = debugged(one_life, CallCounter(), *[DebugSession.step] * 20)
     events = [event for _, event in every.stops]
     assert events[:2] == ["RunPodSandbox", "CreateContainer"]
     assert events[-1] == ""
@@ -98,7 +98,7 @@ def test_it_stops_before_each_event_and_at_the_end(one_life: Path) -> None:
 
 
 def test_it_runs_to_a_breakpoint_and_ends_with_a_result(one_life: Path) -> None:
-    driver = debugged(one_life, Recorder(), _to("StopContainer"), _to("nothing"))
+    driver = debugged(one_life, CallCounter(), _to("StopContainer"), _to("nothing"))
     assert [event for _, event in driver.stops] == ["RunPodSandbox", "StopContainer", ""]
     assert driver.session is not None
     assert driver.session.result is not None
@@ -106,7 +106,7 @@ def test_it_runs_to_a_breakpoint_and_ends_with_a_result(one_life: Path) -> None:
 
 
 def test_going_back_replays_to_a_new_connection(one_life: Path) -> None:
-    plugin = Recorder()
+    plugin = CallCounter()
     driver = debugged(
         one_life, plugin, _to("StartContainer"), lambda session: session.back(2), DebugSession.step
     )
@@ -117,7 +117,7 @@ def test_going_back_replays_to_a_new_connection(one_life: Path) -> None:
 
 
 def test_going_back_keeps_earlier_decisions(one_life: Path) -> None:
-    plugin = Recorder()
+    plugin = CallCounter()
     debugged(
         one_life,
         plugin,
@@ -131,7 +131,7 @@ def test_going_back_keeps_earlier_decisions(one_life: Path) -> None:
 
 
 def test_sending_again_belongs_to_the_event_before(one_life: Path) -> None:
-    plugin = Recorder()
+    plugin = CallCounter()
     driver = debugged(
         one_life,
         plugin,
@@ -158,12 +158,12 @@ def test_a_restart_stops_before_the_event_that_hangs(one_life: Path, again: bool
     stop = (2, "PostCreateContainer") if again else (1, "CreateContainer")
     assert driver.stops[-2:] == [stop, stop]
     # A command that was not carried out yet loses no event.
-    restarted = debugged(one_life, Recorder(), _to("StopContainer"), _step_and_restart)
+    restarted = debugged(one_life, CallCounter(), _to("StopContainer"), _step_and_restart)
     assert restarted.stops[-2:] == [restarted.stops[1]] * 2
 
 
 def test_a_plugin_that_does_not_start_is_reported_and_can_be_replaced(one_life: Path) -> None:
-    plugin = Recorder()
+    plugin = CallCounter()
     working = job_of(one_life, {"10-plugin": plugin})
     broken = replace(working, profile="containerd-0.0")
     driver = Driver(lambda session: session.restart(working), _to("nothing"))

@@ -10,7 +10,6 @@ from typing import cast
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.replay.playback import (
     EDITED,
     SEND,
@@ -22,28 +21,12 @@ from nri_scope.replay.playback import (
 from nri_scope.replay.result import PlayedEvent, Replayed
 from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
-from tests.plugin_builders import adjust
+from tests.replay.plays import CallCounter
 
 from .plays import job_of, played
 from .recordings import BUNDLED, container, life, recording, run_pod
 
 AGAIN = StepDecision(again=True)
-
-
-class Recorder:
-    """Plugin that adds the number of its calls to containers."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self.created: list[Container] = []
-
-    async def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
-        self.calls.append("CreateContainer")
-        self.created.append(container)
-        return adjust(env={"CALL": str(len(self.calls))})
-
-    async def stop_container(self, pod: PodSandbox, container: Container) -> None:
-        self.calls.append("StopContainer")
 
 
 @dataclass
@@ -80,7 +63,8 @@ def at(control: Script, event: str) -> int:
 @pytest.mark.parametrize("path", BUNDLED.values(), ids=BUNDLED)
 def test_a_controlled_replay_that_changes_nothing_is_an_ordinary_one(path: Path) -> None:
     control = Script()
-    ours, other = controlled(path, control, Recorder()), played(path, {"10-plugin": Recorder()})
+    ours = controlled(path, control, CallCounter())
+    other = played(path, {"10-plugin": CallCounter()})
     assert control.pending[-1] is None
     assert [event.event for event in ours.events] == [event.event for event in other.events]
     assert {name: one.spec for name, one in ours.containers.items()} == {
@@ -92,19 +76,19 @@ def test_a_controlled_replay_that_changes_nothing_is_an_ordinary_one(path: Path)
 
 def _decisions(path: Path, event: str, *decisions: StepDecision) -> Script:
     seen = Script()
-    controlled(path, seen, Recorder())
+    controlled(path, seen, CallCounter())
     return Script([SEND] * at(seen, event) + list(decisions))
 
 
 def test_an_edited_request_is_sent_and_takes_effect(one_life: Path) -> None:
     seen = Script()
-    controlled(one_life, seen, Recorder())
+    controlled(one_life, seen, CallCounter())
     pending = seen.pending[at(seen, "CreateContainer")]
     assert pending is not None
     edited = api.CreateContainerRequest()
     edited.CopyFrom(cast("api.CreateContainerRequest", pending.request))
     edited.container.env.append("EDITED=1")
-    plugin = Recorder()
+    plugin = CallCounter()
     control = _decisions(one_life, "CreateContainer", StepDecision(request=edited))
     result = controlled(one_life, control, plugin)
     assert "EDITED=1" in plugin.created[0].env
@@ -114,7 +98,7 @@ def test_an_edited_request_is_sent_and_takes_effect(one_life: Path) -> None:
 
 
 def test_a_skipped_event_takes_effect_without_being_sent(one_life: Path) -> None:
-    plugin = Recorder()
+    plugin = CallCounter()
     control = _decisions(one_life, "CreateContainer", StepDecision(skip=True))
     controlled(one_life, control, plugin)
     assert plugin.calls == ["StopContainer"]
@@ -124,7 +108,7 @@ def test_a_skipped_event_takes_effect_without_being_sent(one_life: Path) -> None
 def test_an_answer_replaces_that_of_the_plugin(one_life: Path) -> None:
     answer = api.CreateContainerResponse()
     answer.adjust.annotations["by"] = "hand"
-    plugin = Recorder()
+    plugin = CallCounter()
     control = _decisions(
         one_life,
         "CreateContainer",
@@ -137,7 +121,7 @@ def test_an_answer_replaces_that_of_the_plugin(one_life: Path) -> None:
 
 
 def test_an_event_is_sent_again_before_the_next_one(one_life: Path) -> None:
-    plugin = Recorder()
+    plugin = CallCounter()
     seen = _decisions(one_life, "CreateContainer", SEND, AGAIN, AGAIN)
     controlled(one_life, seen, plugin)
     assert plugin.calls == ["CreateContainer"] * 3 + ["StopContainer"]
@@ -147,8 +131,8 @@ def test_an_event_is_sent_again_before_the_next_one(one_life: Path) -> None:
 
 def test_the_last_event_is_sent_again_at_the_end(one_life: Path) -> None:
     seen = Script()
-    controlled(one_life, seen, Recorder())
+    controlled(one_life, seen, CallCounter())
     control = Script([SEND] * (len(seen.pending) - 1) + [AGAIN])
-    controlled(one_life, control, Recorder())
+    controlled(one_life, control, CallCounter())
     assert control.played[-1].note == SENT_AGAIN
     assert control.played[-1].event == control.played[-2].event

@@ -4,20 +4,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic_ns
 
 import pytest
 
-from nri_scope.differ.attribution.applied_spec import CriAnswer, container_status
+from nri_scope.differ.attribution.applied_spec import CriAnswer
 from nri_scope.errors import RpcError
-from nri_scope.events import CONTAINER_STATUS, Event
-from nri_scope.recording.reader import Recording
 from nri_scope.specs import agrees, value_at
 from tests.cli.tap_process import PATIENCE, plugin_file, tapping
 from tests.cri.driver import Resources
 from tests.runtime.testbed.containerd import Containerd
+from tests.runtime.testbed.cri_answers import Answers
 from tests.runtime.testbed.driver import Container, Driver
 from tests.runtime.testbed.record import recording
 
@@ -59,41 +57,6 @@ PLUGIN = f"""\
     def update_container(self, pod, container, resources):
         pass
 """
-
-
-class Answers:
-    """The CRI's answers in a growing recording."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def all(self) -> list[tuple[Event, CriAnswer]]:
-        with Recording.open(self._file) as recording:
-            return [
-                (event, container_status(recording.reply(event.id)))
-                for event in recording.events()
-                if event.method == CONTAINER_STATUS
-            ]
-
-    async def newest(
-        self, container: str, condition: Callable[[CriAnswer], bool] = lambda status: True
-    ) -> CriAnswer:
-        """Wait until an answer fulfils the condition, and return it."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                found = [one for event, one in self.all() if event.container_id == container]
-                if found and condition(found[-1]):
-                    return found[-1]
-                await asyncio.sleep(0.1)
-
-    async def after(self, mono_ns: int, container: str) -> CriAnswer:
-        """Wait for an answer to a question that was asked after ``mono_ns``."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                for event, one in self.all():
-                    if event.mono_ns > mono_ns and event.container_id == container:
-                        return one
-                await asyncio.sleep(0.1)
 
 
 def files_of(containerd: Containerd, container: Container) -> dict[str, str]:

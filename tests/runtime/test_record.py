@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,20 @@ from nri_scope.plugin import ABSENT_POLL
 from tests.cri.driver import Resources
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver, assert_healthy
-from tests.runtime.testbed.happened import Happened, Step, in_order
+from tests.runtime.testbed.happened import Happened, in_order
 from tests.runtime.testbed.packages import Binaries
-from tests.runtime.testbed.record import HANDSHAKE, PLUGIN, Line, happened, log, recording, rows
+from tests.runtime.testbed.record import (
+    HANDSHAKE,
+    NOT_CONNECTED,
+    PLUGIN,
+    STALLED,
+    assert_told,
+    gaps,
+    happened,
+    log,
+    recording,
+    rows,
+)
 from tests.runtime.testbed.workload import shop_and_jobs
 
 pytestmark = pytest.mark.runtime
@@ -26,20 +36,6 @@ pytestmark = pytest.mark.runtime
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "real.nriscope.db"
-
-
-def assert_told(lines: list[Line], steps: Sequence[Step]) -> None:
-    """Check that the recording contains exactly the events of these steps, in order."""
-    seen = happened(lines)
-    assert seen == in_order(steps, seen)
-
-
-STALLED, NOT_CONNECTED = "stalled", "not connected"
-
-
-def gaps(lines: list[Line], why: str) -> list[Line]:
-    """The gaps for this reason. (A busy machine can make `record` stand still at any time.)"""
-    return [line for line in lines if "event" not in line and why in str(line["gap"])]
 
 
 async def test_every_event_is_recorded_in_order(

@@ -12,11 +12,10 @@ import pytest
 
 from nri_scope.specs import value_at
 from tests.cri.driver import Resources
-from tests.runtime.test_cri import Answers
-from tests.runtime.test_record import NOT_CONNECTED, assert_told, gaps
 from tests.runtime.testbed.containerd import Containerd
+from tests.runtime.testbed.cri_answers import Answers
 from tests.runtime.testbed.driver import Driver, assert_healthy
-from tests.runtime.testbed.record import PLUGIN, log, rows
+from tests.runtime.testbed.record import NOT_CONNECTED, PLUGIN, assert_told, gaps, log, rows
 from tests.tui.terminal import needs_tmux, terminal
 
 pytestmark = [pytest.mark.runtime, needs_tmux]

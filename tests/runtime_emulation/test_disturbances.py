@@ -15,13 +15,13 @@ from nri_scope.errors import ConnectError, ConnectionClosed, RpcError, UsageErro
 from nri_scope.nri.events import Event
 from nri_scope.runtime import Plugin, Profile, ProfileSetUp, SetupStage
 from nri_scope.wire import Code
+from tests.runtime_emulation.container_requests import START, joined
 from tests.runtime_emulation.runtime import Runtime
 
 from .profiles import NEW, OLD, SPLITTING, patient
 from .scripts import children, executable, is_running
 from .scripts import plugin as plugin_program
 from .small_plugin import SmallPlugin
-from .test_plugin_chain import START, joined
 
 # -- restart --------------------------------------------------------------------------------------
 

@@ -14,12 +14,19 @@ from nri_scope.nri.events import PASSIVE_EVENTS, Event
 from nri_scope.nri.merging import CreationMerging, IsuladCreation, UpdateMerging
 from nri_scope.runtime import PROFILES, Profile
 from nri_scope.wire import RequestReceived
+from tests.runtime_emulation.container_requests import (
+    CONTAINER,
+    CREATE,
+    POD,
+    START,
+    joined,
+    request_of,
+)
 from tests.runtime_emulation.runtime import Runtime
 
 from .profiles import patient
 from .scripts import plugin as plugin_program
 from .small_plugin import Handler, Reply, SmallPlugin
-from .test_plugin_chain import CONTAINER, CREATE, POD, START, joined, request_of
 
 NEW = patient("containerd-2.3")
 OLD = patient("containerd-1.7")

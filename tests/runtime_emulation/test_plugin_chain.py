@@ -9,7 +9,6 @@ import struct
 from dataclasses import replace
 
 import pytest
-from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import (
@@ -19,32 +18,23 @@ from nri_scope.errors import (
     RemoteProtocolError,
     RpcError,
 )
-from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, POD_EVENTS, STATE_CHANGE_EVENTS, Event
+from nri_scope.nri.events import PLUGIN_SERVICE, POD_EVENTS, STATE_CHANGE_EVENTS, Event
 from nri_scope.runtime import Plugin, Profile
 from nri_scope.wire import Code, RequestReceived
+from tests.runtime_emulation.container_requests import (
+    CONTAINER,
+    CREATE,
+    POD,
+    START,
+    joined,
+    request_of,
+)
 from tests.runtime_emulation.runtime import Runtime
 
 from .profiles import NEW, OLD
 from .small_plugin import Reply, SmallPlugin
 
-POD = api.PodSandbox(id="pod", namespace="shop", name="web")
-CONTAINER = api.Container(id="container", pod_sandbox_id="pod", name="app")
-START = api.StartContainerRequest(pod=POD, container=CONTAINER)
-CREATE = api.CreateContainerRequest(pod=POD, container=CONTAINER)
 HURRIED = replace(NEW, request_timeout_ms=200)
-
-
-def request_of(event: Event) -> Message:
-    """Return the event's own request about the test's pod and container."""
-    parts: dict[str, Message] = {"pod": POD}
-    request = METHODS[event.name].request
-    if "container" in request.DESCRIPTOR.fields_by_name:
-        parts["container"] = CONTAINER
-    return request(**parts)
-
-
-async def joined(runtime: Runtime, *plugins: SmallPlugin) -> list[Plugin]:
-    return [await plugin.join(runtime) for plugin in plugins]
 
 
 # -- order and requests -------------------------------------------------------------------------

@@ -10,62 +10,12 @@ from typing import Any
 import pytest
 from textual.geometry import Region
 
-from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.recorder.writer import Recorder
+from nri_scope.events import CapturedCall
 from nri_scope.tui.list.event_list import EventList
-from tests.replay.recordings import START_NS, container, life, run_pod
+from tests.replay.recordings import container, life
 from tests.tui.keyboard import wait_until_handled
+from tests.tui.live_recording import SECOND, FixedStatus, LiveRecording
 from tests.tui.screen import Shown, showing
-
-SECOND = 10**9
-
-
-class LiveRecording:
-    """A recording and its recorder."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.recorder = Recorder.open(path)
-        self.session: int | None = None
-        self.at_ns = START_NS
-
-    def begin(self) -> int:
-        self.session = self.recorder.begin_session(
-            SessionStart(
-                role=Role.LOGGER,
-                plugin_name="nri-scope",
-                plugin_index="00",
-                runtime_name="containerd",
-                runtime_version="2.1.9",
-                nri_version="0.8.0",
-                nri_version_inferred=False,
-                mask=0x7FF,
-                registration_timeout_ms=5000,
-                request_timeout_ms=2000,
-                started_ns=self.at_ns,
-            )
-        )
-        return self.session
-
-    def record(self, count: int = 1) -> None:
-        session = self.session or self.begin()
-        method, message = run_pod()
-        for _ in range(count):
-            self.at_ns += SECOND
-            self.recorder.capture(
-                session,
-                CapturedCall(
-                    wall_ns=self.at_ns,
-                    mono_ns=self.at_ns,
-                    method=method,
-                    request=message.SerializeToString(),
-                    reply=b"",
-                    status_code=0,
-                    status_message="",
-                    took_ns=90_000,
-                    timeout_ns=2 * SECOND,
-                ),
-            )
 
 
 @pytest.fixture(name="recording")
@@ -204,15 +154,6 @@ async def test_finished_recording_without_events_does_not_wait_for_them(
     async with showing(recording.path) as screen:
         await screen.until(lambda: screen.app.store.facts.sessions)
         assert "No events yet" not in screen.text()
-
-
-class FixedStatus:
-    """Fixed status of a recorder."""
-
-    def __init__(self, status_text: str) -> None:
-        self.status_text = status_text
-        self.ended = False
-        self.interruption = ""
 
 
 async def test_live_view_shows_the_status_of_the_recorder(recording: LiveRecording) -> None:

@@ -13,9 +13,9 @@ import pytest
 from textual.widgets import Input
 
 from tests.replay.recordings import of_capture
+from tests.tui.live_recording import FixedStatus, LiveRecording
 from tests.tui.screen import RECORDING, RECORDINGS, showing
 from tests.tui.snapshot import assert_snapshot, each_size
-from tests.tui.test_following import FixedStatus, LiveRecording
 
 NAME = "node.nriscope.db"
 pytestmark = pytest.mark.usefixtures("fixed_environment")

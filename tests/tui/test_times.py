@@ -12,7 +12,7 @@ from nri_scope.filter import parse
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.timeline.timeline_board import TimelineBoard
 from tests.amount import sampled
-from tests.cli.test_times import DAY, SECOND, SPREAD, START, write
+from tests.recording.timed_events import DAY, SECOND, SPREAD, START, write
 from tests.tui.screen import RECORDING, Shown, showing
 
 WEB_CREATED = 5

@@ -21,7 +21,7 @@ from nri_scope.writer.messages import CriSource, RecordingOptions
 from nri_scope.writer.supervisor import WriterProcess
 from tests.cri.fake_runtime import FakeRuntime, listening
 from tests.recording.traffic import a_start, an_item
-from tests.writer.test_supervisor import PATIENCE, kill
+from tests.writer.killed_writer import PATIENCE, kill
 
 INFO = {"pid": 0, "runtimeSpec": {"hostname": "x"}}
 

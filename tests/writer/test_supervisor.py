@@ -35,10 +35,9 @@ from nri_scope.writer.messages import (
 )
 from nri_scope.writer.metrics_reader import FirstReading
 from nri_scope.writer.supervisor import NOT_OPEN, NOT_TAKEN, WriterProcess
-from tests.cli.test_metrics import OURS, Metrics, served
+from tests.cli.runtime_metrics import OURS, Metrics, served
 from tests.recording.traffic import NOW, a_start, an_item
-
-PATIENCE = 60.0
+from tests.writer.killed_writer import PATIENCE, kill, pid_of
 
 
 @pytest.fixture
@@ -54,20 +53,6 @@ def writer(path: Path, messages: list[str] | None = None, module: str = "") -> W
     say = (messages if messages is not None else []).append
     options = RecordingOptions(path, existed=False)
     return WriterProcess(options, say, module) if module else WriterProcess(options, say)
-
-
-def pid_of(process: WriterProcess) -> int:
-    assert process._running is not None
-    pid: int = process._running.process.pid
-    return pid
-
-
-async def kill(process: WriterProcess) -> None:
-    """Kill the process, and wait until ``process`` has noticed."""
-    os.kill(pid_of(process), signal.SIGKILL)
-    async with asyncio.timeout(PATIENCE):
-        while process._running is not None:
-            await asyncio.sleep(0)
 
 
 @contextlib.asynccontextmanager

@@ -8,13 +8,13 @@ import json
 import signal
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import cast
 
 from .containerd import Containerd
-from .happened import Happened
+from .happened import Happened, Step, in_order
 from .packages import TestbedError
 
 Line = Mapping[str, object]
@@ -199,3 +199,17 @@ async def recording(
 
 def _lines(text: str) -> list[Line]:
     return [cast(Line, json.loads(line)) for line in text.splitlines() if line]
+
+
+def assert_told(lines: list[Line], steps: Sequence[Step]) -> None:
+    """Check that the recording contains exactly the events of these steps, in order."""
+    seen = happened(lines)
+    assert seen == in_order(steps, seen)
+
+
+STALLED, NOT_CONNECTED = "stalled", "not connected"
+
+
+def gaps(lines: list[Line], why: str) -> list[Line]:
+    """The gaps for this reason. (A busy machine can make `record` stand still at any time.)"""
+    return [line for line in lines if "event" not in line and why in str(line["gap"])]

@@ -9,7 +9,6 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,14 +17,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.events import (
-    CONTAINER_STATUS,
-    CRI_SERVICE,
-    LEFT_OUT,
-    CapturedCall,
-    Role,
-    SessionStart,
-)
+from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, LEFT_OUT, CapturedCall, Role
 from nri_scope.filter import parse
 from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder, WriterLimits
@@ -53,16 +45,12 @@ from tests.recording.traffic import (
 _TABLES = ("session", "pod", "container", "effect", "gap", "note", "left_out")
 
 
-def started(plugin: str = "00-nri-scope", role: Role = Role.LOGGER) -> SessionStart:
-    return replace(a_start(plugin), role=role)
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Record three complete pod lifetimes, an older pod, and one example of each special case."""
     path = tmp_path / "whole.db"
     recorder = Recorder.open(path)
-    session = recorder.begin_session(started())
+    session = recorder.begin_session(a_start())
     items = [an_item("Configure", api.ConfigureRequest(runtime_name="containerd"))]
     items += [
         an_item("Synchronize", a_synchronize(2, more=True, first=50)),
@@ -76,7 +64,7 @@ def path(tmp_path: Path) -> Path:
     items += lifecycles(1, first=2)
     for item in items:
         recorder.capture(session, item)
-    cri_session = recorder.begin_session(started("-cri", Role.CRI))
+    cri_session = recorder.begin_session(a_start("-cri", role=Role.CRI))
     container_id = a_container(a_pod(2), "app-0").id
     recorder.capture(
         cri_session,
@@ -312,7 +300,7 @@ class TestPart:
     def test_left_out_and_lost_events_are_distinguished(self, tmp_path: Path) -> None:
         path = tmp_path / "lossy.db"
         recorder = Recorder.open(path, keep=lambda event: event.event != "StartContainer")
-        session = recorder.begin_session(started())
+        session = recorder.begin_session(a_start())
         for item in [*lifecycle(0), *lifecycle(1), *lifecycle(0)]:
             recorder.capture(session, item)
         recorder.end_session(session, "over", NOW)
@@ -358,7 +346,7 @@ class TestLiveRecording:
     def test_events_recorded_meanwhile_are_omitted(self, tmp_path: Path) -> None:
         path = tmp_path / "live.db"
         recorder = Recorder.open(path)
-        session = recorder.begin_session(started())
+        session = recorder.begin_session(a_start())
         items = one_stream("containerd-2.1.9")
         for item in items[:20]:
             recorder.capture(session, item)
@@ -390,7 +378,7 @@ class TestLiveRecording:
         chance = random.Random(1)
         items = [an_item("FutureEvent", chance.randbytes(4096)) for _ in range(600)]
         recorder = Recorder.open(path, limits=WriterLimits(max_size=1 << 20))
-        session = recorder.begin_session(started())
+        session = recorder.begin_session(a_start())
         for item in items[:30]:
             recorder.capture(session, item)
         _wait(path, 30)

@@ -14,7 +14,7 @@ import pytest
 from nri_scope.errors import RecordingError
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
-from tests.recording.test_faults import file_size_limit
+from tests.recording.full_disk import file_size_limit
 from tests.recording.traffic import lifecycles, record
 
 

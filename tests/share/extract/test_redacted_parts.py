@@ -18,8 +18,15 @@ from nri_scope.recording.event_messages import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import extract
 from nri_scope.share.redaction import NameKind, Redactor, Rules
-from tests.recording.traffic import NOW, a_container, a_pod, a_synchronize, an_item, lifecycles
-from tests.share.extract.test_extract import started
+from tests.recording.traffic import (
+    NOW,
+    a_container,
+    a_pod,
+    a_start,
+    a_synchronize,
+    an_item,
+    lifecycles,
+)
 from tests.share.extract.unchanged import Unchanged
 
 _SECRET = b"secret"
@@ -63,7 +70,7 @@ def path(tmp_path: Path) -> Path:
     synchronized.pods.append(pod)
     synchronized.containers.append(container)
     recorder = Recorder.open(path)
-    start = started("10-secret", Role.TAP)
+    start = a_start("10-secret", role=Role.TAP)
     session = recorder.begin_session(
         replace(start, runtime_version="1.7-secret", nri_version="0.6-secret")
     )
@@ -85,7 +92,7 @@ def path(tmp_path: Path) -> Path:
     ]
     for item in items:
         recorder.capture(session, item)
-    cri_session = recorder.begin_session(started("-cri", Role.CRI))
+    cri_session = recorder.begin_session(a_start("-cri", role=Role.CRI))
     answer = b'{"runtimeSpec": {"process": {"env": ["A=secret"]}}}'
     question = status_request("secret-id")
     recorder.capture(cri_session, an_item(CONTAINER_STATUS, question, answer, service=CRI_SERVICE))

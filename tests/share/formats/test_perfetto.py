@@ -3,16 +3,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[import-untyped]
     Trace,
-    TracePacket,
-    TrackEvent,
 )
 
 from nri_scope._gen.nri import api_pb2 as api
@@ -22,108 +17,12 @@ from nri_scope.share.formats import perfetto_packets
 from nri_scope.share.formats.perfetto import MAX_LANES
 from nri_scope.share.formats.perfetto_packets import PacketKind, Packets
 from tests.recording.traffic import NOW, a_container, a_pod, an_item, lifecycles, record
+from tests.share.formats.perfetto_viewer import DrawnTrace, drawn_from
 from tests.share.formats.recordings import BEGIN, END, SAMPLES, SECOND, exported, hostile, varied
 
 
-@dataclass
-class _Slice:
-    track: str
-    """Names from the process to the track, separated by slashes."""
-    name: str
-    from_ns: int
-    to_ns: int | None
-    category: str
-    arguments: dict[str, Any]
-    flows: list[int]
-
-
-@dataclass
-class _Drawn:
-    slices: list[_Slice] = field(default_factory=list)
-    instants: list[_Slice] = field(default_factory=list)
-    tracks: dict[int, str] = field(default_factory=dict)
-
-    def on(self, track: str) -> list[_Slice]:
-        return [found for found in self.slices if found.track == track]
-
-
-def _annotation(found: Any, names: dict[int, str]) -> tuple[str, Any]:
-    kind = found.WhichOneof("value")
-    value = getattr(found, kind) if kind else [item.string_value for item in found.array_values]
-    return found.name or names[found.name_iid], value
-
-
-def drawn_from(content: bytes) -> _Drawn:
-    """Parse a trace like a viewer; fail where a viewer would drop data or report an error."""
-    trace = Trace.FromString(content)
-    trace.DiscardUnknownFields()
-    assert trace.ByteSize() == len(content), "fields that Perfetto does not know"
-    first, *rest = trace.packet
-    assert first.sequence_flags == TracePacket.SEQ_INCREMENTAL_STATE_CLEARED
-    assert {clock.clock_id: clock.timestamp for clock in first.clock_snapshot.clocks} == {
-        1: first.timestamp,
-        6: first.timestamp,
-    }
-    drawn = _Drawn()
-    names: dict[int, str] = {}
-    keys: dict[int, str] = {}
-    events: list[tuple[int, TrackEvent, str, dict[str, Any]]] = []
-    numbers: set[int] = set()
-    for packet in rest:
-        assert packet.trusted_packet_sequence_id == 1
-        if packet.HasField("track_descriptor"):
-            descriptor = packet.track_descriptor
-            assert descriptor.uuid and descriptor.uuid not in drawn.tracks
-            if descriptor.HasField("process"):
-                assert descriptor.process.pid not in numbers
-                numbers.add(descriptor.process.pid)
-                drawn.tracks[descriptor.uuid] = descriptor.process.process_name
-            else:
-                drawn.tracks[descriptor.uuid] = (
-                    f"{drawn.tracks[descriptor.parent_uuid]}/{descriptor.name}"
-                )
-            continue
-        assert packet.sequence_flags == TracePacket.SEQ_NEEDS_INCREMENTAL_STATE
-        for entry in packet.interned_data.event_names:
-            assert entry.iid not in names
-            names[entry.iid] = entry.name
-        for key in packet.interned_data.debug_annotation_names:
-            assert key.iid not in keys
-            keys[key.iid] = key.name
-        event = packet.track_event
-        assert event.track_uuid in drawn.tracks
-        arguments = dict(_annotation(found, keys) for found in event.debug_annotations)
-        name = event.name or (names[event.name_iid] if event.name_iid else "")
-        events.append((packet.timestamp, event, name, arguments))
-    # A viewer sorts by time, and keeps the order of events at the same time.
-    events.sort(key=lambda entry: entry[0])
-    open_slices: dict[int, list[_Slice]] = defaultdict(list)
-    for at_ns, event, name, arguments in events:
-        if event.type == TrackEvent.TYPE_SLICE_END:
-            assert not name
-            ended = open_slices[event.track_uuid].pop()
-            ended.to_ns = at_ns
-            continue
-        found = _Slice(
-            drawn.tracks[event.track_uuid],
-            name,
-            at_ns,
-            None,
-            "".join(event.categories),
-            arguments,
-            list(event.flow_ids),
-        )
-        if event.type == TrackEvent.TYPE_INSTANT:
-            drawn.instants.append(found)
-        else:
-            assert event.type == TrackEvent.TYPE_SLICE_BEGIN
-            open_slices[event.track_uuid].append(found)
-            drawn.slices.append(found)
-    return drawn
-
-
 @pytest.fixture
-def drawn(tmp_path: Path) -> _Drawn:
+def drawn(tmp_path: Path) -> DrawnTrace:
     return drawn_from(exported(varied(tmp_path / "r.db"), "perfetto"))
 
 
@@ -138,7 +37,7 @@ def test_a_sample_is_drawn(sample: Path) -> None:
     assert bool(calls) == any(track.endswith(")") for track in drawn.tracks.values())
 
 
-def test_states_are_slices_of_their_duration(drawn: _Drawn) -> None:
+def test_states_are_slices_of_their_duration(drawn: DrawnTrace) -> None:
     states = [
         (found.name, found.from_ns - BEGIN, None if found.to_ns is None else found.to_ns - BEGIN)
         for found in drawn.on("shop/web-1/app-0")
@@ -152,7 +51,7 @@ def test_states_are_slices_of_their_duration(drawn: _Drawn) -> None:
     assert [found.name for found in drawn.on("shop/web-1/pod")] == ["running", "stopped"]
 
 
-def test_events_are_below_their_container_and_connected(drawn: _Drawn) -> None:
+def test_events_are_below_their_container_and_connected(drawn: DrawnTrace) -> None:
     events = drawn.on("shop/web-1/app-0/events")
     assert [found.arguments["event"] for found in events] == [*range(3, 19), 24]
     assert len({flow for found in events for flow in found.flows}) == 1
@@ -166,7 +65,7 @@ def test_events_are_below_their_container_and_connected(drawn: _Drawn) -> None:
     assert len(drawn.on("shop/web-1/pod/events")) == 6
 
 
-def test_connections_contain_their_requests(drawn: _Drawn) -> None:
+def test_connections_contain_their_requests(drawn: DrawnTrace) -> None:
     (first,) = drawn.on("plugin connections/10-first, session 1")
     assert (first.name, first.from_ns, first.to_ns) == ("connected", NOW, END + SECOND)
     assert first.arguments["end_reason"] == "shut down"
@@ -177,7 +76,7 @@ def test_connections_contain_their_requests(drawn: _Drawn) -> None:
     assert requests[1].arguments["subject"] == "shop/web-1/app-0"
 
 
-def test_gaps_and_notes_are_drawn(drawn: _Drawn) -> None:
+def test_gaps_and_notes_are_drawn(drawn: DrawnTrace) -> None:
     of_second, of_all = drawn.on("not observed/gaps")
     assert of_second.arguments == {"reason": "the queue was full", "lost": 7, "plugin": "90-second"}
     assert (of_second.from_ns, of_second.to_ns) == (BEGIN + SECOND // 20, BEGIN + SECOND // 10)

@@ -27,7 +27,7 @@ from nri_scope.share.redaction.builtin import RULE_NAMES
 from nri_scope.share.redaction.tokens import PLAIN_TOKEN
 from tests.amount import amount
 from tests.recording.traffic import an_item, record
-from tests.share.redaction.test_redaction_laws import BARE, TELLING, Plant
+from tests.share.redaction.secret_places import BARE, TELLING, Plant
 
 KEY = bytes(range(32))
 ADDRESSES = re.compile(r"198\.1[89]\.\d+\.\d+|2001:db8:[0-9a-f:]+")
