@@ -21,7 +21,7 @@ import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -137,25 +137,12 @@ class Places:
         return WrapperState.PLAIN if original is None else WrapperState.TAKEN
 
 
-def no_step(step: str) -> None:
-    """Do nothing before a step, as usual."""
-
-
-def wrap(
-    plugin: Path,
-    starter: bytes,
-    instructions: bytes,
-    step: Callable[[str], None] = no_step,
-    *,
-    any_name: bool = False,
-) -> Places:
+def wrap(plugin: Path, starter: bytes, instructions: bytes, *, any_name: bool = False) -> Places:
     """Replace ``plugin`` with a wrapper that runs ``starter`` with Python, if Python works.
 
     The arguments of ``starter`` are the name under which the runtime called the wrapper, and the
     runtime's arguments; ``instructions`` and the original are in the folder of ``starter``. Plugins
-    of NRI 0.1 have ``any_name``, others ``NN-name``.
-    ``step`` is called with the name of each step before the step. `UsageError` means that nothing
-    was changed.
+    of NRI 0.1 have ``any_name``, others ``NN-name``. `UsageError` means that nothing was changed.
     """
     if not any_name:
         parse_plugin_file(plugin.name)
@@ -163,12 +150,11 @@ def wrap(
     with usage_errors(places.place), locked(places.place.parent, _missing(places)):
         _check_wrappable(places)
         try:
-            _prepare(places, starter, instructions, step)
-            step("in place")
+            _prepare(places, starter, instructions)
             # Not `Path.replace`: this rename is the decisive step, and should be easy to spot.
             os.rename(places.draft, places.place)  # noqa: PTH104
         except OSError:
-            _remove_leftovers(places, step=no_step)
+            _remove_leftovers(places)
             raise
         # The plugin is wrapped even if the folders cannot be synced.
         with contextlib.suppress(OSError):
@@ -197,26 +183,19 @@ def _check_wrappable(places: Places) -> None:
         raise _lost(places)
 
 
-def _prepare(
-    places: Places, starter: bytes, instructions: bytes, step: Callable[[str], None]
-) -> None:
+def _prepare(places: Places, starter: bytes, instructions: bytes) -> None:
     """Create all files, including the wrapper as a draft."""
-    step("folder")
     places.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     if places.state() is not WrapperState.BEGUN:
-        step("second name")
         os.link(places.place, places.original, follow_symlinks=False)
-    step("instructions")
     write_file(places.instructions, instructions, 0o600)
-    step("starter")
     write_file(places.starter, starter, 0o644)
-    step("wrapper")
     write_file(places.draft, _wrapper(places), 0o600)
     _copy_access(places.draft, places.place)
     sync_folders(places.folder, places.folder.parent, places.place.parent)
 
 
-def unwrap(plugin: Path, step: Callable[[str], None] = no_step) -> WrapperState:
+def unwrap(plugin: Path) -> WrapperState:
     """Restore the original of ``plugin``, the same file as before; return the state found.
 
     `UsageError` means that nothing was changed.
@@ -240,12 +219,11 @@ def unwrap(plugin: Path, step: Callable[[str], None] = no_step) -> WrapperState:
             case WrapperState.LOST:
                 raise _lost(places)
             case WrapperState.WRAPPED | WrapperState.GONE:
-                step("in place")
                 os.rename(places.original, places.place)  # noqa: PTH104
                 sync_folders(places.place.parent, places.folder)
             case _:
                 pass
-        _remove_leftovers(places, step)
+        _remove_leftovers(places)
     return state
 
 
@@ -335,18 +313,15 @@ def _missing(places: Places) -> UsageError:
     )
 
 
-def _remove_leftovers(places: Places, step: Callable[[str], None]) -> None:
+def _remove_leftovers(places: Places) -> None:
     """Remove the files made by wrapping. The plugin's name must already lead to the original."""
     for path in (places.draft, places.starter, places.instructions, places.untapped):
         for each in (path, path.with_name(f"{path.name}.part")):
-            step(f"without {each.name}")
             each.unlink(missing_ok=True)
     current, original = _status(places.place), _status(places.original)
     if current is not None and original is not None and os.path.samestat(current, original):
-        step("without second name")
         places.original.unlink()
     for folder in (places.folder, places.folder.parent):
-        step(f"without {folder.name}")
         # A folder with other files, such as those of another plugin, stays.
         with contextlib.suppress(OSError):
             folder.rmdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wrapping and unwrapping a plugin's file, interrupted at every step."""
+"""Wrapping and unwrapping a plugin's file, interrupted before every change of a file or folder."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import contextlib
 import os
 import stat
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -20,6 +20,7 @@ from nri_scope.tap.wrapper import Places, WrapperState, unwrap, wrap
 
 STARTER = b"import sys; print('tapped', sys.argv[2])\n"
 KILLED = 77
+CHANGES = ("open", "mkdir", "link", "rename", "replace", "unlink", "rmdir", "chmod", "chown")
 
 
 class FileState(NamedTuple):
@@ -65,20 +66,40 @@ def plugin(tmp_path: Path) -> Path:
     return path
 
 
-def is_killed_at(number: int, work: Callable[[Callable[[str], None]], object]) -> bool:
-    """Run ``work`` in a child that exits at step ``number``; return if it got there."""
+@contextlib.contextmanager
+def before_changes(call: Callable[[], None]) -> Iterator[None]:
+    """Call a function before each change of a folder, or of a file's access, in the block."""
+
+    def patched(change: Callable[..., Any]) -> Callable[..., Any]:
+        def changed(*arguments: Any, **options: Any) -> Any:
+            if change is not opened or arguments[1] & os.O_CREAT:
+                call()
+            return change(*arguments, **options)
+
+        return changed
+
+    opened = os.open
+    with pytest.MonkeyPatch.context() as patch:
+        for name in CHANGES:
+            patch.setattr(os, name, patched(getattr(os, name)))
+        yield
+
+
+def is_killed_at(number: int, work: Callable[[], object]) -> bool:
+    """Run ``work`` in a child that exits before a change; return if it got there."""
     pid = os.fork()
     if not pid:
         remaining = number
 
-        def step(name: str) -> None:
+        def end() -> None:
             nonlocal remaining
             if not remaining:
                 os._exit(KILLED)
             remaining -= 1
 
         try:
-            work(step)
+            with before_changes(end):
+                work()
         finally:
             os._exit(0)
     _, status = os.waitpid(pid, 0)
@@ -115,11 +136,12 @@ def test_wrapping_adds_only_a_folder_beside_the_plugins(plugin: Path) -> None:
     """containerd does not start if there is another executable file or a link."""
     steps: list[list[str]] = []
 
-    def step(name: str) -> None:
+    def look() -> None:
         steps.append([e.name for e in os.scandir(plugin.parent) if not e.is_dir()])
 
-    wrap(plugin, STARTER, b"{}", step)
-    unwrap(plugin, step)
+    with before_changes(look):
+        wrap(plugin, STARTER, b"{}")
+        unwrap(plugin)
     assert steps and all(names == [plugin.name] for names in steps)
     assert Places.of(plugin).folder.parent.name == ORIGINALS_FOLDER
 
@@ -162,7 +184,7 @@ def test_a_relative_link_to_a_program_is_wrapped_and_restored(plugin: Path) -> N
 def test_wrapping_killed_at_any_step_is_recoverable(plugin: Path, finish: str) -> None:
     before = file_state(plugin)
     number = 0
-    while is_killed_at(number, lambda step: wrap(plugin, STARTER, b"{}", step)):
+    while is_killed_at(number, lambda: wrap(plugin, STARTER, b"{}")):
         assert run(plugin).startswith("plain")
         if finish == "wrap":
             wrap(plugin, STARTER, b"{}")
@@ -173,7 +195,7 @@ def test_wrapping_killed_at_any_step_is_recoverable(plugin: Path, finish: str) -
         assert file_state(plugin) == before
         assert names(plugin.parent) == [plugin.name]
         number += 1
-    assert number >= 5
+    assert number >= 10
     assert run(plugin) == "tapped x\n"
 
 
@@ -182,7 +204,7 @@ def test_unwrapping_killed_at_any_step_is_recoverable(plugin: Path, finish: str)
     before = file_state(plugin)
     wrap(plugin, STARTER, b"{}")
     number = 0
-    while is_killed_at(number, lambda step: unwrap(plugin, step)):
+    while is_killed_at(number, lambda: unwrap(plugin)):
         if number:
             assert run(plugin).startswith("plain")
         if finish == "wrap" and number:
@@ -193,7 +215,7 @@ def test_unwrapping_killed_at_any_step_is_recoverable(plugin: Path, finish: str)
         assert names(plugin.parent) == [plugin.name]
         wrap(plugin, STARTER, b"{}")
         number += 1
-    assert number >= 5
+    assert number >= 10
     assert file_state(plugin) == before
 
 
@@ -216,14 +238,16 @@ def test_concurrent_wraps_and_unwraps_are_rejected(
     before = file_state(plugin)
     monkeypatch.setattr("nri_scope.tap.wrapper.LOCK_WAIT_S", 0.0)
 
-    def try_both(step: str) -> None:
+    def try_both() -> None:
         for work in (lambda: wrap(plugin, STARTER, b"{}"), lambda: unwrap(plugin)):
             with pytest.raises(UsageError, match="is locked by another"):
                 work()
 
-    wrap(plugin, STARTER, b"{}", try_both)
+    with before_changes(try_both):
+        wrap(plugin, STARTER, b"{}")
     assert run(plugin) == "tapped x\n"
-    unwrap(plugin, try_both)
+    with before_changes(try_both):
+        unwrap(plugin)
     assert file_state(plugin) == before
     assert names(plugin.parent) == [plugin.name]
 
