@@ -66,27 +66,19 @@ test-all: $(STAMP) ## all tests that need no root, also against the Go reference
 # Tests that depend most on the version of Python; .ci/run runs them on each version. Rooms above the
 # core and most tests of commands are excluded, and so are slow tests of limits, hostile files, other
 # users' files and old events.
-CORE_TESTS = -m "not runtime and not interop" tests/wire tests/nri tests/oci tests/specs tests/transport tests/plugin tests/filter tests/recording tests/recorder \
+CORE_TESTS = -m "not runtime and not interop and not beyond_core" tests/wire tests/nri tests/oci tests/specs tests/transport tests/plugin tests/filter tests/recording tests/recorder \
 	tests/cli/test_smoke.py \
 	--ignore=tests/oci/test_generator.py --ignore=tests/recording/test_companions.py \
 	--ignore=tests/recorder/test_ring.py --ignore=tests/recording/test_work_budget.py \
 	--ignore=tests/recorder/test_record_beside_others.py --ignore=tests/recording/test_recording_size.py \
-	--ignore=tests/nri/test_element_limits.py \
-	--deselect=tests/nri/merging/test_keyed_list.py::test_replies_full \
-	--deselect=tests/recording/test_hostile.py::test_a_column_may_hold_anything \
-	--deselect=tests/recording/bundle/test_unpack.py::TestBombs \
-	--deselect=tests/wire/test_connection.py::test_memory_stays_bounded_by_the_message_limit_whatever_the_pieces \
-	--deselect=tests/recording/test_session_gaps.py::test_stats_log_report_and_export_show_the_gap
+	--ignore=tests/nri/test_element_limits.py
 .PHONY: test-core
 test-core: $(BIN)/python ## tests of protocol, plugin and recorder, and of each command once
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS) $(CORE_TESTS)
 
-# Two tests check that sqlite3 is not imported, but coverage itself imports it.
 .PHONY: coverage
 coverage: $(STAMP) ## line and branch coverage of all tests, including their subprocesses
-	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(ALL_TESTS) --cov --cov-report=term:skip-covered --cov-report=html $(PYTEST_ARGS) \
-		--deselect tests/writer/test_supervisor.py::test_a_responder_does_not_import_writer_modules \
-		--deselect tests/pytest_plugin/test_pytest_plugin.py::test_suite_without_replays_imports_nothing_heavy
+	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(ALL_TESTS) --cov --cov-report=term:skip-covered --cov-report=html $(PYTEST_ARGS)
 
 .PHONY: containerd
 containerd: $(STAMP) ## build the newest containerd for test-runtime in a cache folder, if Go is installed

@@ -636,6 +636,7 @@ def test_nothing_heavy_is_imported_before_a_replay() -> None:
     ]
 
 
+@pytest.mark.skipif("config.pluginmanager.hasplugin('_cov')", reason="coverage imports sqlite3")
 def test_suite_without_replays_imports_nothing_heavy(suite: Suite) -> None:
     (suite.folder / "tests" / "test_it.py").write_text(
         "import sys\n"

@@ -192,6 +192,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.beyond_core
 @pytest.mark.parametrize(("table", "column"), _COLUMNS)
 def test_a_column_may_hold_anything(small: Path, tmp_path: Path, table: str, column: str) -> None:
     path = Path(shutil.copy(small, tmp_path / "r.db"))

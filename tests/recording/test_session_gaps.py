@@ -144,6 +144,7 @@ def test_a_restart_is_a_gap_in_both_recordings_of_it() -> None:
         assert 3e9 < found.to_ns - found.from_ns < 7e9
 
 
+@pytest.mark.beyond_core
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("path", sampled([PREINSTALLED, AT_THE_SOCKET]), ids=lambda path: path.name)
 def test_stats_log_report_and_export_show_the_gap(path: Path, tmp_path: Path) -> None:

@@ -393,6 +393,7 @@ def test_calls_and_responses_round_trip(
     ]
 
 
+@pytest.mark.beyond_core
 def test_memory_stays_bounded_by_the_message_limit_whatever_the_pieces() -> None:
     """A message received byte by byte costs about its size, not an object per byte."""
     import tracemalloc

@@ -424,6 +424,7 @@ def test_reports_survive_a_round_trip(
         )
 
 
+@pytest.mark.skipif("config.pluginmanager.hasplugin('_cov')", reason="coverage imports sqlite3")
 @pytest.mark.parametrize(
     "modules",
     [

@@ -66,6 +66,7 @@ def long_reply(kind: str, *, replace: bool = False) -> api.CreateContainerRespon
     return reply
 
 
+@pytest.mark.beyond_core
 @pytest.mark.exhaustive
 def test_replies_full_of_members_are_merged() -> None:
     merging = creating(a=long_reply("b"), b=long_reply("c", replace=True))
@@ -80,6 +81,7 @@ def test_replies_full_of_members_are_merged() -> None:
     assert again["mounts"] == spec["mounts"]
 
 
+@pytest.mark.beyond_core
 def test_replies_full_of_updates_are_merged() -> None:
     reply = [api.ContainerUpdate(container_id="own") for _ in range(MANY)]
     for number, each in enumerate(reply):

@@ -267,6 +267,7 @@ def _with_more_before(content: bytes, where: int, more: bytes) -> bytes:
     return content[:cut] + more + content[cut:start] + bytes(entries) + tail
 
 
+@pytest.mark.beyond_core
 class TestBombs:
     def _bomb(self, path: Path, claimed: int | None = None) -> Path:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
