@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from nri_scope.errors import UsageError, reason_of
-from nri_scope.replay import chain
 from nri_scope.replay.checked_replay import Checks
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import PlaybackOptions
+from nri_scope.replay.plugin_command import given_command, parse_plugin
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.run import Job
 from nri_scope.replay.script import ReplaySelection
@@ -145,12 +145,10 @@ def _check_files(named: dict[str, Path | None]) -> None:
 
 def _plugin_set(options: PlayOptions) -> PluginSet:
     external, listen = options["external"], options["listen"]
-    commands = [chain.parse_plugin(text, external=external) for text in options["plugins"]]
+    commands = [parse_plugin(text, external=external) for text in options["plugins"]]
     index, name = options["index"], options["name"]
     if options["command_line"]:
-        commands.append(
-            chain.given_command(options["command_line"], index, name, external=external)
-        )
+        commands.append(given_command(options["command_line"], index, name, external=external))
     for each in commands:
         check_unwrapped(each.argv[0])
     launched = {plugin.index for plugin in commands if not plugin.external}
@@ -214,7 +212,7 @@ def _compared(plugin_set: PluginSet, texts: tuple[str, ...], *, external: bool) 
             "--compare-with none excludes other --compare-with options", "leave it out"
         )
     given = () if texts == (NO_PLUGINS,) else texts
-    plugins = tuple(chain.parse_plugin(text, external=external) for text in given)
+    plugins = tuple(parse_plugin(text, external=external) for text in given)
     return replace(plugin_set, plugins=plugins)
 
 

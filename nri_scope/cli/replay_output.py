@@ -9,9 +9,9 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from nri_scope.recording.records import to_json
-from nri_scope.replay.chain import PluginCommand
 from nri_scope.replay.checked_replay import CheckedReplay, Checks, compare, prepared
 from nri_scope.replay.playback import ReplayListener
+from nri_scope.replay.plugin_command import PluginCommand
 from nri_scope.replay.recorded_replies import TapComparison
 from nri_scope.replay.report import Report
 from nri_scope.replay.run import Job, play

@@ -108,7 +108,7 @@ def from_recording_command(
     replayed plugins change the container as the runtime created it. The text contains everything
     that the runtime sent, secrets included.
     """
-    from nri_scope.scenario.from_recording import read_recording
+    from nri_scope.scenario.recorded_scenario import read_recording
 
     from .recording_views import resolved_where
 
@@ -166,7 +166,7 @@ def from_pod_command(
     ids and addresses, is derived from the manifest.
     """
     from nri_scope.scenario.document import read_text, source_name
-    from nri_scope.scenario.from_manifest import is_scenario, scenario_of_manifest
+    from nri_scope.scenario.manifest_scenario import is_scenario, scenario_of_manifest
     from nri_scope.scenario.model import DEFAULT_PROFILE, RuntimeChoice
 
     driver: CgroupDriver = "cgroupfs" if cgroup_driver == "cgroupfs" else "systemd"

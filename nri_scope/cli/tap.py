@@ -29,7 +29,7 @@ from .params import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from nri_scope.replay.chain import PluginCommand
+    from nri_scope.replay.plugin_command import PluginCommand
     from nri_scope.tap.launched_plugin import Launch
     from nri_scope.tap.run import Settings, Tap
     from nri_scope.writer.background_output import Background
@@ -242,7 +242,7 @@ def _work(
 
 
 def _command(options: TapOptions) -> PluginCommand:
-    from nri_scope.replay.chain import given_command
+    from nri_scope.replay.plugin_command import given_command
     from nri_scope.tap.wrapper import check_unwrapped
 
     plugin = given_command(

@@ -25,7 +25,7 @@ from nri_scope.runtime import (
     registers_itself,
 )
 
-from .chain import PluginCommand
+from .plugin_command import PluginCommand
 from .result import PluginResult, PrintedLine
 
 _NOT_REGISTERED = "RegisterPlugin: no answer"

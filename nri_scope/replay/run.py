@@ -14,8 +14,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.runtime import NO_DEADLINE_MS, RECORDED, Profile, profile_named
 from nri_scope.transport.loop import run_interruptibly
 
-from .chain import PluginCommand
 from .playback import PlaybackOptions, ReplayListener
+from .plugin_command import PluginCommand
 from .plugins import PluginSet
 from .result import Replayed
 from .script import ReplaySelection, Script

@@ -27,7 +27,7 @@ from nri_scope.runtime import Profile
 from nri_scope.runtime.lifecycle import own_request
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.runtime.rules import recorded_rules_of
-from nri_scope.scenario.from_recording import initial_state
+from nri_scope.scenario.recorded_scenario import initial_state
 
 _BUDGET_FACTOR = 0.5
 """Factor for the usual decoding budget: an event takes longer here, and is one of one session."""

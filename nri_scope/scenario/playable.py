@@ -59,7 +59,7 @@ def playable(
     from .compile import compile_scenario
     from .document import source_name
     from .field_assignments import assign_fields
-    from .from_recording import read_recording
+    from .recorded_scenario import read_recording
 
     if is_text(path):
         scenario, notes = read_scenario(path, profile)
@@ -96,7 +96,7 @@ def read_scenario(path: Path, profile: str | None = None) -> tuple[Scenario, lis
     from nri_scope.runtime import RECORDED
 
     from .document import parse_scenario, read_text, source_name
-    from .from_manifest import is_manifest, scenario_of_manifest
+    from .manifest_scenario import is_manifest, scenario_of_manifest
     from .model import DEFAULT_PROFILE, RuntimeChoice
 
     text, source = read_text(path), source_name(path)

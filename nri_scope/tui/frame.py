@@ -16,8 +16,8 @@ from nri_scope.text.escape import safe
 from .actions import Scope, Situation, key_of
 from .detail.tab_lines import Tab
 from .store.context import Context
-from .store.discovery import Facts
 from .store.markers import EntryMarker
+from .store.recording_overview import RecordingOverview
 from .store.store import Store
 from .store.view import View
 from .views import EVENTS, SCOPES, Views
@@ -43,7 +43,9 @@ class WorkState:
     """Why no events arrive at present; "" if they do."""
 
 
-def empty_list_lines(facts: Facts, view: View, narrowed: str, work: WorkState) -> tuple[str, ...]:
+def empty_list_lines(
+    facts: RecordingOverview, view: View, narrowed: str, work: WorkState
+) -> tuple[str, ...]:
     """Return the text shown in an empty list: a message, then its reasons; () if there are rows."""
     if view.length:
         return ()
@@ -70,7 +72,7 @@ def _none_of(events: int) -> str:
     return "The only event does not match" if events == 1 else f"None of {events:,} events matches"
 
 
-def _no_event(facts: Facts, work: WorkState) -> tuple[str, ...]:
+def _no_event(facts: RecordingOverview, work: WorkState) -> tuple[str, ...]:
     if facts.damage:
         return ("No event of this recording can be read", facts.damage)
     if work.recorder_ended:

@@ -24,7 +24,7 @@ from nri_scope.debugger.app import DebuggerApp
 from nri_scope.debugger.debugger import Debugger
 from nri_scope.debugger.panes import KEYS, key_words
 from nri_scope.filter import parse
-from nri_scope.replay.chain import command
+from nri_scope.replay.plugin_command import command
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.report import text as report_text
 from nri_scope.replay.run import Job

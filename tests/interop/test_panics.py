@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.replay.chain import PluginCommand
+from nri_scope.replay.plugin_command import PluginCommand
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.run import Job, replay

@@ -15,8 +15,8 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES
-from nri_scope.scenario.from_manifest import ManifestPod, pods_of
 from nri_scope.scenario.manifest.node_facts import NodeFacts
+from nri_scope.scenario.manifest_scenario import ManifestPod, pods_of
 
 from .comparison import Difference, differences
 from .observation import MANIFESTS

@@ -22,7 +22,7 @@ from nri_scope.recording.event_pages import SessionTables
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.sessions import gaps_between
 from nri_scope.report.collect import collect
-from nri_scope.tui.store.discovery import EventDiscovery
+from nri_scope.tui.store.recording_overview import EventDiscovery
 from tests.agent.drained_reader import copied
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import UsageError
-from nri_scope.replay.chain import PluginCommand, command, parse_plugin
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import PlaybackOptions, ReplayListener
+from nri_scope.replay.plugin_command import PluginCommand, command, parse_plugin
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.report.documents import document

@@ -17,9 +17,9 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.errors import UsageError
 from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
-from nri_scope.replay.chain import PluginCommand
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import SEND, PendingEvent, PlaybackOptions, StepDecision
+from nri_scope.replay.plugin_command import PluginCommand
 from nri_scope.replay.plugins import PluginSet, ReplayPlugins
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.result import PlayedEvent, Replayed

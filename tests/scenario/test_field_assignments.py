@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
 from nri_scope.scenario.field_assignments import assign_fields
-from nri_scope.scenario.from_recording import read_recording
 from nri_scope.scenario.messages import message_form
+from nri_scope.scenario.recorded_scenario import read_recording
 from nri_scope.scenario.text import scenario_text
 
 from .scenarios import pods, scenario

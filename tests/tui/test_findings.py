@@ -15,7 +15,7 @@ import pytest
 from nri_scope.recorder.writer import Recorder
 from nri_scope.survey.process import SurveyProcess
 from nri_scope.tui import surveyor
-from nri_scope.tui.store.discovery import Analysis
+from nri_scope.tui.store.recording_overview import Analysis
 from tests.recording.recordings import PLUGIN, a_start, captured, heartbeat_beside
 from tests.survey.growing import GrowingCopy
 

@@ -24,7 +24,7 @@ from nri_scope.nri.identity import check_index, check_name
 from nri_scope.plugin.serving import handlers_of
 from nri_scope.transport.loop import run
 
-from ..chain import DEFAULT_INDEX, PluginCommand, command
+from ..plugin_command import DEFAULT_INDEX, PluginCommand, command
 from ..plugins import InProcess, PluginSet
 from ..result import Replayed
 from ..run import Job, replay

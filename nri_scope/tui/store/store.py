@@ -25,10 +25,18 @@ from nri_scope.recording.event_pages import Damage, Matches, NumberRuns, Questio
 from nri_scope.recording.reader import Recording
 from nri_scope.survey.foreground import ATTRIBUTED
 
-from .discovery import Analysis, EventDiscovery, Facts, Growth, RecordingNews, WalkEnded, facts_of
 from .event_numbers import GroupedEvents, NumberList, NumberRanges, Operations, RowEvents
 from .markers import DamageMarker
 from .reader_thread import LateReader, ReaderThread
+from .recording_overview import (
+    Analysis,
+    EventDiscovery,
+    Growth,
+    RecordingNews,
+    RecordingOverview,
+    WalkEnded,
+    facts_of,
+)
 from .rows import ListRow, RowPage
 from .view import View
 
@@ -102,7 +110,7 @@ class Store:
         self._all_grouped = asyncio.Event()
         self._grouper: Grouper | None = None
         """Used by the thread of ``pages`` only; None until all events have been read."""
-        self.facts: Facts
+        self.facts: RecordingOverview
         """Facts as of the last `refresh`."""
         self._assume()
         self._settle_all()

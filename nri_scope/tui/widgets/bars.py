@@ -16,7 +16,7 @@ from nri_scope.recording.display import many
 from nri_scope.text.escape import columns, safe
 
 from ..actions import Situation, footer, key_of
-from ..store.discovery import Facts
+from ..store.recording_overview import RecordingOverview
 from ..text.styled_line import folded, line, text_of
 from .messages import TabChosen
 
@@ -28,7 +28,7 @@ _NRI = ", NRI "
 _INFERRED = " (inferred)"
 
 
-def required_facts(facts: Facts, findings: str = "") -> list[str]:
+def required_facts(facts: RecordingOverview, findings: str = "") -> list[str]:
     """Return the facts that are always shown after the runtime."""
     live = facts.kind == "live"
     being_recorded = facts.kind == "recording" and facts.growing
@@ -50,7 +50,7 @@ def required_facts(facts: Facts, findings: str = "") -> list[str]:
     return parts
 
 
-def optional_facts(facts: Facts) -> list[str]:
+def optional_facts(facts: RecordingOverview) -> list[str]:
     """Return the facts shown if they fit, in order of importance."""
     parts = [many(facts.events, "event")]
     if facts.sessions > 1:
@@ -58,7 +58,7 @@ def optional_facts(facts: Facts) -> list[str]:
     return parts
 
 
-def lost_words(facts: Facts) -> str:
+def lost_words(facts: RecordingOverview) -> str:
     """Return ``! 2 gaps, 12 lost``; "" if nothing was lost."""
     if not facts.gaps:
         return ""
@@ -68,7 +68,7 @@ def lost_words(facts: Facts) -> str:
     return f"{gaps}, {'at least ' if facts.lost_unknown else ''}{facts.lost:,} lost"
 
 
-def title(facts: Facts, width: int, findings: str = "", source: str = "") -> str:
+def title(facts: RecordingOverview, width: int, findings: str = "", source: str = "") -> str:
     """Format the title in at most ``width`` columns, with the file name at the right if it fits.
 
     ``source``: what the recording was made from, which is named instead.
@@ -109,7 +109,7 @@ class TitleBar(Widget):
     TitleBar:nocolor { text-style: reverse; }
     """
 
-    _facts: reactive[Facts | None] = reactive(None)
+    _facts: reactive[RecordingOverview | None] = reactive(None)
     _findings: reactive[str] = reactive("")
 
     def __init__(self, source: str = "") -> None:
@@ -117,7 +117,7 @@ class TitleBar(Widget):
         super().__init__()
         self._source = source
 
-    def show(self, facts: Facts, findings: str) -> None:
+    def show(self, facts: RecordingOverview, findings: str) -> None:
         """Update the facts, and the number of findings."""
         self._facts, self._findings = facts, findings
 

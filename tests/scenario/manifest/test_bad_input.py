@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
 from nri_scope.runtime import PROFILES
-from nri_scope.scenario.from_manifest import ManifestPod, pods_of
+from nri_scope.scenario.manifest_scenario import ManifestPod, pods_of
 from tests.kubernetes.observation import MANIFESTS
 
 POD = """\

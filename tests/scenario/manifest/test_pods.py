@@ -9,8 +9,8 @@ import yaml
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.runtime import PROFILES
-from nri_scope.scenario.from_manifest import ManifestPod, pods_of
 from nri_scope.scenario.manifest.node_facts import NodeFacts
+from nri_scope.scenario.manifest_scenario import ManifestPod, pods_of
 from tests.kubernetes.observation import MANIFESTS
 from tests.nri.captures import ISULAD, exchanges
 

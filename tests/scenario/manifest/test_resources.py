@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.runtime import PROFILES
-from nri_scope.scenario.from_manifest import ManifestPod, pods_of
 from nri_scope.scenario.manifest.field import milli, parse_quantity, whole
 from nri_scope.scenario.manifest.node_facts import CgroupDriver, NodeFacts
+from nri_scope.scenario.manifest_scenario import ManifestPod, pods_of
 
 GIB = 1 << 30
 

@@ -18,8 +18,8 @@ from nri_scope.recording.stats import GapStats
 from nri_scope.share.extract import Selection, extract
 from nri_scope.tui.detail import summary
 from nri_scope.tui.plugins.session_board import gap_words
-from nri_scope.tui.store.discovery import facts_of
 from nri_scope.tui.store.markers import EntryMarker, Key
+from nri_scope.tui.store.recording_overview import facts_of
 from nri_scope.tui.store.rows import marker_text
 from tests.replay.recordings import RECORDING
 

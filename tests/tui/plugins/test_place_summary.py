@@ -15,7 +15,7 @@ from nri_scope.cli.main import run
 from nri_scope.events import Event
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.plugins.plugin_board import PluginBoard
-from nri_scope.tui.store.discovery import Analysis
+from nri_scope.tui.store.recording_overview import Analysis
 from nri_scope.tui.text.styled_line import text_of
 from tests.replay.recordings import of_capture
 from tests.tui.boards import showing as showing_board

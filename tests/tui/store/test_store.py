@@ -27,7 +27,7 @@ from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.list.scroll_state import ScrollState
 from nri_scope.tui.store import store as store_module
-from nri_scope.tui.store.discovery import Growth
+from nri_scope.tui.store.recording_overview import Growth
 from nri_scope.tui.store.rows import ListRow, RowKind
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.store.view import View

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of a recording as a whole, collected in a thread: event numbers, and facts for the title.
+"""The overview of a recording, collected in a thread: numbers of events, and facts for the title.
 
 The first look only finds the oldest and newest event. The walk then reads all events. Events added
 meanwhile are found after its end.
@@ -41,7 +41,7 @@ _RUNTIME_COLUMNS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RecordingOverview:
     """Facts of a recording, for the title."""
 
     path: Path
@@ -100,7 +100,7 @@ class Growth:
 
 def facts_of(
     path: Path, state: RecordingState, *, events: int, damage: str, recorder_runs: bool | None
-) -> Facts:
+) -> RecordingOverview:
     """Return the known facts of a recording.
 
     ``recorder_runs``: whether this program's recorder runs; None if another program records.
@@ -113,7 +113,7 @@ def facts_of(
     runtime = display.runtime(newest) if newest is not None else ""
     # The kind says so.
     runtime = runtime.removesuffix(display.OF_SCENARIO)
-    return Facts(
+    return RecordingOverview(
         path=path,
         kind="live" if recorder_runs else _kind({session.role for session in sessions}),
         runtime=safe(runtime[: 4 * _RUNTIME_COLUMNS], _RUNTIME_COLUMNS),

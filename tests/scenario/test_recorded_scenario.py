@@ -21,8 +21,8 @@ from nri_scope.replay.run import Job
 from nri_scope.replay.testing import perform, plugin_set_of
 from nri_scope.scenario.compile import compile_scenario
 from nri_scope.scenario.document import parse_scenario
-from nri_scope.scenario.from_recording import read_recording, runtime_of
 from nri_scope.scenario.model import Scenario
+from nri_scope.scenario.recorded_scenario import read_recording, runtime_of
 from nri_scope.scenario.recorded_steps import TIMES
 from nri_scope.scenario.text import scenario_text
 from tests.replay.recordings import POD, container, life, recording, run_pod
