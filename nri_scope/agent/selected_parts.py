@@ -17,7 +17,7 @@ from nri_scope.events import Event, Gap
 from nri_scope.filter import Filter, TimeSpan
 from nri_scope.filter.moments import interval
 from nri_scope.recording.event_times import time_span
-from nri_scope.recording.log_rows import Log, Timeline
+from nri_scope.recording.log_rows import Log, LogMerger
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.row_pages import is_among
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
@@ -150,7 +150,7 @@ class SelectedParts:
             if after is not None:
                 return SelectedPart(recording)
             # What was observed tells what it means that there are no events.
-            timeline, sessions = Timeline(every_session=True), recording.sessions()
+            timeline, sessions = LogMerger(every_session=True), recording.sessions()
             items = timeline.merge((), sessions, recording.gaps(), notes=recording.notes())
             bounds = chain(items, timeline.without_events(sessions))
             redactor = self.redactor(file, recording)

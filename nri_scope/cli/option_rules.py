@@ -21,7 +21,7 @@ from nri_scope.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class OptionRule:
     """A rule about ``names``, and in some rules about ``others``. ``hint``: the remedy."""
 
     names: tuple[str, ...]
@@ -35,7 +35,7 @@ class Rule:
         raise NotImplementedError
 
 
-class Exclude(Rule):
+class Exclude(OptionRule):
     """Parameters that exclude each other; with ``others``, each excludes these instead."""
 
     REMEDY = "leave one of them out"
@@ -52,7 +52,7 @@ class Exclude(Rule):
         return ""
 
 
-class Need(Rule):
+class Need(OptionRule):
     """Parameters of which each needs at least one of ``others``."""
 
     REMEDY = "add it, or leave the other option out"
@@ -64,7 +64,7 @@ class Need(Rule):
         return ""
 
 
-class NeedOneOf(Rule):
+class NeedOneOf(OptionRule):
     """Parameters of which the command needs at least one."""
 
     REMEDY = "add one of them"
@@ -78,7 +78,9 @@ class NeedOneOf(Rule):
 class RuledCommand(click.Command):
     """A command that refuses some combinations of its options with UsageError."""
 
-    def __init__(self, name: str | None, *, rules: Sequence[Rule] = (), **settings: Any) -> None:
+    def __init__(
+        self, name: str | None, *, rules: Sequence[OptionRule] = (), **settings: Any
+    ) -> None:
         super().__init__(name, **settings)
         self.rules = rules
 

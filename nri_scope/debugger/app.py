@@ -41,9 +41,9 @@ from .event_rows import (
 from .message_edits import MessageEdits
 from .panes import (
     DebuggerKeys,
+    InputLine,
     Pane,
     Panes,
-    Question,
     TitleLine,
     bindings,
     help_lines,
@@ -106,7 +106,7 @@ class DebuggerApp(TerminalApp, inherit_bindings=False):
         self._title_line = TitleLine()
         self._panes = Panes()
         self._list, self._content = self._panes.events, self._panes.content
-        self._question, self._status = Question(), StatusLine()
+        self._question, self._status = InputLine(), StatusLine()
         yield self._title_line
         yield self._panes
         yield self._question

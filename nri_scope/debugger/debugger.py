@@ -23,7 +23,7 @@ from nri_scope.recording.event_times import within
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_choice import subject_of
 from nri_scope.replay.debug_session import DebugListener, DebugSession
-from nri_scope.replay.golden import Key, Mismatch, MismatchKind
+from nri_scope.replay.golden import Mismatch, MismatchKind, ReplyKey
 from nri_scope.replay.golden.compare import compare_entries
 from nri_scope.replay.golden.entries import entries_in_order
 from nri_scope.replay.golden.matchers import Expected
@@ -433,7 +433,7 @@ def run_differences(
 
     They are in the order of the replies; one that is missing now follows its predecessor.
     """
-    expected = cast("dict[Key, Expected]", entries_in_order(before, name_of))
+    expected = cast("dict[ReplyKey, Expected]", entries_in_order(before, name_of))
     got = entries_in_order(now, name_of)
     places = {key: (place, 0) for place, key in enumerate(got)}
     last = -1, 0

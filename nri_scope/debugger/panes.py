@@ -196,7 +196,7 @@ class DebuggerKeys(Widget):
         return text
 
 
-class Question(Horizontal):
+class InputLine(Horizontal):
     """An input line, hidden until it is opened."""
 
     DEFAULT_CSS = """

@@ -19,7 +19,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError, RemoteProtocolError
 
 
-class Role(Enum):
+class ConnectionEnd(Enum):
     """An end of the connection."""
 
     PLUGIN = "plugin"
@@ -49,21 +49,21 @@ class SetupState(Enum):
 class MessageKind(Enum):
     """The kind of a message; the value is its sender and its title."""
 
-    REGISTER = (Role.PLUGIN, "RegisterPlugin")
-    REGISTER_REPLY = (Role.RUNTIME, "reply to RegisterPlugin")
-    CONFIGURE = (Role.RUNTIME, "Configure")
-    CONFIGURE_REPLY = (Role.PLUGIN, "reply to Configure")
-    SYNCHRONIZE_PART = (Role.RUNTIME, "Synchronize with more to come")
-    SYNCHRONIZE_PART_REPLY = (Role.PLUGIN, "reply to a part of Synchronize")
-    SYNCHRONIZE = (Role.RUNTIME, "Synchronize")
-    SYNCHRONIZE_REPLY = (Role.PLUGIN, "reply to Synchronize")
-    EVENT = (Role.RUNTIME, "event")
+    REGISTER = (ConnectionEnd.PLUGIN, "RegisterPlugin")
+    REGISTER_REPLY = (ConnectionEnd.RUNTIME, "reply to RegisterPlugin")
+    CONFIGURE = (ConnectionEnd.RUNTIME, "Configure")
+    CONFIGURE_REPLY = (ConnectionEnd.PLUGIN, "reply to Configure")
+    SYNCHRONIZE_PART = (ConnectionEnd.RUNTIME, "Synchronize with more to come")
+    SYNCHRONIZE_PART_REPLY = (ConnectionEnd.PLUGIN, "reply to a part of Synchronize")
+    SYNCHRONIZE = (ConnectionEnd.RUNTIME, "Synchronize")
+    SYNCHRONIZE_REPLY = (ConnectionEnd.PLUGIN, "reply to Synchronize")
+    EVENT = (ConnectionEnd.RUNTIME, "event")
     """Any other request to the plugin, including unknown methods. Its reply is not tracked."""
-    UPDATE_CONTAINERS = (Role.PLUGIN, "UpdateContainers")
-    SHUTDOWN = (Role.RUNTIME, "Shutdown")
+    UPDATE_CONTAINERS = (ConnectionEnd.PLUGIN, "UpdateContainers")
+    SHUTDOWN = (ConnectionEnd.RUNTIME, "Shutdown")
 
     @property
-    def sender(self) -> Role:
+    def sender(self) -> ConnectionEnd:
         """The end that sends the message."""
         return self.value[0]
 
@@ -110,7 +110,7 @@ TRANSITIONS: dict[tuple[SetupState, MessageKind], SetupState] = {
 class ConnectionState:
     """The state of one plugin connection, for the end `role`."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: ConnectionEnd) -> None:
         self.role = role
         self.state = SetupState.CONNECTED
 

@@ -36,7 +36,7 @@ from nri_scope.nri.runtime_setup import (
     configure_reply,
     nri_version_of,
 )
-from nri_scope.nri.session import ConnectionState, MessageKind, Role
+from nri_scope.nri.session import ConnectionEnd, ConnectionState, MessageKind
 from nri_scope.nri.versions import NriVersion
 from nri_scope.transport import Link, Notice, RequestHandler, adopt_descriptor, connect_unix
 from nri_scope.wire import Code, Connection, RequestReceived
@@ -221,7 +221,7 @@ class PluginSession:
         self._requires_policy = requires_policy
         self._plugin = plugin
         self._link: Link | None = None
-        self._order = ConnectionState(Role.PLUGIN)
+        self._order = ConnectionState(ConnectionEnd.PLUGIN)
         self._configuring = False
         self._configured = False
         self.synchronized = False

@@ -26,7 +26,7 @@ def message(kind: int, *parts: bytes) -> bytes:
     return b"".join((HEAD.pack(sum(map(len, parts)), kind), *parts))
 
 
-class MessageReader:
+class ChannelReader:
     """Parser of messages in a stream of arbitrary chunks, in time linear in the stream's length."""
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class LoopChannel:
         self._on_message = on_message
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
-        self._reader = MessageReader()
+        self._reader = ChannelReader()
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
         self._is_scheduled = False
@@ -220,7 +220,7 @@ class ThreadChannel:
         sock.setblocking(True)
         self._socket = sock
         self._send_lock = threading.Lock()
-        self._reader = MessageReader()
+        self._reader = ChannelReader()
         self._received: deque[tuple[int, bytes]] = deque()
 
     def send(self, kind: int, *parts: bytes) -> None:

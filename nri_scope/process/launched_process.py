@@ -35,7 +35,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-from .channel import MessageReader, message
+from .channel import ChannelReader, message
 from .signals import ignore_stop_signals
 
 PLUGIN = 3
@@ -274,7 +274,7 @@ def _report(**report: object) -> None:
 
 def _receive_order() -> dict[str, object] | None:
     """Wait for the order; return None if the runtime is gone."""
-    reader = MessageReader()
+    reader = ChannelReader()
     while data := os.read(CONTROL, 64 << 10):
         for _, payload in reader.feed(data):
             order: dict[str, object] = json.loads(payload)

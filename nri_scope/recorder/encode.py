@@ -41,7 +41,7 @@ from nri_scope.recording.event_messages import requested_container_id
 from nri_scope.recording.schema import insert_sql
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, named, storable
 
-from .shared_rows import ContainerRow, NameTable, ObjectStore, Subjects, put_container, put_pod
+from .shared_rows import ContainerRow, NameTable, ObjectStore, SubjectTables, put_container, put_pod
 
 # Methods that can contain changes; replies of other methods need not be decoded.
 _CHANGING_METHODS = frozenset(
@@ -155,7 +155,7 @@ class Encoder:
         self._connection = connection
         self._redact = redact
         self._names = NameTable(connection)
-        self.subjects = Subjects(connection)
+        self.subjects = SubjectTables(connection)
         self.objects = objects
         self.next_event = next_event
         self._rows: dict[str, list[_Row]] = {statement: [] for statement in _STATEMENTS}

@@ -291,7 +291,7 @@ class _Rows(Generic[_Row]):
             self._completed = {}
 
 
-class Subjects:
+class SubjectTables:
     """Tables of pods and containers.
 
     A message may contain only an id; the next event with the other fields completes its row.

@@ -286,7 +286,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class MatchingEvents:
     """Matching events of one step, which examined all events up to ``looked_at``."""
 
     numbers: array[int]
@@ -295,7 +295,7 @@ class Matches:
 
 def matching(
     recording: Recording, question: Question, after: int, until: int
-) -> Iterator[Matches | Damage]:
+) -> Iterator[MatchingEvents | Damage]:
     """Yield the matching events after ``after`` up to ``until``, in steps of milliseconds."""
     count = 2_000
     while after < until:
@@ -319,7 +319,7 @@ def matching(
 
 def _matches(
     recording: Recording, question: Question, after: int, until: int, count: int
-) -> Matches:
+) -> MatchingEvents:
     if question.about is not None:
         return _matches_about(recording, question, question.about, after, until)
     upto = min(until, after + count)
@@ -332,12 +332,12 @@ def _matches(
             recording, "SELECT id FROM event WHERE id > ? ORDER BY id LIMIT 1", upto
         )
         upto = min(until, max(upto, following[0][0] - 1)) if following else until
-    return Matches(numbers, upto)
+    return MatchingEvents(numbers, upto)
 
 
 def _matches_about(
     recording: Recording, question: Question, about: Pod | Container, after: int, until: int
-) -> Matches:
+) -> MatchingEvents:
     column = "pod" if isinstance(about, Pod) else "container"
     limit = _AMONG if question.where is not None else _STRETCH
     with recording_errors(recording):
@@ -353,7 +353,7 @@ def _matches_about(
     upto = numbers[-1] if len(numbers) == limit else until
     if numbers and question.where is not None:
         numbers = _found(recording, question, AMONG, (listed(numbers),), (after, upto))
-    return Matches(numbers, upto)
+    return MatchingEvents(numbers, upto)
 
 
 def _found(

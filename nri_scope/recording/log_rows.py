@@ -59,7 +59,7 @@ class Log:
         self._since_ns = since_ns
         self._until_ns = until_ns
         self._last = last
-        self._timeline = Timeline(every_session=every_session)
+        self._timeline = LogMerger(every_session=every_session)
         self._every_session = every_session
         self._after_id = 0
         self._printed = printed
@@ -190,7 +190,7 @@ def _first(events: Iterable[Event]) -> tuple[Event | None, Iterable[Event]]:
     return first, rest if first is None else chain((first,), rest)
 
 
-class Timeline:
+class LogMerger:
     """Merger of events with gaps, notes, and session starts and ends; it yields each item once.
 
     Events keep their recorded order. Any other item precedes the first event that is not earlier

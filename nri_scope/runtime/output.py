@@ -60,7 +60,7 @@ class OutputLine:
     mono_ns: int
 
 
-class Output:
+class ProcessOutput:
     """The output of one process."""
 
     def __init__(self, on_output: OnOutput | None = None, *, passing: bool = False) -> None:

@@ -31,7 +31,7 @@ from nri_scope.nri.events import (
 )
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.runtime_setup import NO_POLICY
-from nri_scope.nri.session import ConnectionState, MessageKind, Role
+from nri_scope.nri.session import ConnectionEnd, ConnectionState, MessageKind
 from nri_scope.nri.session import SetupState as SessionState
 from nri_scope.transport import Link, Notice
 from nri_scope.wire import Code, Connection, RequestReceived
@@ -78,7 +78,7 @@ class Plugin:
         on_update: Callable[[Plugin, int, UpdateContainersRequest], None],
         identity: tuple[str, str] | None = None,
     ) -> None:
-        self.session = ConnectionState(Role.RUNTIME)
+        self.session = ConnectionState(ConnectionEnd.RUNTIME)
         self.identity = identity
         """Index and name of a launched plugin, which its registration cannot change; else None."""
         self.index, self.name = identity or ("??", "plugin")

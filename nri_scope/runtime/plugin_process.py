@@ -20,7 +20,7 @@ from nri_scope.process.child import PLUGIN_ENDED, Child, describe_exit, spawn
 from nri_scope.text.escape import safe
 
 from .command import PluginProgram
-from .output import LAST_KEPT, OnOutput, Output, Stream
+from .output import LAST_KEPT, OnOutput, ProcessOutput, Stream
 
 READ_SIZE = 64 << 10
 """Maximum bytes of output per read."""
@@ -62,7 +62,9 @@ class Process:
     ) -> None:
         self.pid = 0
         self.command = command.argv
-        self.output = Output(self._forward if on_output is not None else None, passing=pass_output)
+        self.output = ProcessOutput(
+            self._forward if on_output is not None else None, passing=pass_output
+        )
         self.exit_words = ""
         """``exit status 3`` or ``killed by SIGSEGV``; empty while it is running."""
         self.exit_code: int | None = None

@@ -55,11 +55,11 @@ class MalformedYaml(UsageError):
 
 # Not frozen: with slots, calls of an alias such as `Node` would fail.
 @dataclass(slots=True)
-class TreeNode(Generic[_Scalar]):
+class YamlNode(Generic[_Scalar]):
     """Value of a document, with the line of its key or else its own, from 1."""
 
     line: int
-    value: _Scalar | list[TreeNode[_Scalar]] | dict[str, TreeNode[_Scalar]]
+    value: _Scalar | list[YamlNode[_Scalar]] | dict[str, YamlNode[_Scalar]]
     text: str = field(default="", compare=False, repr=False)
     """A scalar as written."""
 
@@ -72,7 +72,7 @@ class TreeNode(Generic[_Scalar]):
         return self.value
 
 
-Node: TypeAlias = TreeNode[bool | int | str | Tagged]
+Node: TypeAlias = YamlNode[bool | int | str | Tagged]
 """Value of a scenario or a golden; see the module for its types."""
 
 
@@ -114,7 +114,7 @@ def _words(problem: object) -> str:
 class _Anchored(Generic[_Scalar]):
     """A value with an anchor; each alias counts as a copy of its values and their depth."""
 
-    node: TreeNode[_Scalar]
+    node: YamlNode[_Scalar]
     values: int
     height: int
 
@@ -143,7 +143,7 @@ class TreeBuilder(ABC, Generic[_Scalar]):
     def check_tag(self, tag: str | None, line: int) -> None:
         """Raise MalformedYaml for an unknown tag of a list or a mapping."""
 
-    def documents(self) -> Iterator[tuple[int, TreeNode[_Scalar]]]:
+    def documents(self) -> Iterator[tuple[int, YamlNode[_Scalar]]]:
         """Yield the documents, with the lines where they start."""
         import yaml
 
@@ -152,7 +152,7 @@ class TreeBuilder(ABC, Generic[_Scalar]):
                 self._anchors.clear()
                 yield _line(event), self._node(next(self._events), 0)
 
-    def _node(self, event: yaml.Event, depth: int) -> TreeNode[_Scalar]:
+    def _node(self, event: yaml.Event, depth: int) -> YamlNode[_Scalar]:
         import yaml
 
         line = _line(event)
@@ -186,33 +186,33 @@ class TreeBuilder(ABC, Generic[_Scalar]):
         if depth > self.max_depth:
             raise MalformedYaml(line, f"nested deeper than {self.max_depth} levels")
 
-    def _new(self, event: yaml.Event, depth: int, line: int) -> TreeNode[_Scalar]:
+    def _new(self, event: yaml.Event, depth: int, line: int) -> YamlNode[_Scalar]:
         import yaml
 
         match event:
             case yaml.ScalarEvent():
                 text = _checked(event.value, line)
-                return TreeNode(line, self.scalar(event, text, line), text)
+                return YamlNode(line, self.scalar(event, text, line), text)
             case yaml.SequenceStartEvent():
                 self.check_tag(event.tag, line)
-                return TreeNode(line, self._sequence(depth + 1))
+                return YamlNode(line, self._sequence(depth + 1))
             case yaml.MappingStartEvent():
                 self.check_tag(event.tag, line)
-                return TreeNode(line, self._mapping(depth + 1))
+                return YamlNode(line, self._mapping(depth + 1))
         raise MalformedYaml(line, "a value is missing")
 
-    def _sequence(self, depth: int) -> list[TreeNode[_Scalar]]:
+    def _sequence(self, depth: int) -> list[YamlNode[_Scalar]]:
         import yaml
 
-        items: list[TreeNode[_Scalar]] = []
+        items: list[YamlNode[_Scalar]] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             items.append(self._node(event, depth))
         return items
 
-    def _mapping(self, depth: int) -> dict[str, TreeNode[_Scalar]]:
+    def _mapping(self, depth: int) -> dict[str, YamlNode[_Scalar]]:
         import yaml
 
-        entries: dict[str, TreeNode[_Scalar]] = {}
+        entries: dict[str, YamlNode[_Scalar]] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             line = _line(event)
             if not isinstance(event, yaml.ScalarEvent) or event.anchor:
@@ -223,7 +223,7 @@ class TreeBuilder(ABC, Generic[_Scalar]):
                 raise MalformedYaml(line, f"the key {key[:80]!r} is listed twice")
             node = self._node(next(self._events), depth)
             # Report the line of the key, not that of its value.
-            entries[key] = TreeNode(line, node.value, node.text)
+            entries[key] = YamlNode(line, node.value, node.text)
         return entries
 
 

@@ -29,7 +29,7 @@ from nri_scope.text.escape import safe
 from .actions import Scope, bindings
 from .commands.copy import Copier
 from .commands.filter import FILTER_GROUP, Narrower
-from .commands.find import Finder
+from .commands.find import FindCommands
 from .commands.job import Jobs
 from .commands.jump import Jumper
 from .commands.mark import GROUP as MARKS_GROUP
@@ -51,7 +51,7 @@ from .theme import next_theme, themes_of
 from .views import DETAIL_FROM, SCOPES, Views
 from .widgets import messages, screens
 from .widgets.board import Board
-from .widgets.filter_bar import Choice, FilterBar, FormField, Purpose
+from .widgets.filter_bar import AnswerChoice, FilterBar, FormField, Purpose
 from .widgets.screens import MainScreen, ReadingScreen, help_lines
 
 _FIRST_ROWS_S = 1.0
@@ -200,7 +200,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.poller.regrouped = lambda: self.narrower.show()
         self.surveyor = Surveyor(self, store, frame.show_facts, self._changes_found)
         parts = self, frame, views, store, self.context, self._marks, self.path
-        self.narrower, self.finder = Narrower(*parts, self.bar), Finder(*parts)
+        self.narrower, self.finder = Narrower(*parts, self.bar), FindCommands(*parts)
         marker = self.marker = Marker(*parts, self._marks_changed, self._ask)
         jobs = self.jobs = Jobs(*parts, self.made)
         jumper = self.jumper = Jumper(*parts)
@@ -362,7 +362,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._opened_in_detail = self.views.in_detail
         self.bar.open(purpose, text, note=note)
 
-    def _ask(self, words: str, choices: Mapping[str, Choice]) -> None:
+    def _ask(self, words: str, choices: Mapping[str, AnswerChoice]) -> None:
         self._opened_in_detail = self.views.in_detail
         self.bar.ask(words, choices)
 

@@ -13,7 +13,7 @@ from nri_scope.cli.kubectl.main import VIEW_NAMES
 from nri_scope.cli.kubectl.main import cli as cluster
 from nri_scope.cli.kubectl.views import VIEWS
 from nri_scope.cli.main import cli, run
-from nri_scope.cli.option_rules import Exclude, Need, NeedOneOf, Rule, RuledCommand, spellings
+from nri_scope.cli.option_rules import Exclude, Need, NeedOneOf, OptionRule, RuledCommand, spellings
 
 SAMPLE = Path(__file__).parents[2] / "recordings" / "containerd-1.7.nriscope.db"
 VALUES = {
@@ -77,7 +77,9 @@ def words_of(command: click.Command, names: Sequence[str]) -> list[str]:
     return options + arguments
 
 
-def violations(rule: Rule, rules: Sequence[Rule]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+def violations(
+    rule: OptionRule, rules: Sequence[OptionRule]
+) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
     """Yield parameters that the rule refuses without others, and the names that it must mention."""
     match rule:
         case Exclude():

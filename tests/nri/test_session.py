@@ -9,9 +9,9 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError, RemoteProtocolError
 from nri_scope.nri.session import (
     TRANSITIONS,
+    ConnectionEnd,
     ConnectionState,
     MessageKind,
-    Role,
     SetupState,
     check_part_reply,
 )
@@ -29,14 +29,14 @@ NORMAL_SEQUENCE = [
 ]
 
 
-def at(state: SetupState, role: Role = Role.PLUGIN) -> ConnectionState:
+def at(state: SetupState, role: ConnectionEnd = ConnectionEnd.PLUGIN) -> ConnectionState:
     session = ConnectionState(role)
     session.state = state
     return session
 
 
-@pytest.mark.parametrize("role", Role)
-def test_a_normal_session(role: Role) -> None:
+@pytest.mark.parametrize("role", ConnectionEnd)
+def test_a_normal_session(role: ConnectionEnd) -> None:
     session = ConnectionState(role)
     for kind, state in NORMAL_SEQUENCE:
         assert session.feed(kind) is state
@@ -45,7 +45,7 @@ def test_a_normal_session(role: Role) -> None:
 
 
 def test_configure_may_precede_the_registration_reply() -> None:
-    session = ConnectionState(Role.PLUGIN)
+    session = ConnectionState(ConnectionEnd.PLUGIN)
     for kind in (
         MessageKind.REGISTER,
         MessageKind.CONFIGURE,
@@ -73,21 +73,21 @@ def test_a_split_synchronize_ends_with_its_last_part() -> None:
 )
 def test_a_runtime_must_not_call_before_the_registration(kind: MessageKind) -> None:
     with pytest.raises(RemoteProtocolError, match=r"the runtime sent .* while connected"):
-        ConnectionState(Role.PLUGIN).feed(kind)
+        ConnectionState(ConnectionEnd.PLUGIN).feed(kind)
     with pytest.raises(LocalProtocolError, match="while connected"):
-        ConnectionState(Role.RUNTIME).feed(kind)
+        ConnectionState(ConnectionEnd.RUNTIME).feed(kind)
 
 
 def test_a_plugin_registers_once() -> None:
-    session = ConnectionState(Role.RUNTIME)
+    session = ConnectionState(ConnectionEnd.RUNTIME)
     session.feed(MessageKind.REGISTER)
     with pytest.raises(RemoteProtocolError, match="the plugin sent RegisterPlugin while registeri"):
         session.feed(MessageKind.REGISTER)
 
 
-@given(st.sampled_from(Role), st.lists(st.sampled_from(MessageKind), max_size=30))
+@given(st.sampled_from(ConnectionEnd), st.lists(st.sampled_from(MessageKind), max_size=30))
 def test_any_message_is_accepted_or_rejected_without_a_state_change(
-    role: Role, kinds: list[MessageKind]
+    role: ConnectionEnd, kinds: list[MessageKind]
 ) -> None:
     session = ConnectionState(role)
     for kind in kinds:

@@ -14,8 +14,8 @@ import pytest
 from nri_scope.process.channel import (
     HEAD,
     PAYLOAD_MAX,
+    ChannelReader,
     LoopChannel,
-    MessageReader,
     ThreadChannel,
     message,
 )
@@ -59,7 +59,7 @@ def pair() -> Iterator[tuple[LoopChannel, Receiver, socket.socket]]:
 
 async def read(sock: socket.socket, count: int) -> list[tuple[int, bytes]]:
     """Receive the next messages."""
-    reader, found = MessageReader(), list[tuple[int, bytes]]()
+    reader, found = ChannelReader(), list[tuple[int, bytes]]()
     async with asyncio.timeout(PATIENCE):
         while len(found) < count:
             data = await asyncio.get_running_loop().sock_recv(sock, 1 << 16)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import RemoteProtocolError
-from nri_scope.process.channel import HEAD, PAYLOAD_MAX, MessageReader, message
+from nri_scope.process.channel import HEAD, PAYLOAD_MAX, ChannelReader, message
 
 _MESSAGES = st.lists(st.tuples(st.integers(0, 255), st.binary(max_size=300)), max_size=20)
 
@@ -18,7 +18,7 @@ def test_messages_arrive_in_chunks_of_any_size(
     sent: list[tuple[int, bytes]], sizes: list[int]
 ) -> None:
     stream = b"".join(message(kind, payload[:7], payload[7:]) for kind, payload in sent)
-    reader, received, start, number = MessageReader(), list[tuple[int, bytes]](), 0, 0
+    reader, received, start, number = ChannelReader(), list[tuple[int, bytes]](), 0, 0
     while start < len(stream):
         size = sizes[number % len(sizes)]
         received += reader.feed(stream[start : start + size])
@@ -28,7 +28,7 @@ def test_messages_arrive_in_chunks_of_any_size(
 
 @given(st.binary(max_size=2000), st.integers(1, 300))
 def test_arbitrary_bytes_are_messages_or_rejected(stream: bytes, size: int) -> None:
-    reader, received = MessageReader(), list[tuple[int, bytes]]()
+    reader, received = ChannelReader(), list[tuple[int, bytes]]()
     try:
         for start in range(0, len(stream), size):
             received += reader.feed(stream[start : start + size])
@@ -41,7 +41,7 @@ def test_arbitrary_bytes_are_messages_or_rejected(stream: bytes, size: int) -> N
 def test_a_large_message_in_many_chunks_is_assembled() -> None:
     payload = bytes(8 << 20)
     stream = message(3, payload)
-    reader = MessageReader()
+    reader = ChannelReader()
     received = [
         each
         for start in range(0, len(stream), 1 << 14)
@@ -52,4 +52,4 @@ def test_a_large_message_in_many_chunks_is_assembled() -> None:
 
 def test_a_message_that_is_too_large_is_rejected_by_its_head() -> None:
     with pytest.raises(RemoteProtocolError):
-        list(MessageReader().feed(HEAD.pack(PAYLOAD_MAX + 1, 0)))
+        list(ChannelReader().feed(HEAD.pack(PAYLOAD_MAX + 1, 0)))

@@ -8,7 +8,7 @@ import pytest
 
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.recorder import shared_rows as module
-from nri_scope.recorder.shared_rows import Subjects
+from nri_scope.recorder.shared_rows import SubjectTables
 from nri_scope.recording.schema import statements
 
 
@@ -33,7 +33,7 @@ WEB = PodSandbox(id="p1", namespace="shop", name="web", uid="u1")
 
 
 def test_a_pod_has_one_key(connection: sqlite3.Connection) -> None:
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     one, again = subjects.pod(WEB), subjects.pod(WEB)
     assert one is not None
     assert one is again
@@ -43,11 +43,11 @@ def test_a_pod_has_one_key(connection: sqlite3.Connection) -> None:
 
 
 def test_a_later_recorder_reuses_keys(connection: sqlite3.Connection) -> None:
-    first = Subjects(connection)
+    first = SubjectTables(connection)
     pod = first.pod(WEB)
     container = first.container(Container(id="c1", name="app"), pod)
     first.flush()
-    later = Subjects(connection)
+    later = SubjectTables(connection)
     pod_again = later.pod(WEB)
     assert pod is not None
     assert container is not None
@@ -65,7 +65,7 @@ def test_a_later_recorder_reuses_keys(connection: sqlite3.Connection) -> None:
 def test_a_subject_known_by_id_only_is_completed(
     connection: sqlite3.Connection, flush_between: bool
 ) -> None:
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     only_id = subjects.pod(PodSandbox(id="p1"))
     container = subjects.container(Container(id="c1"), None)
     if flush_between:
@@ -81,7 +81,7 @@ def test_a_subject_known_by_id_only_is_completed(
 def test_a_container_is_linked_to_its_pod_by_the_pod_s_id(
     connection: sqlite3.Connection,
 ) -> None:
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     subjects.container(Container(id="c1", name="app", pod_sandbox_id="p1"), None)
     subjects.pod(WEB)
     subjects.flush()
@@ -90,7 +90,7 @@ def test_a_container_is_linked_to_its_pod_by_the_pod_s_id(
 
 
 def test_different_pods_under_one_id_have_different_keys(connection: sqlite3.Connection) -> None:
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     for _ in range(3):
         subjects.pod(WEB)
         subjects.pod(PodSandbox(id="p1", namespace="shop", name="other", uid="u1"))
@@ -99,7 +99,7 @@ def test_different_pods_under_one_id_have_different_keys(connection: sqlite3.Con
 
 
 def test_a_subject_without_id_and_name_has_no_key(connection: sqlite3.Connection) -> None:
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     assert subjects.pod(PodSandbox()) is None
     assert subjects.container(Container(), None) is None
 
@@ -108,7 +108,7 @@ def test_evicted_subjects_are_looked_up_again(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MAX_CACHED", 4)
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     keys = {}
     for number in range(40):
         row = subjects.pod(PodSandbox(id=f"p{number}", name="web"))
@@ -124,7 +124,7 @@ def test_evicted_subjects_are_looked_up_again(
 def test_invalidate_clears_cached_subjects(
     connection: sqlite3.Connection,
 ) -> None:
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     subjects.pod(WEB)
     subjects.flush()
     connection.execute("DELETE FROM pod")
@@ -144,7 +144,7 @@ LONG = "k8s_app_web_shop_u1_0"
 def test_a_creation_without_id_gets_the_id_and_keeps_the_name(
     connection: sqlite3.Connection,
 ) -> None:
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     pod = subjects.pod(
         PodSandbox(id="p1", namespace="shop", name="k8s_POD_web_shop_u1_0", uid="u1")
     )
@@ -161,7 +161,7 @@ def test_a_creation_without_id_gets_the_id_and_keeps_the_name(
 def test_a_failed_creation_without_id_is_not_joined_with_the_next_attempt(
     connection: sqlite3.Connection,
 ) -> None:
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     pod = subjects.pod(WEB)
     subjects.container(Container(name="app"), pod, (1, 7))
     subjects.container(Container(name="app"), pod, (1, 8))
@@ -177,7 +177,7 @@ def test_a_failed_creation_without_id_is_not_joined_with_the_next_attempt(
 def test_a_creation_before_a_gap_is_not_joined(
     connection: sqlite3.Connection, session: int | None
 ) -> None:
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     pod = subjects.pod(WEB)
     subjects.container(Container(name="app"), pod, (1, 7))
     subjects.forget_creations(session)
@@ -189,7 +189,7 @@ def test_a_creation_before_a_gap_is_not_joined(
 def test_a_creation_stays_joined_while_old_rows_are_removed(
     connection: sqlite3.Connection,
 ) -> None:
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     pod = subjects.pod(WEB)
     for name in ("app", "gone", "new"):
         subjects.container(Container(name=name), pod, (1, 7))
@@ -209,7 +209,7 @@ def test_pending_creations_are_limited(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_MAX_WITHOUT_ID", 2)
-    subjects = Subjects(connection)
+    subjects = SubjectTables(connection)
     pod = subjects.pod(WEB)
     for name in "abc":
         subjects.container(Container(name=name), pod, (1, 7))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall
-from nri_scope.recorder.shared_rows import Subjects
+from nri_scope.recorder.shared_rows import SubjectTables
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import row_limits
 from nri_scope.recording.reader import Recording
@@ -88,7 +88,7 @@ def test_removed_pods_make_room_for_new_ones(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     _record(path, [_created(number) for number in range(MOST)])
     with closing(connect(path)) as connection:
-        known = Subjects(connection)
+        known = SubjectTables(connection)
         with pytest.raises(row_limits.LimitReached):
             known.pod(api.PodSandbox(id="another"))
         connection.execute("DELETE FROM pod WHERE key = 1")

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.runtime import output as module
-from nri_scope.runtime.output import LAST_KEPT, LINE_COST, LINE_MAX, Output, Stream
+from nri_scope.runtime.output import LAST_KEPT, LINE_COST, LINE_MAX, ProcessOutput, Stream
 
 OUT, ERR = Stream.STDOUT, Stream.STDERR
 LINE = st.text(st.characters(codec="utf-8", exclude_characters="\n\r"))
 
 
-def texts(output: Output) -> list[str]:
+def texts(output: ProcessOutput) -> list[str]:
     return [line.text for line in output.lines]
 
 
@@ -23,7 +23,7 @@ def test_any_split_of_the_bytes_gives_the_same_lines(
     lines: list[str], partial: str, cuts: list[int]
 ) -> None:
     data = ("".join(f"{line}\n" for line in lines) + partial).encode()
-    output = Output()
+    output = ProcessOutput()
     start = 0
     for end in [*sorted(cuts), len(data)]:
         output.feed(OUT, data[start:end], 1)
@@ -36,7 +36,7 @@ def test_any_split_of_the_bytes_gives_the_same_lines(
 def test_every_line_is_stored_or_counted(reads: list[bytes]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "OUTPUT_MAX", 30 * LINE_COST)
-        output = Output()
+        output = ProcessOutput()
     for data in reads:
         output.feed(OUT, data, 1)
     output.finish(OUT)
@@ -47,7 +47,7 @@ def test_every_line_is_stored_or_counted(reads: list[bytes]) -> None:
 
 
 def test_a_line_has_the_time_of_its_first_byte() -> None:
-    output = Output()
+    output = ProcessOutput()
     for mono_ns, data in [(1, b"one"), (2, b"\ntwo"), (3, b"\n"), (4, b"\nfour")]:
         output.feed(ERR, data, mono_ns)
     output.finish(ERR)
@@ -57,7 +57,7 @@ def test_a_line_has_the_time_of_its_first_byte() -> None:
 
 def test_lines_of_two_streams_are_separate_and_reported_when_complete() -> None:
     reported: list[tuple[Stream, str, int]] = []
-    output = Output(lambda *line: reported.append(line))
+    output = ProcessOutput(lambda *line: reported.append(line))
     output.feed(OUT, b"to out, ", 1)
     output.feed(ERR, b"to err\r\n", 2)
     assert reported == [(ERR, "to err", 2)]
@@ -67,14 +67,14 @@ def test_lines_of_two_streams_are_separate_and_reported_when_complete() -> None:
 
 
 def test_undecodable_bytes_are_escaped() -> None:
-    output = Output()
+    output = ProcessOutput()
     output.feed(OUT, b"caf\xe9 \xff\n", 1)
     assert texts(output) == ["caf\\xe9 \\xff"]
 
 
 @pytest.mark.parametrize("character", ["x", "é", "€", "😀"])
 def test_a_long_line_is_cut_between_characters(character: str) -> None:
-    output = Output()
+    output = ProcessOutput()
     data = (character * (2 * LINE_MAX)).encode()
     for start in range(0, len(data), 1000):
         output.feed(OUT, data[start : start + 1000], 1)
@@ -86,7 +86,7 @@ def test_a_long_line_is_cut_between_characters(character: str) -> None:
 
 
 def test_last_lines_include_the_incomplete_one() -> None:
-    output = Output()
+    output = ProcessOutput()
     output.feed(ERR, b"one\ntwo\nthree", 1)
     output.feed(OUT, b"other\n", 1)
     assert output.last(ERR, 2) == ["two", "three"]
@@ -95,7 +95,7 @@ def test_last_lines_include_the_incomplete_one() -> None:
 
 def test_a_flood_is_reported_only_up_to_the_stored_limit() -> None:
     reported: list[str] = []
-    output = Output(lambda stream, line, mono_ns: reported.append(line))
+    output = ProcessOutput(lambda stream, line, mono_ns: reported.append(line))
     count = 0
     while not output.left_out:
         output.feed(OUT, b"again\n" * 1000, 1)
@@ -106,7 +106,7 @@ def test_a_flood_is_reported_only_up_to_the_stored_limit() -> None:
 
 def test_passed_lines_are_not_stored_and_resume_after_a_flood() -> None:
     reported: list[str] = []
-    output = Output(lambda stream, text, mono_ns: reported.append(text), passing=True)
+    output = ProcessOutput(lambda stream, text, mono_ns: reported.append(text), passing=True)
     flood = 2 * module.OUTPUT_MAX // LINE_COST
     output.feed(OUT, b"x\n" * flood, 1)
     output.feed(OUT, b"x\n" * flood, 1)

@@ -21,7 +21,7 @@ import pytest
 from nri_scope.errors import UsageError
 from nri_scope.process.child import describe_exit
 from nri_scope.runtime.command import command_of
-from nri_scope.runtime.output import OnOutput, Output, Stream
+from nri_scope.runtime.output import OnOutput, ProcessOutput, Stream
 from nri_scope.runtime.plugin_process import Process, launch
 from nri_scope.transport.loop import loop_factory
 
@@ -56,7 +56,7 @@ async def ended(argv: Sequence[str], *, cwd: Path | None = None) -> Process:
     return process
 
 
-def stdout(output: Output) -> list[str]:
+def stdout(output: ProcessOutput) -> list[str]:
     return [line.text for line in output.lines if line.stream is Stream.STDOUT]
 
 

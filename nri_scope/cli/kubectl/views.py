@@ -21,7 +21,7 @@ import click
 
 from nri_scope.errors import NriScopeError, UsageError
 
-from ..option_rules import Exclude, Need, NeedOneOf, Rule, RuledCommand, spellings
+from ..option_rules import Exclude, Need, NeedOneOf, OptionRule, RuledCommand, spellings
 from ..params import NOT_EMPTY, LiveOption, say
 from . import NAMES, cluster_options, kubectl_of, namespace_option
 
@@ -50,7 +50,7 @@ class View:
     """Arguments after WHAT."""
     options: Sequence[click.Option] = ()
     """Options that the command on a file does not have."""
-    rules: Sequence[Rule] = ()
+    rules: Sequence[OptionRule] = ()
     """Rules that the command on a file does not have."""
     with_pod_events: Callable[[dict[str, Any]], bool] = lambda options: False
     """Function that returns whether the Kubernetes Events of a pod are shown."""

@@ -23,7 +23,7 @@ V0_12_3 = known_version("0.12.3")
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class MergingRules:
     """The merging rules of a runtime on one NRI version."""
 
     version: NriVersion | None
@@ -55,13 +55,13 @@ class Rules:
 
 
 @lru_cache(maxsize=64)
-def rules_of(version: NriVersion | None) -> Rules:
+def rules_of(version: NriVersion | None) -> MergingRules:
     """Return the rules of an NRI version; None for the newest."""
 
     def before(limit: NriVersion) -> bool:
         return version is not None and version < limit
 
-    return Rules(
+    return MergingRules(
         version=version,
         unknown=frozenset(field for field in FIELDS if before(known_version(field.since))),
         shows_whole_lists=before(V0_3),
@@ -81,7 +81,7 @@ _REMOVED = "-"
 class Owners:
     """The owners of one container's fields. The key of a field without members is None."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: MergingRules) -> None:
         self._rules = rules
         self._plugins: dict[tuple[int, str | None], str] = {}
 
@@ -142,7 +142,7 @@ class Owners:
 class Ownership:
     """Owners by container id."""
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: MergingRules) -> None:
         self._rules = rules
         self._by_id: dict[str, Owners] = {}
 
@@ -213,7 +213,7 @@ class Dropped:
 class Turn:
     """The merging of a plugin's requests for one container."""
 
-    rules: Rules
+    rules: MergingRules
     plugin: str
     container_id: str
     owners: Owners

@@ -13,7 +13,7 @@ from ..versions import NriVersion
 from .applied_reply import replace_members
 from .field_order import UPDATED_RESOURCES
 from .fields import DEVICE_RULES, PIDS_LIMIT
-from .owners import Dropped, Ownership, Rules, Turn, quoted, rules_of, text_of
+from .owners import Dropped, MergingRules, Ownership, Turn, quoted, rules_of, text_of
 
 
 class Updates:
@@ -26,7 +26,7 @@ class Updates:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: MergingRules,
         ownership: Ownership,
         dropped: list[Dropped],
         *,

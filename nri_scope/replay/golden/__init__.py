@@ -11,8 +11,8 @@ from __future__ import annotations
 from .compare import Mismatch as Mismatch
 from .compare import MismatchKind as MismatchKind
 from .entries import SESSION as SESSION
-from .entries import Key as Key
 from .entries import Origin as Origin
+from .entries import ReplyKey as ReplyKey
 from .entries import fingerprint as fingerprint
 from .golden import Golden as Golden
 from .render import as_data as as_data

@@ -12,7 +12,7 @@ from typing import TypeVar, cast
 from nri_scope.nri.plain import Plain
 from nri_scope.specs.json_spec import pointer
 
-from .entries import Key, is_quiet
+from .entries import ReplyKey, is_quiet
 from .matchers import Expected, Ignored, Matcher
 from .reply_values import MOUNT_KEY, UNORDERED, unordered
 
@@ -188,14 +188,14 @@ class Mismatch:
     """Event whose reply is not as expected."""
 
     kind: MismatchKind
-    key: Key
+    key: ReplyKey
     expected: Expected
     """The entry of the golden, or the nearest one; None if there is none."""
     got: Plain
     """The actual reply; None if the event did not happen."""
     differences: tuple[Difference, ...] = ()
     """Differences between these two, if both exist."""
-    nearest: Key | None = None
+    nearest: ReplyKey | None = None
     """Key of ``expected`` if that is another event's entry; else None."""
     line: int = 0
     """Line of ``expected`` in the golden's file; 0 if unknown."""
@@ -209,9 +209,9 @@ class Mismatch:
 
 
 def compare_entries(
-    expected: Mapping[Key, Expected],
-    got: Mapping[Key, dict[str, Plain]],
-    lines: Mapping[Key, int],
+    expected: Mapping[ReplyKey, Expected],
+    got: Mapping[ReplyKey, dict[str, Plain]],
+    lines: Mapping[ReplyKey, int],
 ) -> list[Mismatch]:
     """Return all mismatches, in the order of a golden."""
     unused = [
@@ -234,11 +234,11 @@ def compare_entries(
 
 
 def _missing(
-    key: Key,
+    key: ReplyKey,
     reply: dict[str, Plain],
-    nearest: Key | None,
-    expected: Mapping[Key, Expected],
-    lines: Mapping[Key, int],
+    nearest: ReplyKey | None,
+    expected: Mapping[ReplyKey, Expected],
+    lines: Mapping[ReplyKey, int],
 ) -> Mismatch:
     if nearest is None:
         return Mismatch(MismatchKind.MISSING, key, None, reply)
@@ -250,16 +250,16 @@ def _missing(
 class _Nearest:
     """Search for the non-empty entry that is most similar to a reply."""
 
-    def __init__(self, expected: Mapping[Key, Expected], unused: Iterable[Key]) -> None:
+    def __init__(self, expected: Mapping[ReplyKey, Expected], unused: Iterable[ReplyKey]) -> None:
         self._expected = expected
         self._unused = frozenset(unused)
         self._searches = 0
-        self._by_kind: defaultdict[str, list[Key]] = defaultdict(list)
+        self._by_kind: defaultdict[str, list[ReplyKey]] = defaultdict(list)
         for key, entry in expected.items():
             if isinstance(entry, dict) and not is_quiet(entry):
                 self._by_kind[key.kind].append(key)
 
-    def to(self, key: Key, reply: dict[str, Plain]) -> Key | None:
+    def to(self, key: ReplyKey, reply: dict[str, Plain]) -> ReplyKey | None:
         if is_quiet(reply) or self._searches >= MAX_SEARCHES:
             return None
         self._searches += 1

@@ -53,7 +53,7 @@ _RANKS = {
 _TIMES = re.compile(r"(.*)#([1-9][0-9]{0,8})", re.ASCII | re.DOTALL)
 
 
-class Key(NamedTuple):
+class ReplyKey(NamedTuple):
     """Key of a reply, equal in every replay of a recording."""
 
     plugin: str
@@ -79,7 +79,7 @@ class Key(NamedTuple):
         return self.plugin, self.subject != SESSION, self.subject, rank, kind, times
 
 
-def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str, Plain]]:
+def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[ReplyKey, dict[str, Plain]]:
     """Return the content of each reply, in the order of a golden; {} for an empty one.
 
     A failure has its verdict as key: ``error: TEXT``, ``conflict: TEXT``. ``late: true`` and
@@ -89,9 +89,9 @@ def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str,
     return dict(sorted(entries.items(), key=lambda entry: entry[0].place))
 
 
-def entries_in_order(replies: Iterable[Reply], name_of: NameOf) -> dict[Key, dict[str, Plain]]:
+def entries_in_order(replies: Iterable[Reply], name_of: NameOf) -> dict[ReplyKey, dict[str, Plain]]:
     """Return the content of each reply as `entries_of` does, but in the order of the replies."""
-    entries: dict[Key, dict[str, Plain]] = {}
+    entries: dict[ReplyKey, dict[str, Plain]] = {}
     for reply in replies:
         times = max(1, reply.occurrence)
         while (key := _key(reply, times)) in entries:
@@ -116,10 +116,10 @@ def fingerprint(runtime: str, events: Iterable[tuple[str, str]]) -> str:
     return digest.hexdigest()
 
 
-def _key(reply: Reply, times: int) -> Key:
+def _key(reply: Reply, times: int) -> ReplyKey:
     alone = times == 1 and reply.event != QUIET
     event = reply.event if alone else f"{reply.event}#{times}"
-    return Key(reply.plugin, reply.subject or SESSION, event)
+    return ReplyKey(reply.plugin, reply.subject or SESSION, event)
 
 
 def _content(reply: Reply, name_of: NameOf) -> dict[str, Plain]:
@@ -159,7 +159,7 @@ class Origin:
     """Name of the runtime's profile, checked before a comparison."""
 
 
-def write_tree(origin: Origin, entries: Mapping[Key, Expected]) -> dict[str, Expected]:
+def write_tree(origin: Origin, entries: Mapping[ReplyKey, Expected]) -> dict[str, Expected]:
     """Return the document for `to_yaml`; ``entries`` in the order of a golden."""
     plugins: dict[str, dict[str, dict[str, Expected]]] = {}
     empty: dict[tuple[str, str], FlowList[Expected]] = {}
@@ -181,7 +181,7 @@ def write_tree(origin: Origin, entries: Mapping[Key, Expected]) -> dict[str, Exp
     }
 
 
-def read_tree(root: Node) -> tuple[Origin, dict[Key, Expected], dict[Key, int]]:
+def read_tree(root: Node) -> tuple[Origin, dict[ReplyKey, Expected], dict[ReplyKey, int]]:
     """Return origin, entries and their lines. Raises MalformedYaml for other documents."""
     top = _mapping(root, "a golden")
     if _VERSION not in top:
@@ -207,11 +207,11 @@ def read_tree(root: Node) -> tuple[Origin, dict[Key, Expected], dict[Key, int]]:
         fingerprint=_text(top[_FINGERPRINT], _FINGERPRINT),
         profile=_text(top[_PROFILE], _PROFILE),
     )
-    nodes: dict[Key, Node] = {}
+    nodes: dict[ReplyKey, Node] = {}
     for plugin, subjects in _mapping(top[_PLUGINS], _PLUGINS).items():
         for subject, events in _mapping(subjects, f"plugin {plugin[:80]!r}").items():
             for event, node in _events(events, f"subject {subject[:80]!r}"):
-                key_of = Key(plugin, subject, event)
+                key_of = ReplyKey(plugin, subject, event)
                 if key_of in nodes:
                     raise MalformedYaml(node.line, f"{event[:80]!r} is listed twice")
                 nodes[key_of] = node

@@ -25,7 +25,7 @@ from nri_scope.text.yaml_text import to_yaml
 
 from ..replies import Reply
 from .compare import Mismatch, compare_entries, matchers_in, merge_matchers
-from .entries import Key, Origin, entries_of, read_tree, write_tree
+from .entries import Origin, ReplyKey, entries_of, read_tree, write_tree
 from .matchers import Expected, Ignored, parse_matcher
 from .reply_values import NameOf
 
@@ -44,11 +44,11 @@ class Golden:
     """Expected replies, with the recording and profile to which they belong."""
 
     origin: Origin
-    entries: Mapping[Key, Expected]
+    entries: Mapping[ReplyKey, Expected]
     """Entries in the order of the file; {} for an empty reply."""
     path: str = ""
     """Path from which it was loaded, as given by the user."""
-    lines: Mapping[Key, int] = field(default_factory=dict[Key, int])
+    lines: Mapping[ReplyKey, int] = field(default_factory=dict[ReplyKey, int])
     """Line numbers in the loaded file, from 1."""
     head: str = HEAD
     """Comment at the beginning of the file."""
@@ -163,7 +163,7 @@ class Golden:
 
     def updated(self, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
         """Return a golden for these replies that keeps the matchers that accept them."""
-        entries: dict[Key, Expected] = {}
+        entries: dict[ReplyKey, Expected] = {}
         for key, reply in entries_of(replies, name_of).items():
             old = self.entries.get(key)
             entries[key] = merge_matchers({} if old is None else old, reply)

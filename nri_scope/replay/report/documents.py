@@ -17,7 +17,7 @@ from nri_scope.recording.records import SCHEMA_VERSION
 from nri_scope.specs import Change
 from nri_scope.text.escape import safe
 
-from ..golden import SESSION, Key, plain_reply
+from ..golden import SESSION, ReplyKey, plain_reply
 from ..replies import Reply, Verdict
 from ..result import ContainerResult, PlayedEvent, Replayed
 
@@ -127,7 +127,7 @@ def _times(event: PlayedEvent) -> dict[str, Plain]:
 
 def junit(
     replayed: Replayed,
-    mismatches: Mapping[Key, Sequence[str]],
+    mismatches: Mapping[ReplyKey, Sequence[str]],
     *,
     has_golden: bool = False,
     differences: Sequence[str] = (),
@@ -200,11 +200,11 @@ def _failure(case: ElementTree.Element, kind: str, lines: Sequence[str]) -> None
     failure.text = "\n".join(map(safe, lines))
 
 
-def _title(key: Key) -> str:
+def _title(key: ReplyKey) -> str:
     return f"{key.event} {key.subject}"
 
 
-def _key(reply: Reply) -> Key:
+def _key(reply: Reply) -> ReplyKey:
     """Return the key of the reply's entry in a golden."""
     number = f"#{reply.occurrence}" if reply.occurrence > 1 else ""
-    return Key(reply.plugin, reply.subject or SESSION, f"{reply.event}{number}")
+    return ReplyKey(reply.plugin, reply.subject or SESSION, f"{reply.event}{number}")

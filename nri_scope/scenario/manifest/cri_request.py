@@ -40,7 +40,7 @@ class CriMount:
 
 
 @dataclass(frozen=True, slots=True)
-class Namespaces:
+class NamespaceOptions:
     """Namespaces that a pod shares with its node or among its containers."""
 
     host_network: bool
@@ -70,7 +70,7 @@ class SandboxRequest:
     cgroup_parent: str
     resources: CriResources
     overhead: CriResources
-    namespaces: Namespaces
+    namespaces: NamespaceOptions
     runtime_handler: str
     ips: Sequence[str]
 

@@ -16,7 +16,7 @@ from nri_scope.text.yaml_reader import (
     NULLS,
     MalformedYaml,
     TreeBuilder,
-    TreeNode,
+    YamlNode,
     build_from_events,
 )
 
@@ -67,7 +67,7 @@ MAX_DEPTH = 60
 Scalar: TypeAlias = bool | int | float | str | None
 
 
-ManifestValue: TypeAlias = TreeNode[Scalar]
+ManifestValue: TypeAlias = YamlNode[Scalar]
 
 
 def parse_documents(text: str) -> list[ManifestValue]:

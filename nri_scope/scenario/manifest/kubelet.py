@@ -18,7 +18,7 @@ from ..subjects import derived_id
 from .cri_request import (
     ContainerRequest,
     CriMount,
-    Namespaces,
+    NamespaceOptions,
     Propagation,
     SandboxRequest,
     SeccompProfile,
@@ -213,7 +213,7 @@ def sandbox_request(pod: PodSpec, node: NodeFacts) -> SandboxRequest:
     }
     seen = identity.status["startTime"].text(_NOON)
     kubelet = {"kubernetes.io/config.seen": seen, "kubernetes.io/config.source": "api"}
-    namespaces = Namespaces(
+    namespaces = NamespaceOptions(
         host_network=spec["hostNetwork"].flag(),
         host_pid=spec["hostPID"].flag(),
         host_ipc=spec["hostIPC"].flag(),

@@ -27,7 +27,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import event_record, rfc3339, session_record
 from nri_scope.recording.sqlite_text import storable
 
-from .exported_part import Excerpt, folder_of
+from .exported_part import ExportedPart, folder_of
 from .json_text import json_text
 
 Cell = None | int | str
@@ -108,7 +108,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     with tempfile.TemporaryDirectory(prefix=".nri-scope-", dir=folder_of(stream)) as temporary:
         path = Path(temporary) / "expanded.db"
         try:
-            count = _create(Excerpt(recording, numbers), recording, path)
+            count = _create(ExportedPart(recording, numbers), recording, path)
         except sqlite3.Error as error:
             # Errors of the recording itself are raised as RecordingError.
             full = code_of(error) == sqlite3.SQLITE_FULL
@@ -119,7 +119,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     return count
 
 
-def _create(excerpt: Excerpt, recording: Recording, path: Path) -> int:
+def _create(excerpt: ExportedPart, recording: Recording, path: Path) -> int:
     with closing(sqlite3.connect(path)) as connection:
         # If writing fails, the file is discarded.
         connection.execute("PRAGMA journal_mode = OFF").fetchall()
@@ -160,7 +160,7 @@ def _insert(database: sqlite_utils.Database, table: str, rows: Iterator[dict[str
 class _Events:
     """Rows of ``events``, and the ids of sessions, pods and containers in the rows read so far."""
 
-    def __init__(self, excerpt: Excerpt) -> None:
+    def __init__(self, excerpt: ExportedPart) -> None:
         self._excerpt = excerpt
         self.count = 0
         self.sessions: set[int] = set()
@@ -210,7 +210,7 @@ def _containers(recording: Recording, included: set[str]) -> Iterator[dict[str, 
             yield _cells({"id": container.id, "name": container.name, "pod_id": pod_id})
 
 
-def _gaps(excerpt: Excerpt) -> Iterator[dict[str, Cell]]:
+def _gaps(excerpt: ExportedPart) -> Iterator[dict[str, Cell]]:
     for gap in excerpt.gaps():
         times = {"from_time": rfc3339(gap.from_ns), "to_time": rfc3339(gap.to_ns)}
         others = {"session": gap.session, "reason": gap.reason}
@@ -223,7 +223,7 @@ def _notes(recording: Recording) -> Iterator[dict[str, Cell]]:
         yield _cells({"id": note.id, **others})
 
 
-def _output(excerpt: Excerpt, included: set[int]) -> Iterator[dict[str, Cell]]:
+def _output(excerpt: ExportedPart, included: set[int]) -> Iterator[dict[str, Cell]]:
     for line in excerpt.printed(included):
         others = {"session": line.session, "at": rfc3339(line.at_ns), "stream": line.stream}
         yield _cells({"id": line.id, **others, "text": line.text})

@@ -39,7 +39,7 @@ def folder_of(stream: IO[bytes]) -> Path | None:
     return Path(name).parent if isinstance(name, str) and Path(name).is_file() else None
 
 
-class Excerpt:
+class ExportedPart:
     """All events of a recording, or those with given numbers, with related rows.
 
     Every method raises RecordingError.

@@ -46,7 +46,7 @@ from nri_scope.recording.creation_outcomes import (
 from nri_scope.recording.documents import event_document, tap_record
 from nri_scope.recording.event_messages import status_request
 from nri_scope.recording.file_errors import error_words
-from nri_scope.recording.log_rows import Timeline
+from nri_scope.recording.log_rows import LogMerger
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import (
     SCHEMA_VERSION,
@@ -57,7 +57,7 @@ from nri_scope.recording.records import (
 )
 from nri_scope.text.escape import safe
 
-from .exported_part import Excerpt
+from .exported_part import ExportedPart
 from .json_text import json_line
 
 
@@ -66,7 +66,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
 
     Each line is an object with a key "event", "session", "gap", "note" or "output".
     """
-    excerpt = Excerpt(recording, numbers)
+    excerpt = ExportedPart(recording, numbers)
     taps = excerpt.taps()
     sessions: set[int] = set()
     messages = (b"", b"")
@@ -79,7 +79,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
 
     count = 0
     creations = None if numbers is None else Creations(recording)
-    timeline, described = Timeline(every_session=True), recording.sessions()
+    timeline, described = LogMerger(every_session=True), recording.sessions()
     # Their places must be the same after the lines were imported, and exported again.
     gaps = [replace(gap, from_ns=gap.from_ns // 1000 * 1000) for gap in excerpt.gaps()]
     for item in chain(

@@ -39,7 +39,7 @@ from nri_scope.recording.sqlite_errors import query_rows
 from nri_scope.recording.sqlite_text import HIGHEST, LOWEST
 from nri_scope.wire.ttrpc import Code, TraceContext, trace_context
 
-from .exported_part import Excerpt, requests_of
+from .exported_part import ExportedPart, requests_of
 from .json_text import json_line
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.45.0"
@@ -209,7 +209,7 @@ _CODES = frozenset(Code)
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:
     """Write lines of OTLP/JSON, without the events' messages; see `formats.Write`."""
-    excerpt = Excerpt(recording, numbers)
+    excerpt = ExportedPart(recording, numbers)
     sessions = {session.id: session for session in recording.sessions()}
     traces = _Traces(recording, SpanBuffer(stream), sessions)
     taps = excerpt.taps()

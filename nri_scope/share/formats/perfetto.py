@@ -22,7 +22,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.sqlite_text import HIGHEST
 
-from .exported_part import Excerpt, requests_of
+from .exported_part import ExportedPart, requests_of
 from .perfetto_packets import PacketKind, Packets, Value, track_id
 
 MAX_LANES = 32
@@ -48,7 +48,7 @@ def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]
     Memory grows with the number of pods and containers that exist at the same time, and by a few
     bytes for each removed one.
     """
-    excerpt = Excerpt(recording, numbers)
+    excerpt = ExportedPart(recording, numbers)
     sessions = {session.id: session for session in recording.sessions()}
     trace: _Trace | None = None
     count = 0

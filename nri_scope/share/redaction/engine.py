@@ -14,7 +14,7 @@ from .harmless import HOSTS, is_word
 from .key_names import Certainty, certainty_of
 from .names import NameTokens
 from .rules import Rules, any_of
-from .tokens import NAMES_SCOPE, Scope, Scopes, Tokens, is_token
+from .tokens import NAMES_SCOPE, Scopes, Tokens, TokenScope, is_token
 
 _MAX_PLACES = 1_000
 """Maximum number of places, which include variable names: an untrusted recording may have many."""
@@ -74,11 +74,11 @@ class Engine:
         self._text_log: list[str] | None = None
         self._part_log: list[tuple[str, str]] | None = None
 
-    def within(self, scope: Scope) -> _ScopeContext:
+    def within(self, scope: TokenScope) -> _ScopeContext:
         """Return a context in which texts belong to this scope."""
         return _ScopeContext(self, scope)
 
-    def enter(self, scope: Scope) -> None:
+    def enter(self, scope: TokenScope) -> None:
         """Set the scope of the following texts."""
         self.scope = scope
         self._tokens.scope = scope.name
@@ -233,7 +233,7 @@ class _ScopeContext:
 
     __slots__ = ("_before", "_engine", "_scope")
 
-    def __init__(self, engine: Engine, scope: Scope) -> None:
+    def __init__(self, engine: Engine, scope: TokenScope) -> None:
         self._engine = engine
         self._scope = scope
         self._before = engine.scope

@@ -17,7 +17,7 @@ from .names import NameKind
 
 if TYPE_CHECKING:
     from .engine import Engine
-    from .tokens import Scope
+    from .tokens import TokenScope
 
 _Map = MutableMapping[str | int, str | Message]
 TextFunction = Callable[["Engine", str, str], str]
@@ -69,7 +69,7 @@ _SYNCHRONIZE = api.SynchronizeRequest
 _ROOT_PLACES = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": "adjust"}
 
 
-def redact_message(engine: Engine, message: Message, scope: Scope) -> None:
+def redact_message(engine: Engine, message: Message, scope: TokenScope) -> None:
     """Put tokens into ``message``; ``scope`` applies to texts outside of its containers."""
     if engine.is_on("unknown-fields"):
         before = message.ByteSize()
@@ -102,7 +102,7 @@ def note_names(engine: Engine, message: Message) -> None:
                 fields.note_image(engine, container.image.name)
 
 
-def scope_of(engine: Engine, message: Message) -> Scope | None:
+def scope_of(engine: Engine, message: Message) -> TokenScope | None:
     """Return the scope of a message or part; None if it is about no container or pod."""
     scopes = engine.scopes
     for each, _ in _subjects(message):

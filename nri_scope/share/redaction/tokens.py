@@ -200,7 +200,7 @@ def _address_in(network: ipaddress.IPv4Network | ipaddress.IPv6Network, digest: 
     return str(network[1 + int.from_bytes(digest, "big") % hosts])
 
 
-class Scope(NamedTuple):
+class TokenScope(NamedTuple):
     """The unit to which a text belongs for the choice of tokens."""
 
     name: str
@@ -209,7 +209,7 @@ class Scope(NamedTuple):
     """The pod whose visible names may be shown; the text's own unit if its pod is unknown."""
 
 
-NAMES_SCOPE = Scope(_NAMES_UNIT, "names")
+NAMES_SCOPE = TokenScope(_NAMES_UNIT, "names")
 """The scope of all names and ids."""
 
 
@@ -217,7 +217,7 @@ class Scopes:
     """Finds the scopes of a recording's parts."""
 
     def __init__(self) -> None:
-        self._containers: RecentlyUsed[str, Scope] = RecentlyUsed(_MAX_CONTAINERS)
+        self._containers: RecentlyUsed[str, TokenScope] = RecentlyUsed(_MAX_CONTAINERS)
         self._workloads: RecentlyUsed[str, str] = RecentlyUsed(_MAX_CONTAINERS)
         """By id of a pod."""
 
@@ -228,11 +228,11 @@ class Scopes:
         if pod and namespace and name:
             self._workloads.put(pod, f"{namespace}/{workload_of(name)}")
 
-    def pod(self, pod: str) -> Scope:
+    def pod(self, pod: str) -> TokenScope:
         """Return the scope of a pod without its containers."""
-        return Scope(self._of_pod(pod), f"pod {pod}")
+        return TokenScope(self._of_pod(pod), f"pod {pod}")
 
-    def container(self, container: str, pod: str = "", name: str = "") -> Scope:
+    def container(self, container: str, pod: str = "", name: str = "") -> TokenScope:
         """Return the scope of a container; its first ``pod`` (an id) and ``name`` are remembered:
         some texts contain only the container's id, and plugins can change a name in annotations.
         """
@@ -245,15 +245,15 @@ class Scopes:
             unit = f"container {bare} of {self._of_pod(pod)}"
         else:
             unit = f"container {container}"
-        scope = Scope(unit, f"pod {pod}" if pod else f"container {container}")
+        scope = TokenScope(unit, f"pod {pod}" if pod else f"container {container}")
         if container and pod:
             self._containers.put(container, scope)
         return scope
 
-    def content(self, place: str, content: bytes) -> Scope:
+    def content(self, place: str, content: bytes) -> TokenScope:
         """Return a scope for text about no container; only identical content shares it."""
         name = f"{place} {hashlib.sha256(content).hexdigest()}"
-        return Scope(name, name)
+        return TokenScope(name, name)
 
     def _of_pod(self, pod: str) -> str:
         workload = self._workloads.get(pod)

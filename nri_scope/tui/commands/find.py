@@ -38,7 +38,7 @@ class _Search(NamedTuple):
 
 
 @dataclass
-class Finder(KeyCommands):
+class FindCommands(KeyCommands):
     """Commands of the keys ``/``, ``n`` and ``N``."""
 
     text: str = ""

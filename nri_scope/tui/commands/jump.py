@@ -15,7 +15,7 @@ from nri_scope.recording.lookup import event_range
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
 
-from ..store.markers import Key
+from ..store.markers import RowKey
 from ..views import EVENTS
 from ..widgets.messages import begin_reading
 from . import KeyCommands
@@ -39,7 +39,7 @@ class Jumper(KeyCommands):
         """
         number = self.views.current.selected_event_id
         if number is None:
-            key = self.views.events.listing.selected or Key.of_event(0)
+            key = self.views.events.listing.selected or RowKey.of_event(0)
             # The key of a row between events has the number of the following event.
             number = key.event - (forwards and not key.is_event)
         begin_reading(self.app, partial(self._go, column, number, forwards), GROUP)

@@ -21,7 +21,7 @@ from nri_scope.text.escape import safe
 
 from ..actions import key_of
 from ..textual_workarounds import begin
-from ..widgets.filter_bar import Choice
+from ..widgets.filter_bar import AnswerChoice
 from ..widgets.messages import begin_reading
 from . import KeyCommands
 
@@ -39,7 +39,7 @@ class Marker(KeyCommands):
 
     changed: Callable[[], None]
     """Callback after a change of marks or comments."""
-    ask: Callable[[str, Mapping[str, Choice]], None]
+    ask: Callable[[str, Mapping[str, AnswerChoice]], None]
     """`FilterBar.ask`."""
     _reported_notice: str = ""
     _commented: tuple[int, Event | None] | None = None
@@ -124,7 +124,7 @@ class Marker(KeyCommands):
             self.frame.say("no event is marked", problem=True)
         elif comments:
             words = f"remove {many(len(marks), 'mark')} and {many(comments, 'comment')}?"
-            self.ask(words, {"y": Choice("remove all", self._clear)})
+            self.ask(words, {"y": AnswerChoice("remove all", self._clear)})
         else:
             self._clear()
 
@@ -311,7 +311,7 @@ class Chooser(KeyCommands):
     """Chooses the events of a command. Asks only if events are marked, but not the same ones."""
 
     marker: Marker
-    ask: Callable[[str, Mapping[str, Choice]], None]
+    ask: Callable[[str, Mapping[str, AnswerChoice]], None]
 
     async def marked_or_shown(self, chosen: Chosen) -> None:
         """Choose the marked events or all shown ones, which are the default if some are hidden."""
@@ -338,8 +338,8 @@ class Chooser(KeyCommands):
 
     def _ask(self, words: str, other: str, chosen: Chosen, *, marked_first: bool = True) -> None:
         choices = [
-            ("m", Choice("marked", partial(chosen, True))),
-            ("s", Choice(other, partial(chosen, False))),
+            ("m", AnswerChoice("marked", partial(chosen, True))),
+            ("s", AnswerChoice(other, partial(chosen, False))),
         ]
         self.ask(words, dict(choices if marked_first else reversed(choices)))
 

@@ -19,7 +19,7 @@ from ..text.styled_line import StyledLine
 from ..widgets.messages import Narrow, OpenEvent
 from ..widgets.table_board import ColumnBoard
 from .census_board import CensusBoard
-from .outline import NO_POD, Level, Outline, TreeNode
+from .outline import NO_POD, Depth, Outline, TreeNode
 from .outline_lines import FIELDS, life_of, node_line, node_words, read
 
 
@@ -113,7 +113,7 @@ class ContainerBoard(ColumnBoard, CensusBoard):
         subject = self.subjects.get(node)
         if subject is None:
             return None
-        opened = self.outline.is_open(node) if node.level is not Level.EVENT else None
+        opened = self.outline.is_open(node) if node.level is not Depth.EVENT else None
         life = life_of(self.census, node)
         return node_line(node, subject, life, opened, self.grid, self.now_ns)
 
@@ -201,9 +201,9 @@ class ContainerBoard(ColumnBoard, CensusBoard):
     def action_expand(self) -> None:
         """Unfold the line under the cursor."""
         node = self.node
-        if node is None or node.level is Level.EVENT or self.outline.is_open(node):
+        if node is None or node.level is Depth.EVENT or self.outline.is_open(node):
             return
-        if node.level is Level.POD:
+        if node.level is Depth.POD:
             self.outline.set_folded(node.pod, False)
             self.body.changed()
         else:
@@ -214,8 +214,8 @@ class ContainerBoard(ColumnBoard, CensusBoard):
         node = self.node
         if node is None:
             return
-        if node.level is not Level.EVENT and self.outline.is_open(node):
-            if node.level is Level.POD:
+        if node.level is not Depth.EVENT and self.outline.is_open(node):
+            if node.level is Depth.POD:
                 self.outline.set_folded(node.pod, True)
             else:
                 self.outline.close(node)

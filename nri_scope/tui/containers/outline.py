@@ -17,7 +17,7 @@ NO_POD = 0
 """Key of the pod of containers whose pod is unknown; real keys begin at 1. Sorted last."""
 
 
-class Level(IntEnum):
+class Depth(IntEnum):
     """The depth of a line in the tree."""
 
     POD = 0
@@ -35,11 +35,11 @@ class TreeNode(NamedTuple):
     """An event's number; 0 for a pod or container."""
 
     @property
-    def level(self) -> Level:
+    def level(self) -> Depth:
         """The node's level."""
         if self.event:
-            return Level.EVENT
-        return Level.CONTAINER if self.container else Level.POD
+            return Depth.EVENT
+        return Depth.CONTAINER if self.container else Depth.POD
 
     @property
     def parent(self) -> TreeNode | None:
@@ -134,7 +134,7 @@ class Outline:
 
     def is_open(self, node: TreeNode) -> bool:
         """Return whether a pod or container is unfolded."""
-        return node.pod not in self._folded if node.level is Level.POD else node in self._opened
+        return node.pod not in self._folded if node.level is Depth.POD else node in self._opened
 
     def set_folded(self, pod: int, folded: bool) -> None:
         """Fold or unfold a pod; the state of its containers is kept."""
@@ -198,6 +198,6 @@ class Outline:
 
     def _lines_with(self, node: TreeNode) -> _SortedNodes:
         """Return the nodes that contain ``node``: the visible ones, or those of its folded pod."""
-        if node.level is Level.POD:
+        if node.level is Depth.POD:
             return self._lines
         return self._folded.get(node.pod, self._lines)

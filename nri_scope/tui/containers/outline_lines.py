@@ -20,7 +20,7 @@ from nri_scope.recording.subject_queries import (
 from ..store.rows import changed_in_short
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid
 from .census import STATES, Census, Life, life_words
-from .outline import NO_POD, Level, TreeNode
+from .outline import NO_POD, Depth, TreeNode
 
 _LISTED_STATES = {
     "CONTAINER_CREATED": "created",
@@ -77,24 +77,24 @@ def read(
     recording: Recording, census: Census, nodes: Sequence[TreeNode]
 ) -> dict[TreeNode, SubjectDetails]:
     """Read the details of nodes. Raises RecordingError."""
-    pod_keys = {node.pod for node in nodes if node.level is Level.POD} - {NO_POD}
+    pod_keys = {node.pod for node in nodes if node.level is Depth.POD} - {NO_POD}
     pods = {pod.key: pod for pod in pods_by_key(recording, pod_keys)}
-    keys = {node.container for node in nodes if node.level is Level.CONTAINER}
+    keys = {node.container for node in nodes if node.level is Depth.CONTAINER}
     containers = {container.key: container for container in containers_by_key(recording, keys)}
     details: dict[TreeNode, SubjectDetails] = {}
     for node in nodes:
         match node.level:
-            case Level.POD:
+            case Depth.POD:
                 pod = pods.get(node.pod)
                 details[node] = SubjectDetails(pod=pod, owners=_owners(recording, pod))
-            case Level.CONTAINER:
+            case Depth.CONTAINER:
                 container = containers.get(node.container)
                 details[node] = SubjectDetails(
                     container=container,
                     owners=_owners(recording, container),
                     listed_state=_listed_state(recording, census.containers[node.container]),
                 )
-            case Level.EVENT:
+            case Depth.EVENT:
                 details[node] = SubjectDetails(event=recording.event(node.event))
     return details
 
@@ -153,13 +153,13 @@ def node_line(
     now_ns: int,
 ) -> StyledLine:
     """Return a line of the tree. ``opened``: whether it is unfolded; None if it cannot be."""
-    if node.level is Level.EVENT:
+    if node.level is Depth.EVENT:
         return _event_line(subject.event, grid)
-    if node.pod == NO_POD and node.level is Level.POD:
+    if node.pod == NO_POD and node.level is Depth.POD:
         # A heading for the containers whose pod is unknown.
         return grid.line([Span(f"{_OPEN[opened]}{subject.name}"), *[Span("")] * 5])
     indent = "  " * node.level
-    style = Style.STRONG if node.level is Level.POD else Style.PLAIN
+    style = Style.STRONG if node.level is Depth.POD else Style.PLAIN
     return grid.line(
         (
             Span(f"{indent}{_OPEN[opened]}{subject.name}", style),

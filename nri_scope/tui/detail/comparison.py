@@ -65,7 +65,7 @@ class ComparedContainer:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ContainerComparison:
     """The differences from `a` to `b`."""
 
     a: ComparedContainer
@@ -123,7 +123,7 @@ class Comparison:
             yield (Span(f"… {len(self.changes) - _CHANGES_MAX:,} more", Style.WARN),)
 
 
-def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> Comparison:
+def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> ContainerComparison:
     """Compare the containers of two events: one container as of both events, or two containers in
     their final state, as ``diff FILE A B`` does.
 
@@ -139,7 +139,7 @@ def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> Compa
             owned = compared.differ[0].differences if compared.differ else ()
             changed = tuple(difference.change for difference in owned)
             owners = tuple(map(owners_of, owned))
-            return Comparison(side_a, side_b, changed, same, owners, compared.remark)
+            return ContainerComparison(side_a, side_b, changed, same, owners, compared.remark)
     changes: Sequence[Change] = ()
     remark = ""
     if side_a.spec is not None and side_b.spec is not None:
@@ -148,7 +148,7 @@ def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> Compa
             specs, remark = _without_generated(side_a, side_b)
         stop.check()
         changes = differences(*specs)
-    return Comparison(side_a, side_b, tuple(changes), same, remark=remark)
+    return ContainerComparison(side_a, side_b, tuple(changes), same, remark=remark)
 
 
 def _compared_container(recording: Recording, event: Event) -> ComparedContainer:
@@ -204,7 +204,7 @@ def _values(change: Change, width: int) -> Iterator[StyledLine]:
 class _Differences(LinesView, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.COMPARE)
 
-    comparison: Comparison | None = None
+    comparison: ContainerComparison | None = None
 
     def resized(self) -> None:
         """Lay out lines for the new width, once it is known."""

@@ -15,7 +15,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from ..actions import Scope, bindings
-from ..store.markers import Key
+from ..store.markers import RowKey
 from ..store.rows import ListRow, RowStyle
 from ..store.store import Store
 from ..store.view import View
@@ -94,8 +94,8 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         self._painter.field = "subject"
         self._reader = RowReader(self, store, is_marked, self._rows_read)
         self._rows = self._reader.rows
-        self._strips: LRUCache[tuple[Key, bool], Strip] = LRUCache(_CACHED_STRIPS)
-        self._reported: tuple[Key | None, ListRow | None] | None = None
+        self._strips: LRUCache[tuple[RowKey, bool], Strip] = LRUCache(_CACHED_STRIPS)
+        self._reported: tuple[RowKey | None, ListRow | None] | None = None
         self._widest_id = 0
         self._placed_for = ""
         """`View.noun` for which the columns were placed."""

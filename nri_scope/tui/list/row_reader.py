@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from nri_scope.errors import NriScopeError
 
-from ..store.markers import Key
+from ..store.markers import RowKey
 from ..store.rows import ListRow
 from ..store.store import Store
 from ..store.view import View
@@ -28,8 +28,8 @@ class RowCache:
     """Cache of the most recently read rows."""
 
     def __init__(self) -> None:
-        self._rows: OrderedDict[Key, ListRow] = OrderedDict()
-        self._stale: set[Key] = set()
+        self._rows: OrderedDict[RowKey, ListRow] = OrderedDict()
+        self._stale: set[RowKey] = set()
         self.generation = 0
         """Number of times that rows were outdated."""
 
@@ -53,7 +53,7 @@ class RowCache:
         for key, row in self._rows.items():
             self._rows[key] = change(row)
 
-    def get(self, key: Key) -> ListRow | None:
+    def get(self, key: RowKey) -> ListRow | None:
         """Return the cached row of a key, even if outdated; None if there is none."""
         return self._rows.get(key)
 
@@ -88,7 +88,7 @@ class RowCache:
                 return position, end - position
         return None
 
-    def _has(self, key: Key) -> bool:
+    def _has(self, key: RowKey) -> bool:
         return key in self._rows and key not in self._stale
 
 

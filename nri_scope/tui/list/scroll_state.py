@@ -17,7 +17,7 @@ from textual.message import Message
 from textual.scrollbar import ScrollBar, ScrollTo
 from textual.widget import Widget
 
-from ..store.markers import Key
+from ..store.markers import RowKey
 from ..store.view import View
 from ..textual_workarounds import SizedView
 
@@ -42,12 +42,12 @@ class ScrollState:
         self.state = FollowState.FOLLOWING
         self._top = 0
         self._cursor = 0
-        self._anchor: Key | None = None
+        self._anchor: RowKey | None = None
         """Key of the row selected by the user; the cursor is on it if the view contains it."""
-        self._cursor_key: Key | None = None
+        self._cursor_key: RowKey | None = None
         """Key of the row under the cursor; next to the anchor if the view does not contain that."""
         self._revision = view.revision
-        self._newest_seen: Key | None = None
+        self._newest_seen: RowKey | None = None
         """Key of the newest row that has been on the screen or existed when following ended."""
         self._end_requested = False
         self._to_end()
@@ -86,7 +86,7 @@ class ScrollState:
         return f"{self.state}, +{new:,} new" if new else str(self.state)
 
     @property
-    def selected(self) -> Key | None:
+    def selected(self) -> RowKey | None:
         """The selected row's key; None in an empty view."""
         return self.view.key_at(self.cursor) if self.cursor < self.length else None
 
@@ -197,10 +197,10 @@ class ScrollState:
             self.state = FollowState.SCROLLED
             self._newest_seen = self._last()
 
-    def _last(self) -> Key | None:
+    def _last(self) -> RowKey | None:
         return self.view.key_at(self.view.length - 1) if self.view.length else None
 
-    def _through(self, key: Key | None) -> int:
+    def _through(self, key: RowKey | None) -> int:
         return self.view.through(key) if key is not None else 0
 
     def _to_end(self) -> None:

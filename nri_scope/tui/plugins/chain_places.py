@@ -75,7 +75,7 @@ class TimeSample(NamedTuple):
     """The longest times and their events, the longest first."""
 
 
-class CallCounts:
+class PlaceCounts:
     """Counts of the events read so far. Steps run in a thread.
 
     Takes 4 to 8 bytes of memory per event.
@@ -184,12 +184,12 @@ def _is_about(event: Event, what: Pod | Container) -> bool:
     return (event.namespace, event.pod) == (what.namespace, what.name)
 
 
-_TALLIES: WeakKeyDictionary[Store, list[CallCounts]] = WeakKeyDictionary()
+_TALLIES: WeakKeyDictionary[Store, list[PlaceCounts]] = WeakKeyDictionary()
 """For each recording, the counts of all events and of the last restriction, shared by the views of
 plugins and sessions."""
 
 
-def current_call_counts(board: Board) -> CallCounts:
+def current_call_counts(board: Board) -> PlaceCounts:
     """Return the counts of the events that a board shows; new ones if the oldest events have been
     removed.
     """
@@ -198,7 +198,7 @@ def current_call_counts(board: Board) -> CallCounts:
     for tally in known:
         if (tally.where, tally.about) == (where, about) and not tally.scan.outdated:
             return tally
-    made = CallCounts(where, about)
+    made = PlaceCounts(where, about)
     others = [one for one in known if one.is_narrowed != made.is_narrowed and not one.scan.outdated]
     _TALLIES[store] = [*others, made]
     return made
@@ -244,7 +244,7 @@ class ChainPlace:
     """Event that took longest, for `BETWEEN`."""
 
 
-def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
+def places(tally: PlaceCounts) -> tuple[ChainPlace, ...]:
     """Return the chain, in call order. Sorts all times, which may take long.
 
     For a restricted tally, return only places with counted events.
@@ -273,7 +273,7 @@ def places(tally: CallCounts) -> tuple[ChainPlace, ...]:
     return tuple(counted if tally.is_narrowed else chain)
 
 
-def _changes_by_owner(tally: CallCounts) -> Counter[str]:
+def _changes_by_owner(tally: PlaceCounts) -> Counter[str]:
     """Count changes by owner, as shown by the requests of other connections."""
     plugins = {session.id: session.plugin for session in tally.sessions}
     found: Counter[str] = Counter()
@@ -287,7 +287,7 @@ def _changes_by_owner(tally: CallCounts) -> Counter[str]:
 def _connection(
     plugin: str,
     sessions: Sequence[Session],
-    tally: CallCounts,
+    tally: PlaceCounts,
     time_in: TimeIn | None,
     changes: Counter[str],
 ) -> ChainPlace:

@@ -38,7 +38,7 @@ from ..text.styled_line import (
 )
 from ..widgets.messages import OpenEvent, RowChosen, SetFilter
 from ..widgets.table_board import TableBoard
-from .chain_places import CallCounts, ChainPlace, ChainPlaceKind, current_call_counts, places
+from .chain_places import ChainPlace, ChainPlaceKind, PlaceCounts, current_call_counts, places
 
 _PATHS = 100
 """Maximum number of changed paths listed."""
@@ -56,7 +56,7 @@ class PlaceSummary:
     place: ChainPlace
     remark: str
     """How its times were observed."""
-    tally: CallCounts
+    tally: PlaceCounts
     """The counts of which ``place`` is a part."""
     store: Store = field(compare=False)
 
@@ -303,7 +303,7 @@ class PluginBoard(TableBoard[ChainPlace]):
 
     def on_mount(self) -> None:
         """Start empty. Textual also calls `TableBoard.on_mount`."""
-        self._tally: CallCounts | None = None
+        self._tally: PlaceCounts | None = None
         self._counted = -1
         self._next_sort_s = 0.0
 
@@ -339,7 +339,7 @@ class PluginBoard(TableBoard[ChainPlace]):
         self._counted = known
         self.show_entries(found, self.store.facts.coverage.limited(self._empty()))
 
-    async def _count(self, tally: CallCounts) -> bool:
+    async def _count(self, tally: PlaceCounts) -> bool:
         """Count all new events; return True if the counts are outdated."""
         while await self.store.run(tally.step):
             if current_call_counts(self) is not tally:

@@ -17,7 +17,7 @@ _MAX_INT = (1 << 63) - 1
 """Larger than all event numbers and times."""
 
 
-class Key(NamedTuple):
+class RowKey(NamedTuple):
     """Sort key and identity of a row. Keys compare in the order of rows, in every view."""
 
     event: int
@@ -29,12 +29,12 @@ class Key(NamedTuple):
     """With ``at_ns``, orders rows before the same event."""
 
     @classmethod
-    def of_event(cls, event_id: int) -> Key:
+    def of_event(cls, event_id: int) -> RowKey:
         """Return the key of an event's row."""
         return cls(event_id, 1)
 
     @classmethod
-    def of_connection(cls, event_id: int) -> Key:
+    def of_connection(cls, event_id: int) -> RowKey:
         """Return the key of the row of an event below its operation."""
         return cls(event_id, 2)
 
@@ -43,7 +43,7 @@ class Key(NamedTuple):
 class EntryMarker:
     """An interval that was not observed, or the start or end of a session."""
 
-    key: Key
+    key: RowKey
     entry: Gap | Began | Ended
 
 
@@ -51,20 +51,20 @@ class EntryMarker:
 class DamageMarker:
     """Position from which on the recording cannot be read."""
 
-    key: Key
+    key: RowKey
     words: str
 
     @classmethod
     def behind(cls, event_id: int, words: str) -> DamageMarker:
         """Return the marker of damage after an event."""
-        return cls(Key(event_id + 1, 0, _MAX_INT), words)
+        return cls(RowKey(event_id + 1, 0, _MAX_INT), words)
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionMarker:
     """What one connection saw of an operation."""
 
-    key: Key
+    key: RowKey
     event: int
 
 
@@ -132,8 +132,8 @@ def _same(one: RecordingState, other: RecordingState) -> bool:
 _ENDED, _GAP, _BEGAN = range(3)
 
 
-def _key(before: int, at_ns: int, kind: int, number: int) -> Key:
-    return Key(before, 0, at_ns, (kind << 64) + number)
+def _key(before: int, at_ns: int, kind: int, number: int) -> RowKey:
+    return RowKey(before, 0, at_ns, (kind << 64) + number)
 
 
 def _place(recording: Recording, state: RecordingState, at_ns: int, first: int) -> int:

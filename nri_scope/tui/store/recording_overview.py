@@ -20,7 +20,7 @@ from nri_scope.recording.coverage import NOTHING, Coverage, coverage
 from nri_scope.recording.display import many
 from nri_scope.recording.event_pages import (
     Damage,
-    Matches,
+    MatchingEvents,
     NumberRuns,
     Question,
     RecordingState,
@@ -159,7 +159,7 @@ class RecordingNews:
     """Ranges of new event numbers, after the end of the walk."""
     damage: Damage | None = None
     """Damage found in reading ``runs``."""
-    matches: tuple[Matches | Damage, ...] = ()
+    matches: tuple[MatchingEvents | Damage, ...] = ()
     """New matches of each query, in order."""
 
 
@@ -238,13 +238,15 @@ class EventDiscovery:
         return RecordingNews(seen, self._places.between(recording, seen), self._coverage)
 
 
-def _answer(recording: Recording, question: Question, known: int, until: int) -> Matches | Damage:
+def _answer(
+    recording: Recording, question: Question, known: int, until: int
+) -> MatchingEvents | Damage:
     numbers = array("q")
     for step in matching(recording, question, known, until):
         if isinstance(step, Damage):
             return step
         numbers += step.numbers
-    return Matches(numbers, max(known, until))
+    return MatchingEvents(numbers, max(known, until))
 
 
 _MANY_BEHIND = 1_000

@@ -23,7 +23,7 @@ from .markers import (
     ConnectionMarker,
     DamageMarker,
     EntryMarker,
-    Key,
+    RowKey,
     RowMarker,
     ViewEntry,
 )
@@ -107,7 +107,7 @@ class ListRow:
     """One row. All texts have passed `escape.safe`, and are cut to a few hundred columns."""
 
     kind: RowKind
-    key: Key
+    key: RowKey
     """Position in the order of all rows; also the row's identity."""
     cells: tuple[str, ...]
     """One text for each of `COLUMNS`; at most id and time if the row is not an event."""
@@ -174,7 +174,7 @@ def event_row(event: Event, first_ns: int, before_ns: int | None = None) -> List
         _deadline(event.timeout_ns),
         _status(event),
     )
-    return ListRow(RowKind.EVENT, Key.of_event(event.id), cells, "", _style(event), event=event)
+    return ListRow(RowKind.EVENT, RowKey.of_event(event.id), cells, "", _style(event), event=event)
 
 
 def operation_row(
@@ -196,7 +196,7 @@ def connection_row(event: Event, first_ns: int) -> ListRow:
     names = {"event": f"  {row.cell('plugin')}", "subject": "", "plugin": ""}
     if event.event == VALIDATE:
         names["event"] += " validates"
-    key = Key.of_connection(event.id)
+    key = RowKey.of_connection(event.id)
     return replace(row, key=key, cells=_with(row, names))
 
 
@@ -249,14 +249,14 @@ def damaged_row(event_id: int, words: str) -> ListRow:
     """Return the row of an event that cannot be read."""
     text = f"event {event_id} cannot be read: {_words(words)}"
     cells = (str(event_id), *_NO_CELLS[1:])
-    return ListRow(RowKind.DAMAGED, Key.of_event(event_id), cells, text, RowStyle.DAMAGED)
+    return ListRow(RowKind.DAMAGED, RowKey.of_event(event_id), cells, text, RowStyle.DAMAGED)
 
 
 def gone_row(event_id: int) -> ListRow:
     """Return the row of an event that no longer exists."""
     text = f"event {event_id} was removed from the recording"
     cells = (str(event_id), *_NO_CELLS[1:])
-    return ListRow(RowKind.GONE, Key.of_event(event_id), cells, text, RowStyle.GONE)
+    return ListRow(RowKind.GONE, RowKey.of_event(event_id), cells, text, RowStyle.GONE)
 
 
 def changed_in_short(event: Event) -> str:
@@ -290,7 +290,7 @@ def path_in_short(path: str) -> str:
 
 
 _NO_CELLS = ("",) * len(COLUMNS)
-NO_KEY = Key(0, 0)
+NO_KEY = RowKey(0, 0)
 """Key of rows that only the detail pane shows."""
 
 

@@ -21,7 +21,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Pod, Session
 from nri_scope.filter import Filter
 from nri_scope.recording import event_search
-from nri_scope.recording.event_pages import Damage, Matches, NumberRuns, Question, matching
+from nri_scope.recording.event_pages import Damage, MatchingEvents, NumberRuns, Question, matching
 from nri_scope.recording.reader import Recording
 from nri_scope.survey.foreground import ATTRIBUTED
 
@@ -56,7 +56,7 @@ _GROUPED_AT_ONCE_S = 0.1
 """Maximum seconds to group events into operations before the recording is shown."""
 _MIN_EVENT_BYTES = 16
 """Minimum size of an event in a file."""
-_FilterStep: TypeAlias = "tuple[Matches | Damage, GroupedEvents | None, array[int] | None]"
+_FilterStep: TypeAlias = "tuple[MatchingEvents | Damage, GroupedEvents | None, array[int] | None]"
 """Result of one step of a filter; for rows of operations, how events were grouped, and the first
 event of each operation with a match."""
 
@@ -206,7 +206,7 @@ class Store:
             for found in matching(recording, question, first, until):
                 grouped = None if groups is None else groups.grouped
                 rows: array[int] | None = None
-                if grouped is not None and isinstance(found, Matches):
+                if grouped is not None and isinstance(found, MatchingEvents):
                     # In the thread, as this takes 1 µs for each match.
                     rows = grouped.firsts_of(found.numbers)
                 yield found, grouped, rows
@@ -221,7 +221,7 @@ class Store:
 
         await self._pages.steps(steps, add)
         view.complete = True
-        self._add(view, ids, Matches(array("q"), until))
+        self._add(view, ids, MatchingEvents(array("q"), until))
         if on_progress is not None:
             on_progress(view, 1.0)
         return view
@@ -459,7 +459,7 @@ class Store:
         self,
         view: View,
         ids: NumberList,
-        matches: Matches | Damage,
+        matches: MatchingEvents | Damage,
         rows: array[int] | None = None,
         *,
         moved: bool = False,

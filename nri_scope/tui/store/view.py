@@ -14,7 +14,7 @@ from nri_scope.events import Container, Gap, Pod
 from nri_scope.filter import Filter
 
 from .event_numbers import NumberList, NumberRanges, Operations, RowEvents
-from .markers import ConnectionMarker, DamageMarker, EntryMarker, Key, RowMarker, ViewEntry
+from .markers import ConnectionMarker, DamageMarker, EntryMarker, RowKey, RowMarker, ViewEntry
 from .rows import marker_text
 
 
@@ -49,14 +49,14 @@ class View:
         """Damage after which events are unknown; None if there is none."""
         self._numbers = numbers
         self._between: list[RowMarker] = []
-        self._keys: list[Key] = []
+        self._keys: list[RowKey] = []
         self._places: list[int] = []
         """Positions of the markers."""
         self._all_markers: tuple[RowMarker, ...] = ()
         """The markers passed to the last `settle`."""
         self._open: set[int] = set()
         """Operations whose events have rows of their own."""
-        self._first_movable = Key(0, 0)
+        self._first_movable = RowKey(0, 0)
         """Rows with smaller keys do not move when numbers are added."""
 
     @property
@@ -76,26 +76,26 @@ class View:
 
     # -- used while drawing -----------------------------------------------------------------
 
-    def key_at(self, position: int) -> Key:
+    def key_at(self, position: int) -> RowKey:
         """Return the key of the row at a position. Raises IndexError."""
         entry = self.entry(position)
-        return Key.of_event(entry) if isinstance(entry, int) else entry.key
+        return RowKey.of_event(entry) if isinstance(entry, int) else entry.key
 
-    def before(self, key: Key) -> int:
+    def before(self, key: RowKey) -> int:
         """Return the number of rows before ``key``: the position of its row, or of the next row."""
         return self._numbers.rank(key.event + (key.is_event > 1)) + bisect_left(self._keys, key)
 
-    def through(self, key: Key) -> int:
+    def through(self, key: RowKey) -> int:
         """Return the number of rows up to and including ``key``."""
         return self._numbers.rank(key.event + (key.is_event > 0)) + bisect_right(self._keys, key)
 
-    def key_of(self, event_id: int) -> Key:
+    def key_of(self, event_id: int) -> RowKey:
         """Return the key of the row that shows an event, or would show it."""
         first = self.number_of(event_id)
         is_open = first in self._open and first != event_id
-        return Key.of_connection(event_id) if is_open else Key.of_event(first)
+        return RowKey.of_connection(event_id) if is_open else RowKey.of_event(first)
 
-    def current_key(self, key: Key) -> Key:
+    def current_key(self, key: RowKey) -> RowKey:
         """Return the key that the row of ``key`` has now: its event may be part of an operation."""
         is_below = key.is_event > 1 and self.number_of(key.event) in self._open
         if self.groups is None or not key.is_event or is_below:
@@ -116,7 +116,7 @@ class View:
         at = self._numbers.rank(event_id)
         return self._numbers.at(at) if at < len(self._numbers) else None
 
-    def markers_with(self, text: str, key: Key, *, forwards: bool) -> list[Key]:
+    def markers_with(self, text: str, key: RowKey, *, forwards: bool) -> list[RowKey]:
         """Return the keys of the markers from ``key`` on that contain ``text``, ignoring case."""
         needle = text.lower()
         return [
@@ -219,7 +219,7 @@ class View:
         last = self._numbers.at(len(self._numbers) - 1) if len(self._numbers) else 0
         self._all_markers = between
         # Markers beyond `looked_at` are not shown yet: the next call examines them again.
-        self._first_movable = Key(min(last, self.looked_at), 1)
+        self._first_movable = RowKey(min(last, self.looked_at), 1)
         if moved:
             self.revision += 1
 
@@ -232,7 +232,7 @@ class View:
         """Yield the rows of the events of open operations."""
         for number in self._open:
             for event in self.events_of(number) if self.shows(number) else ():
-                yield ConnectionMarker(Key.of_connection(event), event)
+                yield ConnectionMarker(RowKey.of_connection(event), event)
 
     def _is_shown(self, marker: RowMarker) -> bool:
         if isinstance(marker, ConnectionMarker):
@@ -247,5 +247,5 @@ class View:
         return is_gap and self._numbers.rank(marker.key.event) < self.events
 
 
-def _key_of(marker: RowMarker) -> Key:
+def _key_of(marker: RowMarker) -> RowKey:
     return marker.key

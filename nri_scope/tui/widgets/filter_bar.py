@@ -98,7 +98,7 @@ class Purpose(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AnswerChoice:
     """An answer to a question."""
 
     words: str
@@ -179,7 +179,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         self._option_at = (0, 0)
         self._completing = False
         self._note = ""
-        self._choices: Mapping[str, Choice] = {}
+        self._choices: Mapping[str, AnswerChoice] = {}
         self._fields: Sequence[FormField] = ()
         self._field = 0
         """Index of the field in the line."""
@@ -211,7 +211,7 @@ class FilterBar(Vertical, inherit_bindings=False):
         self.screen.set_focus(line)
         self._update_remark()
 
-    def ask(self, words: str, choices: Mapping[str, Choice]) -> None:
+    def ask(self, words: str, choices: Mapping[str, AnswerChoice]) -> None:
         """Ask a question that one key answers; Enter chooses the first of ``choices``."""
         self._choices = choices
         self.open(Purpose.QUESTION, note=words)

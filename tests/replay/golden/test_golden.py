@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.replay.golden import Golden, Key, MismatchKind, Origin, fingerprint
+from nri_scope.replay.golden import Golden, MismatchKind, Origin, ReplyKey, fingerprint
 from nri_scope.replay.golden import golden as golden_module
 from nri_scope.replay.golden.golden import HEAD
 from nri_scope.replay.golden.matchers import Ignored, Tolerance
@@ -56,7 +56,7 @@ plugins:
         late: true
       quiet: [PostCreateContainer, StartContainer]
 """
-KEY = Key("10-mine", APP, "CreateContainer")
+KEY = ReplyKey("10-mine", APP, "CreateContainer")
 
 
 def mismatches(golden: Golden, *actual: Reply) -> list[tuple[MismatchKind, str, str]]:
@@ -170,13 +170,13 @@ def test_matchers_are_applied_and_kept_by_updates() -> None:
 
 def test_a_whole_reply_may_be_ignored_or_just_present() -> None:
     ignored = edited("        late: true", "        {}").entries
-    assert ignored[Key("10-mine", APP, "UpdateContainer#2")] == {}
+    assert ignored[ReplyKey("10-mine", APP, "UpdateContainer#2")] == {}
     golden = edited("UpdateContainer#2:\n        late: true", "UpdateContainer#2: !ignored")
     assert golden.compare(SMALL, name_of) == []
     without = [reply for reply in SMALL if reply.occurrence == 1]
     assert golden.compare(without, name_of) == []
     kept = golden.updated(without, ORIGIN, name_of).entries
-    assert kept[Key("10-mine", APP, "UpdateContainer#2")] == Ignored()
+    assert kept[ReplyKey("10-mine", APP, "UpdateContainer#2")] == Ignored()
     golden = edited("UpdateContainer#2:\n        late: true", "UpdateContainer#2: !present")
     assert golden.compare(SMALL, name_of) == []
     assert mismatches(golden, *without) == [(MismatchKind.UNUSED, APP, "UpdateContainer#2")]

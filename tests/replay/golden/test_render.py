@@ -8,7 +8,7 @@ import json
 from hypothesis import given, settings
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.replay.golden import Golden, Key, MismatchKind, as_data, lines
+from nri_scope.replay.golden import Golden, MismatchKind, ReplyKey, as_data, lines
 from nri_scope.replay.golden.compare import MAX_SEARCHES, Mismatch
 from nri_scope.replay.golden.render import MAX_LINES, MAX_SHOWN, MAX_WIDTH
 from nri_scope.replay.replies import Reply
@@ -29,7 +29,7 @@ def test_equal_replies_have_no_lines() -> None:
 
 def test_a_differing_reply_shows_paths_values_and_the_expected_reply() -> None:
     golden = Golden.parse(EXPECTED.text.replace("512", "!tolerance 512 ±10%"), "g.yaml")
-    line = golden.lines[Key("10-mine", APP, "CreateContainer")]
+    line = golden.lines[ReplyKey("10-mine", APP, "CreateContainer")]
     assert rendered(golden, a_reply(message=setting(700, NEW="1"))) == (
         "1 mismatch (expected: golden g.yaml; got: this replay)\n"
         "10-mine shop/web/app CreateContainer: differs in 3 places\n"
@@ -68,7 +68,7 @@ def test_a_missing_entry_shows_the_nearest_expected_reply() -> None:
     missing, unused = golden.compare(replied, name_of)
     assert (missing.kind, missing.nearest) == (
         MismatchKind.MISSING,
-        Key("10-mine", "shop/web/app-5d9f", "CreateContainer"),
+        ReplyKey("10-mine", "shop/web/app-5d9f", "CreateContainer"),
     )
     assert [one.path for one in missing.differences] == ["/adjust/env/FOO"]
     assert (unused.kind, unused.key.subject) == (MismatchKind.UNUSED, "shop/web/app-5d9f")
@@ -87,7 +87,7 @@ def test_the_nearest_entry_is_preferably_of_the_same_plugin() -> None:
         a_reply(message=setting(1), subject="a/b/c"),
     )
     missing = golden.compare([a_reply(message=setting(512))], name_of)[1]
-    assert missing.nearest == Key("10-mine", "a/b/c", "CreateContainer")
+    assert missing.nearest == ReplyKey("10-mine", "a/b/c", "CreateContainer")
 
 
 def test_empty_replies_of_a_pod_or_container_are_one_line() -> None:

@@ -18,7 +18,7 @@ from nri_scope.recording.stats import GapStats
 from nri_scope.share.extract import Selection, extract
 from nri_scope.tui.detail import summary
 from nri_scope.tui.plugins.session_board import gap_words
-from nri_scope.tui.store.markers import EntryMarker, Key
+from nri_scope.tui.store.markers import EntryMarker, RowKey
 from nri_scope.tui.store.recording_overview import facts_of
 from nri_scope.tui.store.rows import marker_text
 from tests.replay.recordings import RECORDING
@@ -81,7 +81,7 @@ def test_statistics_count_left_out_events_separately(part: Recording) -> None:
 
 
 def test_screens_and_reports_mention_left_out_events(part: Recording, gap: Gap) -> None:
-    row = marker_text(EntryMarker(Key(1, 0), gap))
+    row = marker_text(EntryMarker(RowKey(1, 0), gap))
     assert row == "events left out of this part of the recording, in 361ms: 7"
     assert "were recorded, and are not in it: 7" in gap_words(gap)
     summary_text = " ".join(one.text for line in summary.of_gap(part, gap) for one in line)

@@ -16,7 +16,7 @@ from nri_scope.recording.stats import summarise
 from nri_scope.survey.survey import survey
 from nri_scope.tui.containers.census import Census, Life
 from nri_scope.tui.containers.census_board import SubjectFilter
-from nri_scope.tui.containers.outline import Level, Outline, TreeNode
+from nri_scope.tui.containers.outline import Depth, Outline, TreeNode
 from nri_scope.tui.containers.outline_lines import read
 from tests.replay.recordings import RECORDING, ROOT
 
@@ -145,7 +145,7 @@ def test_container_without_events_has_its_state_from_synchronize(census: Census)
     with Recording.open(RECORDING) as recording:
         node = TreeNode(1, 1)
         subject = read(recording, census, [node])[node]
-        assert node.level is Level.CONTAINER and subject.name == "agent"
+        assert node.level is Depth.CONTAINER and subject.name == "agent"
         assert subject.state(census.containers[1]) == "running"
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from nri_scope.events import Event, Gap, Session
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
-from nri_scope.tui.store.markers import Key
+from nri_scope.tui.store.markers import RowKey
 from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.store.rows import COLUMNS, ListRow, RowKind, RowStyle
 from nri_scope.tui.text.styled_line import text_of
@@ -16,7 +16,7 @@ def a_row(
     event: Event | None = None, gap: Gap | None = None, session: Session | None = None
 ) -> ListRow:
     kind = RowKind.EVENT if event else RowKind.GAP if gap else RowKind.ENDED
-    key = Key.of_event(1)
+    key = RowKey.of_event(1)
     return ListRow(kind, key, ("",) * len(COLUMNS), "a row", RowStyle.PLAIN, event, gap, session)
 
 

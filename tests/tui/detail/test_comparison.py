@@ -14,7 +14,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import columns
-from nri_scope.tui.detail.comparison import Comparison, compare
+from nri_scope.tui.detail.comparison import ContainerComparison, compare
 from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.text.styled_line import shown, text_of
 from tests.replay.recordings import POD, RECORDING, container
@@ -38,11 +38,11 @@ def _event(recording: Recording, name: str, container_name: str = "") -> Event:
     )
 
 
-def _compared(recording: Recording, a: Event, b: Event) -> Comparison:
+def _compared(recording: Recording, a: Event, b: Event) -> ContainerComparison:
     return compare(recording, a, b, CancelFlag())
 
 
-def _lines(found: Comparison, width: int = 120) -> list[str]:
+def _lines(found: ContainerComparison, width: int = 120) -> list[str]:
     return [text_of(one) for one in found.lines(width)]
 
 

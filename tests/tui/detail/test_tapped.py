@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail import summary
-from nri_scope.tui.plugins.chain_places import CallCounts
+from nri_scope.tui.plugins.chain_places import PlaceCounts
 from tests.replay.recordings import PASSWORD, of_taps
 
 
@@ -41,7 +41,7 @@ def test_calls_by_the_plugin_are_labelled(path: Path) -> None:
 
 
 def test_calls_by_the_plugin_do_not_count_as_its_time(path: Path) -> None:
-    tally = CallCounts()
+    tally = PlaceCounts()
     with Recording.open(path) as recording:
         while tally.step(recording):
             pass

@@ -6,12 +6,12 @@ from __future__ import annotations
 from nri_scope.entries import Began
 from nri_scope.events import Gap
 from nri_scope.tui.list.cell_filters import why_no_event, why_no_filter
-from nri_scope.tui.store.markers import EntryMarker, Key
+from nri_scope.tui.store.markers import EntryMarker, RowKey
 from nri_scope.tui.store.rows import damaged_row, event_row, gone_row, marker_row
 from tests.recording.made import a_session, an_event
 
-SESSION = marker_row(EntryMarker(Key(1, 0, 0, 2), Began(a_session(2))))
-GAP = marker_row(EntryMarker(Key(1, 0), Gap(1, None, 0, 1, "", None)))
+SESSION = marker_row(EntryMarker(RowKey(1, 0, 0, 2), Began(a_session(2))))
+GAP = marker_row(EntryMarker(RowKey(1, 0), Gap(1, None, 0, 1, "", None)))
 
 
 def test_session_row_suggests_a_filter_by_its_number() -> None:

@@ -14,7 +14,7 @@ from nri_scope.events import Gap
 from nri_scope.filter import parse
 from nri_scope.tui.list.scroll_state import FollowState, ScrollState
 from nri_scope.tui.store.event_numbers import NumberList
-from nri_scope.tui.store.markers import EntryMarker, Key, RowMarker
+from nri_scope.tui.store.markers import EntryMarker, RowKey, RowMarker
 from nri_scope.tui.store.view import View
 from tests.amount import amount
 
@@ -43,7 +43,7 @@ class Rows:
 
     def add_gap(self, before: int) -> None:
         number = len(self.between)
-        here = EntryMarker(Key(before, 0, 0, number), Gap(number, None, 0, 0, "", 1))
+        here = EntryMarker(RowKey(before, 0, 0, number), Gap(number, None, 0, 0, "", 1))
         self.between = tuple(sorted([*self.between, here], key=lambda one: one.key))
         self.view.settle(self.between)
 
@@ -59,7 +59,7 @@ def listing(count: int, *, follows: bool = True) -> tuple[Rows, ScrollState]:
     return rows, ScrollState(rows.view, HEIGHT, follows=follows)
 
 
-def on_screen(listing: ScrollState) -> list[Key]:
+def on_screen(listing: ScrollState) -> list[RowKey]:
     stop = min(listing.top + listing.height, listing.length)
     return [listing.view.key_at(position) for position in range(listing.top, stop)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope.differ.latency import latency
 from nri_scope.recording.reader import Recording
-from nri_scope.tui.plugins.chain_places import CallCounts
+from nri_scope.tui.plugins.chain_places import PlaceCounts
 from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.widgets.messages import SetFilter
@@ -99,7 +99,7 @@ async def test_narrowed_to_a_container_it_shows_the_times_in_the_chain(path: Pat
 
 def test_times_equal_those_of_the_differ(path: Path) -> None:
     with Recording.open(path) as reading:
-        tally = CallCounts()
+        tally = PlaceCounts()
         while tally.step(reading):
             pass
         tally.finish()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nri_scope.differ.operations import Grouped
 from nri_scope.tui.list.scroll_state import ScrollState
 from nri_scope.tui.store.event_numbers import NumberRanges, Operations
-from nri_scope.tui.store.markers import Key
+from nri_scope.tui.store.markers import RowKey
 from nri_scope.tui.store.view import View
 
 _SIZES = st.lists(st.tuples(st.integers(1, 5), st.integers(0, 3)), min_size=1, max_size=12)
@@ -110,12 +110,12 @@ def test_an_open_operation_has_a_row_for_each_event(
     _, operations = _made(groups)
     view = View(operations, groups=operations, looked_at=1_000)
     view.settle(())
-    expected: list[Key] = []
+    expected: list[RowKey] = []
     for at, group in enumerate(groups):
-        expected.append(Key.of_event(group[0]))
+        expected.append(RowKey.of_event(group[0]))
         if at in opened:
             view.toggle(group[0])
-            expected += map(Key.of_connection, group)
+            expected += map(RowKey.of_connection, group)
     assert [view.key_at(position) for position in range(view.length)] == expected
     for position, key in enumerate(expected):
         assert (view.before(key), view.through(key)) == (position, position + 1)
@@ -123,7 +123,7 @@ def test_an_open_operation_has_a_row_for_each_event(
         for number in group:
             assert view.shows(number)
             is_below = at in opened and number != group[0]
-            key = Key.of_connection(number) if is_below else Key.of_event(group[0])
+            key = RowKey.of_connection(number) if is_below else RowKey.of_event(group[0])
             assert view.position_of(number) == expected.index(key)
     shown = view.row_events()
     assert list(shown.all()) == [number for group in groups for number in group]
@@ -140,18 +140,18 @@ def test_the_cursor_stays_on_an_event_that_becomes_part_of_an_operation() -> Non
     view.settle(())
     listing = ScrollState(view, 3, follows=False)
     listing.go_to(6)
-    assert listing.selected == Key.of_event(7)
+    assert listing.selected == RowKey.of_event(7)
     for group in groups[:2]:
         rest = array("q", group[1:])
         operations.add(Grouped(rest, array("q", [group[0]] * 3), group[-1]))
     view.settle((), moved=True)
     listing.grow()
-    assert listing.selected == Key.of_event(5)
+    assert listing.selected == RowKey.of_event(5)
     view.toggle(5)
     listing.go_to(view.position_of(5) + 1)
-    assert listing.selected == Key.of_connection(5)
+    assert listing.selected == RowKey.of_connection(5)
     listing.show(view)
-    assert listing.selected == Key.of_connection(5)
+    assert listing.selected == RowKey.of_connection(5)
     view.toggle(5)
     listing.grow()
-    assert listing.selected == Key.of_event(5)
+    assert listing.selected == RowKey.of_event(5)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nri_scope.entries import Began, Ended
 from nri_scope.events import Event, Gap
 from nri_scope.text.escape import columns, safe
-from nri_scope.tui.store.markers import DamageMarker, EntryMarker, Key
+from nri_scope.tui.store.markers import DamageMarker, EntryMarker, RowKey
 from nri_scope.tui.store.rows import (
     COLUMNS,
     ListRow,
@@ -33,7 +33,7 @@ _LONGEST = 700
 
 def test_cells_of_an_event() -> None:
     row = event_row(an_event(42, 1.5), at(0))
-    assert (row.kind, row.event_id, row.key) == (RowKind.EVENT, 42, Key.of_event(42))
+    assert (row.kind, row.event_id, row.key) == (RowKind.EVENT, 42, RowKey.of_event(42))
     assert {name: row.cell(name) for name in ("id", "elapsed", "event", "subject")} == {
         "id": "42",
         "elapsed": "+1.50s",
@@ -169,7 +169,7 @@ def test_changes_of_another_container_name_it() -> None:
 
 def test_text_of_gaps_and_sessions() -> None:
     gap = Gap(1, 3, at(0), at(1.5), "the disk is full", 1200)
-    key = Key(5, 0, at(0), 1)
+    key = RowKey(5, 0, at(0), 1)
     row = marker_row(EntryMarker(key, gap))
     assert (row.kind, row.style, row.gap, row.key) == (RowKind.GAP, RowStyle.GAP, gap, key)
     assert row.text == "gap of 1.50s, events lost: 1,200, session 3 (the disk is full)"
@@ -188,7 +188,7 @@ def test_unreadable_rows_state_the_reason() -> None:
     assert gone_row(7).text == "event 7 was removed from the recording"
     behind = marker_row(DamageMarker.behind(7, "torn"))
     assert behind.text == "the recording cannot be read from here on: torn"
-    assert Key.of_event(7) < behind.key < Key.of_event(9)
+    assert RowKey.of_event(7) < behind.key < RowKey.of_event(9)
 
 
 def test_marking_changes_only_the_mark() -> None:
@@ -237,7 +237,7 @@ def test_hostile_values_give_safe_and_bounded_texts(text: str, other: str, numbe
         started_ns=number,
         ended_ns=number,
     )
-    key = Key(1, 0)
+    key = RowKey(1, 0)
     rows: list[ListRow] = [
         event_row(event, -number),
         marker_row(EntryMarker(key, Gap(1, 1, number, -number, text, number))),

@@ -15,7 +15,7 @@ from nri_scope.tui.store.event_numbers import NumberList
 from nri_scope.tui.store.markers import (
     DamageMarker,
     EntryMarker,
-    Key,
+    RowKey,
     RowMarker,
 )
 from nri_scope.tui.store.view import View
@@ -25,7 +25,7 @@ _ASCENDING = st.lists(st.integers(1, 40), unique=True, max_size=20).map(sorted)
 
 
 def gap(before: int, number: int = 1) -> EntryMarker:
-    return EntryMarker(Key(before, 0, before, number), Gap(number, None, 0, 0, "", None))
+    return EntryMarker(RowKey(before, 0, before, number), Gap(number, None, 0, 0, "", None))
 
 
 def gaps(places: list[int]) -> tuple[RowMarker, ...]:
@@ -39,7 +39,7 @@ def a_view(numbers: list[int], between: tuple[RowMarker, ...]) -> View:
     return view
 
 
-def keys(view: View) -> list[Key]:
+def keys(view: View) -> list[RowKey]:
     return [view.key_at(position) for position in range(view.length)]
 
 
@@ -47,13 +47,13 @@ def keys(view: View) -> list[Key]:
 def test_rows_are_in_the_order_of_their_keys(numbers: list[int], places: list[int]) -> None:
     between = gaps(places)
     view = a_view(numbers, between)
-    expected = sorted([*map(Key.of_event, numbers), *(one.key for one in between)])
+    expected = sorted([*map(RowKey.of_event, numbers), *(one.key for one in between)])
     assert keys(view) == expected
     for position, key in enumerate(expected):
         assert view.before(key) == position
         assert view.through(key) == position + 1
     for number in range(43):
-        key = Key.of_event(number)
+        key = RowKey.of_event(number)
         assert view.before(key) == sum(each < key for each in expected)
         assert view.through(key) == sum(each <= key for each in expected)
         assert view.shows(number) == (number in numbers)
@@ -88,12 +88,12 @@ def test_filtered_view_omits_session_markers() -> None:
     found: list[RowMarker] = []
     for number, first in ((1, 1), (2, 10), (3, 20)):
         session = a_session(number)
-        found.append(EntryMarker(Key(first, 0, 0, number), Began(session)))
-        found.append(EntryMarker(Key(first + 9, 0, 0, number), Ended(session)))
+        found.append(EntryMarker(RowKey(first, 0, 0, number), Began(session)))
+        found.append(EntryMarker(RowKey(first + 9, 0, 0, number), Ended(session)))
     between = tuple(sorted(found, key=lambda one: one.key))
     view = View(NumberList([12, 14]), where=parse("x"), looked_at=30)
     view.settle(between)
-    assert keys(view) == [Key.of_event(12), Key.of_event(14)]
+    assert keys(view) == [RowKey.of_event(12), RowKey.of_event(14)]
     whole = View(NumberList([12, 14]), looked_at=30)
     whole.settle(between)
     assert whole.length == 8
