@@ -81,6 +81,10 @@ class ConnectionClosed(NriScopeError):
         self.reason = reason
 
 
+class ProtocolViolated(ConnectionClosed):
+    """The connection ended because the peer violated a rule of the protocol."""
+
+
 class ProtocolError(NriScopeError):
     """Violation of a mux, ttRPC or NRI rule. Raise one of the two subclasses."""
 

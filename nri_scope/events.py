@@ -22,21 +22,6 @@ CRI_SERVICE = "runtime.v1.RuntimeService"
 LATE = "answered after the deadline"
 """Status message of an event whose reply came too late, but before the connection ended."""
 
-RUNTIME_CLOSED = "the runtime closed the connection"
-"""Beginning of the reason for the end of a tapped connection that the runtime closed first."""
-
-CLOSED_BY_RUNTIME = "closed by the runtime"
-"""Beginning of this reason for a connection of nri-scope itself, see `PluginSession`."""
-
-PLUGIN_CLOSED = "the plugin closed the connection"
-"""The same for a connection that the plugin closed first."""
-
-REFUSED = "the runtime refused the registration: "
-"""Beginning of the reason for the end of a connection that never became a plugin's."""
-
-ORPHANED = "the process that was connected to the runtime has ended"
-"""Reason for the end of a connection whose process was killed, such as a tap by the runtime."""
-
 
 class Role(StrEnum):
     """The part of nri-scope that recorded a session."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
+from nri_scope.end_reasons import oversized_message
 from nri_scope.errors import ConnectError, NriScopeError, reason_of
 from nri_scope.nri.events import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS, Event
 from nri_scope.nri.no_change import no_change
@@ -19,7 +20,6 @@ from nri_scope.nri.versions import (
     SPLIT_ADVICE,
     NriVersion,
     has_split_sync,
-    oversized_message,
     runtime_remark,
     runtime_title,
     runtime_words,

@@ -13,8 +13,9 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from time import monotonic, monotonic_ns, time_ns
 
+from nri_scope.end_reasons import refused
 from nri_scope.errors import ConnectionClosed, NriScopeError, RpcError
-from nri_scope.events import LATE, NOT_CONNECTED, REFUSED, STALLED, CapturedCall, Role, SessionStart
+from nri_scope.events import LATE, NOT_CONNECTED, STALLED, CapturedCall, Role, SessionStart
 from nri_scope.nri.events import PLUGIN_SERVICE, RUNTIME_SERVICE, Event
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import (
@@ -190,7 +191,7 @@ class Logger:
 
     def refused(self, request: bytes, sent_ns: int, error: RpcError | ConnectionClosed) -> None:
         """Record a registration that failed, unless the previous one failed in the same way."""
-        words = str(error).replace("the peer", "the runtime")
+        words = str(error)
         if words == self._refusal:
             return
         self._refusal = words
@@ -199,7 +200,7 @@ class Logger:
         reason = f"the connection ended during the registration: {words}"
         if isinstance(error, RpcError):
             code, message = error.code, error.message
-            reason = f"{REFUSED}{message}"
+            reason = refused(message)
         now_ns, offset = monotonic_ns(), wall_offset()
         at_ns, took = offset + sent_ns, now_ns - sent_ns
         start = SessionStart.unconfigured(self.role, self.identity.index, self.identity.name, at_ns)

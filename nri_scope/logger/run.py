@@ -11,10 +11,11 @@ from pathlib import Path
 from time import monotonic, time_ns
 from typing import TYPE_CHECKING
 
+from nri_scope.end_reasons import oversized_message
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
 from nri_scope.nri.events import DEFAULT_REQUEST_TIMEOUT_MS, Event, events_in
 from nri_scope.nri.runtime_setup import FailurePolicy
-from nri_scope.nri.versions import SPLIT_ADVICE, NriVersion, has_failure_policy, oversized_message
+from nri_scope.nri.versions import SPLIT_ADVICE, NriVersion, has_failure_policy
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.session import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import total_ordering
 
@@ -124,17 +123,6 @@ SPLIT_ADVICE = (
     "NRI before 0.7 (containerd before 1.7.26) and iSulad cannot split Synchronize: update the "
     "runtime, or use fewer containers and annotations"
 )
-_TOO_LARGE = re.compile(r"runtime.* (\w+) of (\d+) bytes.*the limit is (\d+)", re.ASCII)
-
-
-def oversized_message(reasons: Iterable[str]) -> tuple[str, int, int] | None:
-    """Return the method, size and limit in bytes of a runtime's message that was too large.
-
-    The method is "message" or "frame" if unknown. None if none of the ``reasons``, of the end of a
-    session and of its gaps, is such a message.
-    """
-    match = next(filter(None, map(_TOO_LARGE.search, reasons)), None)
-    return None if match is None else (match[1], int(match[2]), int(match[3]))
 
 
 def has_timeouts(version: NriVersion | None) -> bool:

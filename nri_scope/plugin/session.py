@@ -21,6 +21,7 @@ from nri_scope._gen.nri.api_pb2 import (
     UpdateContainersRequest,
     UpdateContainersResponse,
 )
+from nri_scope.end_reasons import RUNTIME
 from nri_scope.errors import (
     ConnectError,
     ConnectionClosed,
@@ -71,7 +72,7 @@ def inherited(descriptor: int) -> Connect:
 
 
 def _link(on_request: RequestHandler, on_notice: Callable[[Notice], None]) -> Link:
-    return Link(Connection(serves=PLUGIN_CONN, calls=RUNTIME_CONN), on_request, on_notice)
+    return Link(Connection(serves=PLUGIN_CONN, calls=RUNTIME_CONN), on_request, on_notice, RUNTIME)
 
 
 def with_hint(error: ConnectError) -> ConnectError:
@@ -286,8 +287,7 @@ class PluginSession:
             link.close()
         if self._refused is not None:
             raise self._refused
-        # The link calls its peer "the peer".
-        return self.ended(reason.replace("the peer", "the runtime"))
+        return self.ended(reason)
 
     def close(self, reason: str) -> None:
         """Close the connection after pending replies."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from nri_scope.end_reasons import EXIT_STATUS
 from nri_scope.errors import UsageError, reason_of
 
 from .signals import STOP_SIGNALS
@@ -152,14 +153,10 @@ def keep_exit_statuses() -> None:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
 
-PLUGIN_ENDED = ": the plugin ended, "
-"""Text in the reason for the end of a connection, before how its launched plugin ended."""
-
-
 def describe_exit(code: int) -> str:
     """Return the description of an exit code, such as ``exit status 3``; negative: a signal."""
     if code >= 0:
-        return f"exit status {code}"
+        return f"{EXIT_STATUS} {code}"
     try:
         return f"killed by {signal.Signals(-code).name}"
     except ValueError:

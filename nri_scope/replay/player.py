@@ -11,6 +11,7 @@ from typing import Generic, TypeVar
 
 from google.protobuf.message import Message
 
+from nri_scope.end_reasons import RUNTIME, RUNTIME_RESTARTS, closed_by
 from nri_scope.nri.events import Event
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.runtime import (
@@ -71,9 +72,6 @@ class ReadAhead(Generic[T]):
         if self._error is not None:
             raise self._error
         return self._fetched.pop()
-
-
-_RESTARTS = "the runtime restarts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +139,7 @@ class Player:
                 await self._pause(self._playback.speed, step.recorded.at_ns)
             if step.restarts and step.selected:
                 self._progress.settle()
-                self._progress.note("restart-runtime", note=_RESTARTS)
+                self._progress.note("restart-runtime", note=RUNTIME_RESTARTS)
                 await self._restart()
             if not step.selected or step.restarts:
                 self._follow(step)
@@ -427,10 +425,10 @@ class Player:
         if self._played in self._faults.drop_after:
             self._progress.note("drop-connection", "the runtime closes every connection")
             await self._parts.plugins.disconnect(
-                "closed by the runtime because of --fault drop-connection"
+                f"{closed_by(RUNTIME)} because of --fault drop-connection"
             )
         if self._played in self._faults.restart_after:
-            self._progress.note("restart-runtime", _RESTARTS)
+            self._progress.note("restart-runtime", RUNTIME_RESTARTS)
             await self._restart()
 
     async def _restart(self) -> None:

@@ -13,12 +13,12 @@ from nri_scope.errors import (
     ConnectionClosed,
     DeadlineExceeded,
     NriScopeError,
+    ProtocolViolated,
     RpcError,
     limit_words,
 )
 from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.runtime import Answer
-from nri_scope.transport.link import PROTOCOL_ERROR
 
 
 class Verdict(StrEnum):
@@ -138,7 +138,7 @@ def verdict(error: NriScopeError | None) -> Verdict:
             return Verdict.OK
         case DeadlineExceeded():
             return Verdict.LATE
-        case ConnectionClosed(reason=reason) if reason.startswith(PROTOCOL_ERROR):
+        case ProtocolViolated():
             return Verdict.MALFORMED
         case ConnectionClosed():
             return Verdict.CRASH

@@ -14,9 +14,10 @@ import socket
 from dataclasses import dataclass
 from time import monotonic_ns
 
+from nri_scope.end_reasons import EXIT_STATUS, with_exit
 from nri_scope.errors import UsageError, reason_of
 from nri_scope.process.channel import LoopChannel
-from nri_scope.process.child import PLUGIN_ENDED, Child, describe_exit, spawn
+from nri_scope.process.child import Child, describe_exit, spawn
 from nri_scope.text.escape import safe
 
 from .command import PluginProgram
@@ -194,7 +195,7 @@ class Process:
             return reason
         crash = self.output.crash_output.crash(self.exit_code, self._ended_ns)
         if crash is not None:
-            return f"{reason}{PLUGIN_ENDED}{self.exit_words}: {safe(str(crash))}"
+            return with_exit(reason, f"{self.exit_words}: {safe(str(crash))}")
         # Skip lines with which Python underlines a part of the line above.
         lines = [
             safe(line.strip())
@@ -203,7 +204,7 @@ class Process:
         ]
         last = lines[-LAST_SHOWN:]
         output = f"; its last output: {' | '.join(last)}" if last else ""
-        return f"{reason}{PLUGIN_ENDED}{self.exit_words}{output}"
+        return with_exit(reason, f"{self.exit_words}{output}")
 
     # -- messages of the keeper, and output -----------------------------------------------------
 
@@ -298,7 +299,7 @@ class Process:
         for stream in Stream:
             self._close_pipe(stream)
         if self.running:
-            self._exit("exit status unknown")
+            self._exit(f"{EXIT_STATUS} unknown")
         words = " | ".join(self.output.last(Stream.STDERR, LAST_SHOWN)) or "the reason is unknown"
         _settle(self._started, UsageError(f"plugins cannot be launched: {words}"))
         self._gone.set()

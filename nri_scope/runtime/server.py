@@ -15,6 +15,7 @@ from typing import Self
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import UpdateContainersRequest, UpdateContainersResponse
+from nri_scope.end_reasons import RUNTIME, RUNTIME_ENDED, RUNTIME_RESTARTS, closed_by
 from nri_scope.errors import (
     ConnectError,
     ConnectionClosed,
@@ -54,12 +55,6 @@ UNKNOWN_EVENT = b"\x08\x63"
 EXIT_GRACE_S = 2.0
 """Seconds in which a launched plugin that closed its connection must end, and may print why, before
 it is killed. (Real runtimes kill it at the next event.)"""
-
-ENDED = "the runtime has ended"
-"""End reason of connections when the runtime ends."""
-
-RESTARTS = "the runtime restarts"
-"""End reason of connections when the runtime restarts."""
 
 
 class EmulatedRuntime:
@@ -299,12 +294,12 @@ class EmulatedRuntime:
 
         Events reach no plugin until `start_again`.
         """
-        self._down_reason = RESTARTS
+        self._down_reason = RUNTIME_RESTARTS
         self._paths += [server.path for server in self._servers]
         for server in self._servers:
             await server.close()
         self._servers.clear()
-        self._disconnect(RESTARTS, graceful=False)
+        self._disconnect(RUNTIME_RESTARTS, graceful=False)
         await self.wait_for(lambda: not self._connected)
 
     async def start_again(self) -> None:
@@ -427,7 +422,7 @@ class EmulatedRuntime:
         self._on_end(plugin)
         self._notify()
 
-    async def drop(self, plugin: str, reason: str = "closed by the runtime") -> None:
+    async def drop(self, plugin: str, reason: str = closed_by(RUNTIME)) -> None:
         """Close the connections of ``plugin`` (``NN-name``); return once they are closed.
 
         Raises `UsageError` if no plugin of that name is connected.
@@ -482,7 +477,7 @@ class EmulatedRuntime:
                 plugin.link.respond_error(stream_id, Code.INTERNAL, error.problem)
 
     async def _close(self) -> None:
-        self._down_reason = ENDED
+        self._down_reason = RUNTIME_ENDED
         for server in self._servers:
             await server.close()
         for task in self._tasks:
@@ -490,7 +485,7 @@ class EmulatedRuntime:
         processes = [e.process for e in self._externals.values() if e.process is not None]
         for process in processes:
             process.closing = process.running
-        self._disconnect(ENDED, graceful=True)
+        self._disconnect(RUNTIME_ENDED, graceful=True)
         stopping = (asyncio.ensure_future(process.stop(self._grace_s)) for process in processes)
         if ending := [*self._watches, *stopping]:
             await asyncio.wait(ending)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.end_reasons import RUNTIME_RESTARTS
 from nri_scope.errors import UsageError
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, Event, mask_of
@@ -325,7 +326,7 @@ NOTE = "made from a scenario; no runtime sent these requests"
 
 _AFTER_NS = 1_000_000
 """Time between the last event of a session and its end."""
-_RESTARTED = "the runtime restarts, as the scenario says"
+_RESTARTED = f"{RUNTIME_RESTARTS}, as the scenario says"
 _ENDED = "end of the scenario"
 
 

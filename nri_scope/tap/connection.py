@@ -10,8 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
 
+from nri_scope.end_reasons import PLUGIN, RUNTIME, tapped_close
 from nri_scope.errors import UsageError, reason_of
-from nri_scope.events import PLUGIN_CLOSED, RUNTIME_CLOSED, SessionStart
+from nri_scope.events import SessionStart
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.runtime_setup import FailurePolicy
 from nri_scope.plugin import Identity
@@ -196,8 +197,5 @@ class TappedConnection:
 def _end_reason(end: RelayEnd, in_message: tuple[bool, bool]) -> str:
     if end.by_first is None:
         return end.reason
-    who, unfinished = (
-        (RUNTIME_CLOSED, in_message[0]) if end.by_first else (PLUGIN_CLOSED, in_message[1])
-    )
-    where = " in the middle of a message" if unfinished else ""
-    return f"{who}{where}{f': {end.reason}' if end.reason else ''}"
+    peer, is_unfinished = (RUNTIME, in_message[0]) if end.by_first else (PLUGIN, in_message[1])
+    return tapped_close(peer, end.reason, in_message=is_unfinished)

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import NamedTuple
 
-from nri_scope.events import LATE, REFUSED, CapturedCall, Role, SessionStart
+from nri_scope.end_reasons import PLUGIN, RUNTIME, refused
+from nri_scope.events import LATE, CapturedCall, Role, SessionStart
 from nri_scope.nri.events import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
 from nri_scope.nri.runtime_setup import (
     NO_POLICY,
@@ -180,7 +181,7 @@ class TapSession:
         """End the session after the last printed line, with the reason for its end."""
         if self._session is not None:
             if self.refused and not self.registered:
-                reason = f"{REFUSED}{self.refused}; {reason}"
+                reason = f"{refused(self.refused)}; {reason}"
             self._sink.end_session(self._session, reason, self._ended_ns or self._now())
             self._session = None
 
@@ -344,4 +345,4 @@ class TapSession:
 
 
 def _sender(forth: bool) -> str:
-    return "the runtime" if forth else "the plugin"
+    return RUNTIME if forth else PLUGIN

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from time import monotonic_ns
 from typing import cast
 
-from nri_scope.errors import ConnectionClosed, DeadlineExceeded, RpcError
+from nri_scope.end_reasons import closed_by, protocol_error
+from nri_scope.errors import ConnectionClosed, DeadlineExceeded, ProtocolViolated, RpcError
 from nri_scope.wire import (
     Connection,
     ConnectionFailed,
@@ -26,9 +27,6 @@ UNSENT_MAX = 16 << 20
 Far more than a peer that waits for responses can cause: with a small limit, two ends that both stop
 reading would wait for each other forever.
 """
-
-PROTOCOL_ERROR = "protocol error of the peer"
-"""Beginning of the reason for the end of a connection whose peer violated the protocol."""
 
 Notice = FrameIgnored | MessageIgnored | MessageRejected
 """A protocol violation by the peer that does not end the connection."""
@@ -49,8 +47,13 @@ class Link(asyncio.Protocol):
         connection: Connection,
         on_request: RequestHandler,
         on_notice: Callable[[Notice], None] | None = None,
+        peer: str = "the peer",
     ) -> None:
+        """Wrap ``connection``. ``peer``: its name in the reason for the end of the connection."""
         self._connection = connection
+        self._peer = peer
+        self._ended: type[ConnectionClosed] = ConnectionClosed
+        """The error of calls after the end of the connection."""
         self._on_request = on_request
         self._on_notice = on_notice
         self._transport: asyncio.Transport | None = None
@@ -87,7 +90,7 @@ class Link(asyncio.Protocol):
         reason = self._reason or "connection closed"
         for future in self._calls.values():
             if not future.done():
-                future.set_exception(ConnectionClosed(reason))
+                future.set_exception(self._ended(reason))
         self._calls.clear()
         if not self._closed.done():
             self._closed.set_result(reason)
@@ -163,7 +166,7 @@ class Link(asyncio.Protocol):
         which is only sent.
         """
         if self.closed:
-            raise ConnectionClosed(self._reason or "connection closed")
+            raise self._ended(self._reason or "connection closed")
         stream_id = self._connection.send_request(
             service, method, payload, timeout_ns=round((timeout or 0) * 1e9), metadata=metadata
         )
@@ -222,11 +225,10 @@ class Link(asyncio.Protocol):
                     else:
                         future.set_result(payload)
                 case ConnectionFailed(error):
-                    self.abort(f"{PROTOCOL_ERROR}: {error}")
+                    self._ended = ConnectionClosed if self._reason else ProtocolViolated
+                    self.abort(protocol_error(self._peer, str(error)))
                 case PeerClosed(mid_message):
-                    if mid_message and not self._reason:
-                        self._reason = "closed by the peer in the middle of a message"
-                    self._reason = self._reason or "closed by the peer"
+                    self._reason = self._reason or closed_by(self._peer, in_message=mid_message)
                 case _:
                     if self._on_notice is not None:
                         self._on_notice(event)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from nri_scope.end_reasons import over_limit
 from nri_scope.errors import RemoteProtocolError
 
 MESSAGE_HEADER_LENGTH = 10
@@ -128,8 +129,7 @@ class MuxReader:
             conn_id, length = _FRAME_HEADER.unpack_from(data, position)
             if length > self._limit:
                 return pieces, RemoteProtocolError(
-                    f"mux frame of {length} bytes on connection {conn_id}; "
-                    f"the limit is {self._limit}"
+                    over_limit("mux frame", length, self._limit, f" on connection {conn_id}")
                 )
             position = min(start + length, end)
             pieces.append((conn_id, length, data[start:position]))
@@ -191,7 +191,7 @@ def size_words(head: bytes, length: int, limit: int) -> str:
     """Return words for a message over the limit, with its method if it is a request."""
     request = _REQUEST_HEAD.match(head)
     name = request[1].decode() if request else "message"
-    return f"{name} of {length} bytes; the limit is {limit}"
+    return over_limit(name, length, limit)
 
 
 class MessageReader:

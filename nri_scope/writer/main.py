@@ -23,8 +23,9 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
+from nri_scope.end_reasons import ORPHANED
 from nri_scope.errors import NriScopeError, RecordingError
-from nri_scope.events import FILTERED, ORPHANED, CapturedCall, Event, Gap, Note, Printed
+from nri_scope.events import FILTERED, CapturedCall, Event, Gap, Note, Printed
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.private_folders import make_private_folder

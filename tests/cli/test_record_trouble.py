@@ -21,7 +21,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.events import ORPHANED
+from nri_scope.end_reasons import ORPHANED
 from nri_scope.recording.reader import Recording
 from tests.cli.container_events import setup, start
 from tests.cli.live_process import live

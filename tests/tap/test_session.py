@@ -14,9 +14,9 @@ from nri_scope._gen.nri.api_pb2 import (
     RegisterPluginRequest,
     SynchronizeRequest,
 )
+from nri_scope.end_reasons import oversized_message
 from nri_scope.events import LATE, Role
 from nri_scope.nri.events import PLUGIN_SERVICE, RUNTIME_SERVICE
-from nri_scope.nri.versions import oversized_message
 from nri_scope.plugin import Identity
 from nri_scope.tap import session as session_module
 from nri_scope.tap.session import TapSession

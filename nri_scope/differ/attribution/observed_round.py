@@ -12,7 +12,8 @@ from google.protobuf.message import Message
 
 from nri_scope import oci
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import PASSIVE_ROLES, RUNTIME_CLOSED, Event, Session
+from nri_scope.end_reasons import names_runtime
+from nri_scope.events import PASSIVE_ROLES, Event, Session
 from nri_scope.nri.events import CREATE, METHODS, VALIDATE, decode
 from nri_scope.nri.request_subject import UNKNOWN, container_of
 from nri_scope.nri.versions import NriVersion
@@ -85,7 +86,7 @@ class ConnectionPart:
         if code not in GONE or policy is None or not policy.fail_request:
             return code not in (0, *GONE)
         # A runtime that ended did not lose the plugin.
-        return code == Code.DEADLINE_EXCEEDED or RUNTIME_CLOSED not in self.event.status_message
+        return code == Code.DEADLINE_EXCEEDED or not names_runtime(self.event.status_message)
 
     @property
     def error(self) -> Failure:

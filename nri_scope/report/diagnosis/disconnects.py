@@ -13,15 +13,16 @@ from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.observed_round import RETURNED
 from nri_scope.differ.attribution.owner import Owner
 from nri_scope.differ.render.values import clipped
+from nri_scope.end_reasons import oversized_message, parse_end_reason
 from nri_scope.events import PASSIVE_ROLES, Event, Session
 from nri_scope.nri.events import CREATE, SYNCHRONIZE, UNSOLICITED, UPDATE
 from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.nri.versions import SPLIT_ADVICE, oversized_message
+from nri_scope.nri.versions import SPLIT_ADVICE
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.recording.display import deadline, duration
-from nri_scope.recording.end_reasons import crash_event, parse_end_reason
+from nri_scope.recording.runtime_crash import crash_event
 from nri_scope.wire.ttrpc import Code
 
 from ..finding import Finding, FindingKind, Level, Shown, Told, capital

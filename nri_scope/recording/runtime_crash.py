@@ -1,52 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decide why a session ended: by the text of the recorded reason, and for iSulad by events, too.
-
-Recordings contain the reason as text. Only this module parses it.
-"""
+"""Tell by which event iSulad crashed: NRI has no message for the end of a runtime."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
-from nri_scope import events
+from nri_scope.end_reasons import parse_end_reason
 from nri_scope.events import Event, Session
 from nri_scope.nri.events import UNSOLICITED, UPDATE
 from nri_scope.oci import runtime_rules_of
-from nri_scope.process.child import PLUGIN_ENDED
 from nri_scope.wire.ttrpc import Code
 
 SOON_NS = 5_000_000_000
 """Maximum time from an event's end to the runtime's end: other plugins reply in between, each
 within 2 s."""
-
-
-class EndReason(NamedTuple):
-    """Meaning of the reason for the end of a session."""
-
-    is_refusal: bool
-    """The runtime refused the registration."""
-    is_by_runtime: bool
-    """The runtime closed the connection."""
-    has_plugin_exit: bool
-    """The process of the launched plugin ended."""
-    is_plugin_failure: bool
-    """This process, or the tap's process, ended first, with an exit status other than 0."""
-    is_exit_with_runtime: bool
-    """This process ended because the runtime restarted, ended, or closed the connection."""
-
-
-def parse_end_reason(text: str) -> EndReason:
-    """Return the meaning of `Session.end_reason`; all False for an empty or unknown text."""
-    has_plugin_exit = PLUGIN_ENDED in text
-    is_plugins = text.startswith((events.ORPHANED, f"{events.PLUGIN_CLOSED}{PLUGIN_ENDED}"))
-    return EndReason(
-        is_refusal=text.startswith(events.REFUSED),
-        is_by_runtime=text.startswith((events.RUNTIME_CLOSED, events.CLOSED_BY_RUNTIME)),
-        has_plugin_exit=has_plugin_exit,
-        is_plugin_failure=is_plugins and "exit status 0" not in text,
-        is_exit_with_runtime=has_plugin_exit and text.startswith("the runtime "),
-    )
 
 
 def crash_event(
