@@ -10,7 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nri_scope.errors import ConnectionClosed, NriScopeError, UsageError
+from nri_scope.errors import (
+    ConnectionClosed,
+    DeadlineExceeded,
+    NriScopeError,
+    UsageError,
+    limit_words,
+)
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity, inherited, serve
 from nri_scope.runtime import (
@@ -28,8 +34,6 @@ from nri_scope.runtime import (
 from .plugin_command import PluginCommand
 from .result import PluginResult, PrintedLine
 
-_NOT_REGISTERED = "RegisterPlugin: no answer"
-"""Start of the reason if a connected plugin did not register."""
 CONNECT_TIMEOUT_S = 30.0
 """Seconds for external plugins to connect."""
 REMIND_S = 3.0
@@ -414,9 +418,8 @@ def _rejected_since(runtime: EmulatedRuntime, known: int) -> list[Rejection]:
 
 
 def _start_error(plugin: str, error: ConnectionClosed) -> UsageError:
-    text = str(error)
-    late = text.startswith(_NOT_REGISTERED)
-    return UsageError(
-        f"{plugin} failed to start: {text.replace(_NOT_REGISTERED, 'it did not register')}",
-        "if it connects by itself, add --external" if late else "",
-    )
+    reason, hint = error.reason, ""
+    if isinstance(cause := error.__cause__, DeadlineExceeded) and cause.method == "RegisterPlugin":
+        words = f"it did not register within {limit_words(cause.timeout)}"
+        reason, hint = reason.replace(str(cause), words), "if it connects by itself, add --external"
+    return UsageError(f"{plugin} failed to start: {reason}", hint)

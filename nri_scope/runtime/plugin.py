@@ -101,6 +101,8 @@ class Plugin:
         self.error_sent = ""
         """Error text sent in reply to its registration; "" if none."""
         self.end_reason = ""
+        self.failure: NriScopeError | None = None
+        """Error of the set-up, as which it was not admitted."""
         self.process: Process | None = None
         """Process of a plugin that was started here, with its output and exit status."""
         self.state_change_only = False

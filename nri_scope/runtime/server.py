@@ -342,7 +342,7 @@ class EmulatedRuntime:
     async def _admitted(self, plugin: Plugin) -> Plugin:
         await self.wait_for(lambda: plugin.settled)
         if not plugin.admitted:
-            raise ConnectionClosed(plugin.end_reason)
+            raise ConnectionClosed(plugin.end_reason) from plugin.failure
         return plugin
 
     def _take(self, plugin: Plugin, process: Process | None = None, config: str = "") -> Plugin:
@@ -371,7 +371,7 @@ class EmulatedRuntime:
                         raise ConnectionClosed(await plugin.link.wait_closed())
                     self._chain.add(plugin)
         except NriScopeError as error:
-            reason = str(error)
+            reason, plugin.failure = str(error), error
             if not self._down_reason:
                 self._reject(Rejection(plugin.registered, plugin.stage, reason, plugin.error_sent))
             if not plugin.refused:
