@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import shutil
 import sys
@@ -18,7 +17,7 @@ from nri_scope.text.escape import safe
 
 from .log import command as log
 from .params import NewRecording
-from .tui import make_app, report_saved_files, tui_obstacle
+from .tui import show_recording, tui_obstacle
 
 RECORDING = "demo.nriscope.db"
 """File name of the recording."""
@@ -48,7 +47,7 @@ def command(context: click.Context, output: Path | None, as_log: bool) -> None:
     if as_log or reason:
         context.invoke(log, file=file)
     else:
-        _browse(file)
+        show_recording(file)
     for line in conclusion(file):
         click.echo(safe(line))
 
@@ -79,14 +78,6 @@ def _copied(output: Path | None) -> Path:
     except OSError as error:
         raise UsageError(f"{file}: {reason_of(error)}") from error
     return file
-
-
-def _browse(file: Path) -> None:
-    app = make_app(file)
-    asyncio.run(app.run_async())
-    report_saved_files(app)
-    if app.failure is not None:
-        raise app.failure
 
 
 def conclusion(file: Path) -> Iterator[str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,7 +12,7 @@ import click
 
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
-from nri_scope.report.finding import FindingKind
+from nri_scope.report.finding import CommandStyle, FindingKind
 
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
 from .output import Output
@@ -192,8 +193,10 @@ def _read(
     """Return the result of a method for the subject, the applied redactor, and a remark on it."""
     from .recording_views import open_view, progress, values_remark
 
+    commands = click.get_current_context().find_object(CommandStyle) or CommandStyle.FILE
     with open_view(file, rules) as recording:
         subject = None if what is None else recording.find(what, say)
         with progress(recording.reader, "reading") as on_progress:
             found = read(recording, subject, on_progress)
+        found = replace(found, findings=tuple(one.told(commands) for one in found.findings))
         return found, recording.redactor, values_remark(recording, recording.redactor)

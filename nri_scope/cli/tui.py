@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from nri_scope.logger.run import RecordOptions
     from nri_scope.tui.app import ScopeApp
     from nri_scope.tui.polling import RecorderStatus
-    from nri_scope.tui.store.store import Store
 
 MIN_COLUMNS, MIN_LINES = 40, 10
 """Minimum size of the terminal."""
@@ -86,14 +85,15 @@ def command(
     FILE may still be growing: new events are shown as they are recorded. It can also be a scenario
     or a manifest of Kubernetes. ? shows the keys, q quits.
     """
-    reason = tui_obstacle()
-    if file is not None and not reason:
-        _browse(file, where, theme, context.find_object(Followed))
-        return
-    if reason:
-        _fall_back(context, reason, file, where)
-        return
-    _record_and_show(record.record_options(recording), where, theme)
+    followed = context.find_object(Followed)
+    if reason := tui_obstacle():
+        _fall_back(context, reason, file, where, followed)
+    elif file is None:
+        _record_and_show(record.record_options(recording), where, theme)
+    elif followed is not None:
+        show_recording(file, where, theme, followed.status, followed.title)
+    else:
+        _browse(file, where, theme)
 
 
 command.params += _RECORD_OPTIONS
@@ -128,26 +128,18 @@ class Followed:
     """A temporary recording that follows another; the object of the context of `command`."""
 
     title: str
-    command: tuple[str, ...]
-    """Words of the command line that shows it."""
+    arguments: tuple[str, ...]
+    """Arguments of the commands of ``kubectl nri-scope`` that show it."""
     status: RecorderStatus
     """Of what writes it."""
 
 
-def _browse(
-    file: Path,
-    where: Filter | None,
-    theme: str | None,
-    followed: Followed | None = None,
-) -> None:
+def _browse(file: Path, where: Filter | None, theme: str | None) -> None:
     from nri_scope.scenario.playable import playable
 
-    if followed is not None:
-        _run(file, where, theme, followed.status, followed.title, live=False)
-        return
     with playable(file, on_note=say) as recording:
         source = "" if recording == file else file.name
-        _run(recording, where, theme, None, source)
+        show_recording(recording, where, theme, None, source)
     if recording == file:
         say(f"recording: {file}")
 
@@ -157,10 +149,11 @@ def _fall_back(
     reason: str,
     file: Path | None,
     where: Filter | None,
+    followed: Followed | None,
 ) -> None:
     instead = f"log {file}" if file is not None else "record --print text"
-    if (followed := context.find_object(Followed)) is not None:
-        instead = " ".join(followed.command).replace(" tui ", " log ", 1)
+    if followed is not None:
+        instead = f"kubectl nri-scope log {' '.join(followed.arguments)}"
     # Which events are recorded must not depend on the terminal.
     left_out = ", without --where" if where is not None and file is None else ""
     notice = f"tui: {reason}; running `{instead}` instead{left_out}"
@@ -186,7 +179,7 @@ def _record_and_show(options: RecordOptions, where: Filter | None, theme: str | 
     try:
         recorder.begin(options)
         recorder.ready()
-        _run(options.file.path, where, theme, recorder)
+        show_recording(options.file.path, where, theme, recorder, live=True)
     finally:
         recorder.stop(signal.SIGINT)
     recorder.check()
@@ -198,38 +191,40 @@ def _record_and_show(options: RecordOptions, where: Filter | None, theme: str | 
         say(recorder.status_text)
 
 
-def _run(
+def show_recording(
     file: Path,
-    where: Filter | None,
-    theme: str | None,
-    recorder: RecorderStatus | None,
+    where: Filter | None = None,
+    theme: str | None = None,
+    recorder: RecorderStatus | None = None,
     source: str = "",
     *,
-    live: bool | None = None,
+    live: bool = False,
 ) -> None:
-    """Show a recording. ``live``: whether this program records it, by default if ``recorder``."""
+    """Show a recording until the user quits; see `ScopeApp`."""
     import asyncio
-    from importlib import import_module
 
+    from nri_scope.report.finding import CommandStyle
     from nri_scope.tui.store.store import Store
 
+    commands = click.get_current_context().find_object(CommandStyle) or CommandStyle.FILE
     _return_freed_arrays()
-
-    if live is None:
-        live = recorder is not None
 
     async def show() -> ScopeApp:
         # A thread opens the file, while this one imports the interface.
-        opening = asyncio.create_task(Store.open(file, live=live))
+        opening = asyncio.create_task(Store.open(file, live=live, commands=commands))
         await asyncio.sleep(0)
-        import_module("nri_scope.tui.app")
+        from nri_scope.tui.app import ScopeApp
+        from nri_scope.tui.theme import color_system
+
         # Errors in the file are reported before the interface takes over the screen.
         store = await opening
-        app = make_app(
+        respect_no_color()
+        app = ScopeApp(
             file,
-            theme=theme,
-            where=where,
             live=live,
+            where=where,
+            theme=theme or "",
+            colors=color_system(),
             recorder=recorder,
             store=store,
             source=source,
@@ -250,7 +245,8 @@ def _run(
         app = asyncio.run(show())
     if app.failure is not None:
         raise app.failure
-    report_saved_files(app)
+    for path in app.made:
+        say(f"saved: {path}")
 
 
 def _return_freed_arrays() -> None:
@@ -266,33 +262,6 @@ def _return_freed_arrays() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_ARRAY)
 
 
-def make_app(
-    file: Path,
-    *,
-    theme: str | None = None,
-    where: Filter | None = None,
-    live: bool = False,
-    recorder: RecorderStatus | None = None,
-    store: Store | None = None,
-    source: str = "",
-) -> ScopeApp:
-    """Return the interface for ``file``; see `ScopeApp`."""
-    from nri_scope.tui.app import ScopeApp
-    from nri_scope.tui.theme import color_system
-
-    respect_no_color()
-    return ScopeApp(
-        file,
-        live=live,
-        where=where,
-        theme=theme or "",
-        colors=color_system(),
-        recorder=recorder,
-        store=store,
-        source=source,
-    )
-
-
 def respect_no_color() -> None:
     """Remove an empty NO_COLOR: Textual checks only whether it is set.
 
@@ -300,9 +269,3 @@ def respect_no_color() -> None:
     """
     if not os.environ.get("NO_COLOR", "-"):
         del os.environ["NO_COLOR"]
-
-
-def report_saved_files(app: ScopeApp) -> None:
-    """Print the paths of files that were saved in the interface."""
-    for path in app.made:
-        say(f"saved: {path}")

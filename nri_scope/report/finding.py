@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
-from enum import StrEnum
+from dataclasses import asdict, dataclass, field, replace
+from enum import Enum, StrEnum
 
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import rfc3339
@@ -53,22 +53,21 @@ class FindingKind(StrEnum):
 _VIEWS = "(blame|diff|log|missing|report|show|tui)"
 _VIEW = re.compile(rf"`(?:nri-scope {_VIEWS}\b(?! --live)(?: FILE)?|{_VIEWS} FILE)")
 _OTHER_COMMAND = re.compile(r"`nri-scope (?:replay|stats)\b")
-_in_cluster: list[bool] = []
-"""Not empty if the commands are for a cluster."""
 
 
-def use_cluster_commands() -> None:
-    """Let advice name the commands of ``kubectl nri-scope`` from now on."""
-    _in_cluster.append(True)
+class CommandStyle(Enum):
+    """Whose commands advice and errors name."""
 
+    FILE = "nri-scope"
+    CLUSTER = "kubectl nri-scope"
 
-def with_commands(text: str) -> str:
-    """Return a text with the commands that the user has for this recording."""
-    if not _in_cluster:
-        return text
-    shown = _VIEW.sub(lambda match: f"`kubectl nri-scope {match[1] or match[2]}", text)
-    pulled = " `kubectl nri-scope pull` makes a FILE." if _OTHER_COMMAND.search(text) else ""
-    return shown + pulled
+    def words(self, text: str) -> str:
+        """Return a text, which names commands on a FILE, with the commands of this style."""
+        if self is CommandStyle.FILE:
+            return text
+        shown = _VIEW.sub(lambda match: f"`{self.value} {match[1] or match[2]}", text)
+        pulled = f" `{self.value} pull` makes a FILE." if _OTHER_COMMAND.search(text) else ""
+        return shown + pulled
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ class Finding:
     detail: str
     """The evidence and its meaning, in sentences."""
     advice: str
-    """The recommended action."""
+    """The recommended action, with commands on a FILE unless `told` for others."""
     events: tuple[int, ...] = ()
     """Ids of the first events that show the finding, ascending."""
     event_count: int = 0
@@ -92,14 +91,13 @@ class Finding:
     at_ns: int | None = None
     """Time of the first event; None without events."""
 
-    @property
-    def next_step(self) -> str:
-        """The advice, with commands for this recording."""
-        return with_commands(self.advice)
+    def told(self, commands: CommandStyle) -> Finding:
+        """Return the finding with commands that its reader has for this recording."""
+        return replace(self, advice=commands.words(self.advice))
 
     def record(self) -> dict[str, Plain]:
         """Return the finding as plain values for JSON."""
-        values = {**asdict(self), "advice": self.next_step}
+        values = asdict(self)
         at_ns = values.pop("at_ns")
         return {**values, "at": None if at_ns is None else rfc3339(at_ns)}
 

@@ -41,7 +41,7 @@ def _finding(one: Finding, layout: Layout) -> Iterator[str]:
         yield from layout.sentence(f"see {where}", 2)
     if one.containers:
         yield from layout.sentence(f"about {wording.listed(one.containers)}", 2)
-    yield from layout.sentence(f"→ {one.next_step}", 2, Style.DIM)
+    yield from layout.sentence(f"→ {one.advice}", 2, Style.DIM)
 
 
 def _summary(facts: Diagnosed) -> str:

@@ -155,7 +155,7 @@ def _finding(one: Finding) -> list[str]:
         names = ", ".join(code(_cut(name)) for name in one.containers[:_CONTAINERS_MAX])
         lines.append(f"  - about {names}{f' and {more:,} more' if more > 0 else ''}")
     # The advice is trusted text, with code in backticks.
-    return [*lines, f"  - {_escaped(one.detail)}", f"  - → {one.next_step}"]
+    return [*lines, f"  - {_escaped(one.detail)}", f"  - → {one.advice}"]
 
 
 def _measured_rows(facts: Facts) -> list[list[str]]:

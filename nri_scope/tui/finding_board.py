@@ -104,7 +104,7 @@ class FindingBoard(TableBoard[Finding]):
             finding.detail,
             f"first at {moment(finding.at_ns)}" if finding.at_ns is not None else "",
             f"about {about}" if about else "",
-            f"→ {finding.next_step}",
+            f"→ {self.store.commands.words(finding.advice)}",
         ]
         for text in texts:
             if text:

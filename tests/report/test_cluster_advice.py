@@ -8,11 +8,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from nri_scope.cli.kubectl.main import COMMANDS
 from nri_scope.report import finding
-from nri_scope.report.finding import Finding, FindingKind, Level, with_commands
+from nri_scope.report.finding import CommandStyle, Finding, FindingKind, Level
 
 SOURCES = (Path(finding.__file__).parent / "diagnosis").glob("*.py")
 COMMAND = re.compile(r"`(?:kubectl )?nri-scope ([a-z]+)( FILE)?")
@@ -26,13 +24,12 @@ def texts() -> Iterator[str]:
                 yield node.value
 
 
-def test_advice_names_commands_that_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_advice_names_commands_that_there_are() -> None:
     named = [text for text in texts() if COMMAND.search(text)]
     assert len(named) > 5
-    assert [with_commands(text) for text in named] == named
-    monkeypatch.setattr(finding, "_in_cluster", [True])
+    assert [CommandStyle.FILE.words(text) for text in named] == named
     for text in named:
-        shown = with_commands(text)
+        shown = CommandStyle.CLUSTER.words(text)
         for match in COMMAND.finditer(shown):
             is_local = not match[0].startswith("`kubectl")
             if is_local:
@@ -42,4 +39,6 @@ def test_advice_names_commands_that_there_are(monkeypatch: pytest.MonkeyPatch) -
             else:
                 assert match[1] in COMMANDS and not match[2], shown
     one = Finding(FindingKind.ORDER, Level.NOTE, "a", "b", "`nri-scope blame FILE CONTAINER`.")
-    assert one.next_step == one.record()["advice"] == "`kubectl nri-scope blame CONTAINER`."
+    assert one.told(CommandStyle.FILE) == one
+    told = one.told(CommandStyle.CLUSTER)
+    assert told.advice == told.record()["advice"] == "`kubectl nri-scope blame CONTAINER`."

@@ -40,7 +40,13 @@ class ClusterGroup(click.Group):
         return command
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run the command; SIGTERM and SIGHUP, too, end kubectl and remove temporary files."""
+        """Run the command, whose advice names commands of this group.
+
+        SIGTERM and SIGHUP, too, end kubectl and remove temporary files.
+        """
+        from nri_scope.report.finding import CommandStyle
+
+        ctx.obj = CommandStyle.CLUSTER
         with interrupted_by_signals():
             return super().invoke(ctx)
 

@@ -23,6 +23,7 @@ from nri_scope.filter import Filter
 from nri_scope.recording import event_search
 from nri_scope.recording.event_pages import Damage, MatchingEvents, NumberRuns, Question, matching
 from nri_scope.recording.reader import Recording
+from nri_scope.report.finding import CommandStyle
 from nri_scope.survey.foreground import ATTRIBUTED
 
 from .event_numbers import GroupedEvents, NumberList, NumberRanges, Operations, RowEvents
@@ -81,6 +82,8 @@ class Store:
         self.path = path
         self.analysis = Analysis()
         """What a survey has found; replaced as a whole."""
+        self.commands = CommandStyle.FILE
+        """Commands that its reader has for the recording."""
         self._recorder_runs = True if live else None
         """Whether this program's recorder runs; None if another program records."""
         self._pages = pages
@@ -116,13 +119,16 @@ class Store:
         self._settle_all()
 
     @classmethod
-    async def open(cls, path: Path, *, live: bool = False) -> Self:
-        """Open a recording. ``live``: this program records it."""
+    async def open(
+        cls, path: Path, *, live: bool = False, commands: CommandStyle = CommandStyle.FILE
+    ) -> Self:
+        """Open a recording. ``live``: this program records it. ``commands``: see `Store`."""
         pages = ReaderThread(path)
         try:
             await pages.start()
             discovery = EventDiscovery()
             store = cls(path, pages, discovery, await pages.soon(discovery.first), live=live)
+            store.commands = commands
             store._walking = asyncio.create_task(pages.steps(discovery.walk, store._walk_on))
             # Otherwise, the newest events are shown during the walk.
             if len(store._runs) <= _AT_ONCE:
