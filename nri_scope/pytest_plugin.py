@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -19,8 +19,11 @@ import pytest
 from nri_scope.errors import NriScopeError, UsageError
 
 if TYPE_CHECKING:
+    from nri_scope.replay.result import Replayed
+    from nri_scope.replay.run import Job
     from nri_scope.replay.script import ReplaySelection
     from nri_scope.replay.testing import Goldens, Result
+    from nri_scope.replay.testing.replay_run import HandlerError
 
 _MARKER = "nri_recording"
 _SETTINGS: dict[str, type] = {"session": int, "where": str, "only": str, "profile": str}
@@ -137,10 +140,9 @@ class NriReplay:
         from nri_scope.replay.faults import parse_faults
         from nri_scope.replay.playback import PlaybackOptions
         from nri_scope.replay.run import Job
-        from nri_scope.replay.testing import Goldens, Result, perform, plugin_set_of
-        from nri_scope.replay.testing import problem as problem_of
+        from nri_scope.replay.testing import Goldens, Result, plugin_set_of
 
-        try:
+        def job() -> Job:
             plugin_set = plugin_set_of(
                 plugin,
                 index=index,
@@ -150,27 +152,31 @@ class NriReplay:
                 external=external,
                 find=lambda file: str(self._find(file) or file),
             )
-            profile = profile or self._profile
-            job = Job(
-                self._recording(profile),
-                plugin_set,
-                self._selection(),
-                PlaybackOptions(faults=parse_faults(faults), effects=effects),
-                profile,
-                ideal=ideal,
-            )
-            replayed, errors = perform(job)
+            options = PlaybackOptions(faults=parse_faults(faults), effects=effects)
+            shown = profile or self._profile
+            recording, selection = self._recording(shown), self._selection()
+            return Job(recording, plugin_set, selection, options, shown, ideal=ideal)
+
+        replayed, errors = self._performed(job)
+        if self._goldens is None:
+            self._goldens = Goldens(self._folder, self._default_golden, self._mode)
+        result = Result(replayed, self._goldens, errors)
+        self._results.append(result)
+        return result
+
+    def _performed(self, job: Callable[[], Job]) -> tuple[Replayed, list[HandlerError]]:
+        """Perform a replay; fail the test if it cannot be."""
+        __tracebackhide__ = True
+        from nri_scope.replay.testing import perform
+        from nri_scope.replay.testing import problem as problem_of
+
+        try:
+            return perform(job())
         except NriScopeError as error:
             problem = problem_of(error)
             # Name the scenario or manifest in place of its temporary recording.
             for path in self._recordings.values():
                 problem = problem.replace(str(path), str(self._source))
-        else:
-            if self._goldens is None:
-                self._goldens = Goldens(self._folder, self._default_golden, self._mode)
-            result = Result(replayed, self._goldens, errors)
-            self._results.append(result)
-            return result
         # Outside of the except block, whose exception pytest would show as context.
         pytest.fail(problem)
 

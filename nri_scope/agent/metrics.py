@@ -79,12 +79,12 @@ class _Progress:
     gaps: set[int] = field(default_factory=set[int])
 
 
-class _Instruments:
-    """The metrics that Prometheus reads."""
+class _Counters:
+    """The metrics of recorded events, and of gaps between them."""
 
     def __init__(self, registry: CollectorRegistry, *, by_namespace: bool) -> None:
         """Add the metrics to ``registry``. ``by_namespace``: whether events are counted by it."""
-        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        counter = partial(Counter, registry=registry)
         of_event = ("event", "namespace") if by_namespace else ("event",)
         self.events = counter("nri_scope_events", "NRI requests recorded.", of_event)
         self.errors = counter(
@@ -114,6 +114,14 @@ class _Instruments:
             # A counter that begins at 1 has no increase for Prometheus.
             self.gaps.labels(reason)
             self.lost.labels(reason)
+
+
+class _StateGauges:
+    """The metrics of the present state of the node's recorder, recordings and plugins."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        """Add the metrics to ``registry``."""
+        gauge = partial(Gauge, registry=registry)
         self.plugin = gauge(
             "nri_scope_plugin_connected",
             "Whether the newest request to a validator names a plugin that an earlier one named.",
@@ -174,15 +182,16 @@ class NodeMetrics:
         """Containers whose request to validators does not name a required plugin."""
         self._namespaces: set[str] = set()
         self._kinds: set[str] = set()
-        self._instruments = _Instruments(self.registry, by_namespace=by_namespace)
+        self._counters = _Counters(self.registry, by_namespace=by_namespace)
+        self._state = _StateGauges(self.registry)
 
     def update(self) -> v1.GetStatusResponse:
         """Count what is new, and return the state of the node. Raises FolderError."""
         try:
             return self._update()
         except FolderError:
-            self._instruments.connected.set(0)
-            self._instruments.synchronized.set(0)
+            self._state.connected.set(0)
+            self._state.synchronized.set(0)
             raise
 
     def _update(self) -> v1.GetStatusResponse:
@@ -232,39 +241,39 @@ class NodeMetrics:
             if self._redactor is not None:
                 namespace = self._redactor.name(NameKind.NAMESPACE, namespace)
             labels.append(_bounded(namespace, self._namespaces, _NAMESPACES_MAX))
-        self._instruments.events.labels(*labels).inc()
-        self._instruments.took.labels(name).observe(event.took_ns / 1e9)
+        self._counters.events.labels(*labels).inc()
+        self._counters.took.labels(name).observe(event.took_ns / 1e9)
         if event.status != Status.OK:
-            self._instruments.errors.labels(*labels, event.status).inc()
+            self._counters.errors.labels(*labels, event.status).inc()
         request = recording.request(event.id) if event.event == VALIDATE and not event.mark else b""
         for path, owner in owned_paths(request):
             if self._redactor is not None:
                 owner = self._redactor.name(NameKind.PLUGIN, owner)
             plugin = _bounded(owner, self._plugins, _PLUGINS_MAX)
             kind = _bounded(kind_of(path), self._kinds, _KINDS_MAX)
-            self._instruments.changes.labels(plugin, kind).inc()
+            self._counters.changes.labels(plugin, kind).inc()
 
         if absent_plugins(request) and len(self._without) < _WITHOUT_MAX:
             self._without.add(event.container_id)
         elif event.container_id in self._without and event.event != VALIDATE:
             # A validator may have refused the container.
             self._without.remove(event.container_id)
-            self._instruments.without.inc(event.event in PROOFS)
+            self._counters.without.inc(event.event in PROOFS)
 
     def _count_gap(self, gap: Gap) -> None:
         reason = gap_reason(gap.reason)
-        self._instruments.gaps.labels(reason).inc()
-        self._instruments.lost.labels(reason).inc(max(0, gap.lost or 0))
+        self._counters.gaps.labels(reason).inc()
+        self._counters.lost.labels(reason).inc(max(0, gap.lost or 0))
 
     def _set(self, status: v1.GetStatusResponse) -> None:
         recordings = status.recordings
-        self._instruments.connected.set(any(one.connected for one in recordings))
-        self._instruments.synchronized.set(any(one.synchronized for one in recordings))
+        self._state.connected.set(any(one.connected for one in recordings))
+        self._state.synchronized.set(any(one.synchronized for one in recordings))
         self._set_heartbeat(status)
-        self._instruments.size.set(status.recorded_bytes)
-        self._instruments.free.set(status.free_bytes)
-        self._instruments.unreadable.set(sum(bool(one.problem) for one in recordings))
-        self._instruments.newest.set(max((one.newest_ns for one in recordings), default=0) / 1e9)
+        self._state.size.set(status.recorded_bytes)
+        self._state.free.set(status.free_bytes)
+        self._state.unreadable.set(sum(bool(one.problem) for one in recordings))
+        self._state.newest.set(max((one.newest_ns for one in recordings), default=0) / 1e9)
         self._set_plugins(recordings)
         sessions = [one.session for one in recordings if one.session is not None]
         info = {"version": status.version, "node": status.node}
@@ -275,7 +284,7 @@ class NodeMetrics:
                 "runtime_version": newest.runtime_version,
                 "nri_version": newest.nri_version,
             }
-        self._instruments.info.info({name: value[:_VALUE_MAX] for name, value in info.items()})
+        self._state.info.info({name: value[:_VALUE_MAX] for name, value in info.items()})
 
     def _set_heartbeat(self, status: v1.GetStatusResponse) -> None:
         age = queued = unwritten = nan
@@ -283,9 +292,9 @@ class NodeMetrics:
             if one.recording_now:
                 queued, age = one.queued, (status.now_ns - one.heartbeat_ns) / 1e9
                 unwritten = (status.now_ns - (one.unwritten_since_ns or status.now_ns)) / 1e9
-        self._instruments.heartbeat.set(age)
-        self._instruments.queued.set(queued)
-        self._instruments.unwritten.set(unwritten)
+        self._state.heartbeat.set(age)
+        self._state.queued.set(queued)
+        self._state.unwritten.set(unwritten)
 
     def _set_plugins(self, recordings: Sequence[v1.RecordingStatus]) -> None:
         validated = [one for one in recordings if one.connected and one.plugins_at_ns]
@@ -297,33 +306,30 @@ class NodeMetrics:
         self._absent |= dict.fromkeys(named - {_OTHER})
         for plugin, since in list(self._absent.items()):
             if plugin in named:
-                self._instruments.plugin.labels(plugin).set(1)
+                self._state.plugin.labels(plugin).set(1)
             elif since is None or now < since + PLUGIN_KEPT_S:
                 self._absent[plugin] = since or now
-                self._instruments.plugin.labels(plugin).set(0)
+                self._state.plugin.labels(plugin).set(0)
             else:
                 del self._absent[plugin]
-                self._instruments.plugin.remove(plugin)
+                self._state.plugin.remove(plugin)
 
 
-GAP_REASONS = ("too_fast", "recorder_killed", "not_connected", "recorder_stalled", _OTHER)
+_GAPS = {
+    TOO_FAST: "too_fast",
+    KILLED: "recorder_killed",
+    NOT_CONNECTED: "not_connected",
+    NO_SESSION: "not_connected",
+    STALLED: "recorder_stalled",
+}
+"""By the beginning of the reason in a recording."""
+GAP_REASONS = (*dict.fromkeys(_GAPS.values()), _OTHER)
 """Values for the reason of a gap."""
 
 
 def gap_reason(reason: str) -> str:
     """Return one of a few values for the reason of a gap."""
-    if reason == TOO_FAST:
-        return "too_fast"
-    if reason == KILLED:
-        return "recorder_killed"
-    for beginning, value in (
-        (NOT_CONNECTED, "not_connected"),
-        (NO_SESSION, "not_connected"),
-        (STALLED, "recorder_stalled"),
-    ):
-        if reason.startswith(beginning):
-            return value
-    return _OTHER
+    return next((_GAPS[begin] for begin in _GAPS if reason.startswith(begin)), _OTHER)
 
 
 def kind_of(path: str) -> str:

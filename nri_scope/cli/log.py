@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +20,13 @@ from .params import ANY_PATH, format_option, say, where_option
 from .time_arguments import since_option, until_option
 
 if TYPE_CHECKING:
+    from nri_scope.cluster.pod_events import PodEvents
+    from nri_scope.differ.operations import OperationMerger
     from nri_scope.filter import Filter
     from nri_scope.recording.log_rows import Log
+    from nri_scope.recording.reader import Recording
+
+    from .log_lines import LogPrinter
 
 
 _POLL_SECONDS = 0.1
@@ -86,7 +91,7 @@ def command(
     from nri_scope.recording.stats import GapStats
     from nri_scope.survey.foreground import attributed, surveyed
 
-    from .log_lines import LogPrinter, time_of_line
+    from .log_lines import LogPrinter
     from .recording_views import progress
 
     with Output() as output, Recording.open(file) as recording:
@@ -96,7 +101,7 @@ def command(
                 "leave out --follow, or run this as the recording's owner",
             )
         where = within(recording, where)
-        since_ns, until_ns = _limits(where, times_of(recording, since, until))
+        times = _limits(where, times_of(recording, since, until))
         printer = LogPrinter(
             output,
             jsonl=output_format == "jsonl",
@@ -107,39 +112,25 @@ def command(
         if operations:
             log = Log(recording, printed=printed)
             attribute = None if needs_survey else partial(attributed, recording)
-            merger = OperationMerger(recording, where, last, (since_ns, until_ns), attribute)
+            merger = OperationMerger(recording, where, last, times, attribute)
         else:
+            low, high = times
             log = Log(
-                recording,
-                where=where,
-                since_ns=since_ns,
-                until_ns=until_ns,
-                last=last,
-                printed=printed,
+                recording, where=where, since_ns=low, until_ns=high, last=last, printed=printed
             )
             merger = None
-        given = click.get_current_context().find_object(PodEvents)
-        pod_events = [] if given is None else [given]
+        pod_events = click.get_current_context().find_object(PodEvents) or PodEvents("")
         printer.begin(GapStats.of(recording.gaps()).left_out)
-
-        def print_new(*, ended: bool = False) -> int:
-            items = log.read() if merger is None else merger.merge(log.read(), ended=ended)
-            # The Events that occurred before the command are printed once.
-            events = pod_events.pop() if pod_events else PodEvents("")
-            times = since_ns, until_ns
-            lines = events.merged(items, time_of_line, times, is_end=last is not None)
-            return printer.print_new(lines, recording.sessions())
-
+        new = _NewItems(recording, log, merger, printer, pod_events, times, last is not None)
         with (
             progress(recording, "analysing") as on_share,
             surveyed(recording, where, on_share, needed=needs_survey),
         ):
             if follow:
-                _follow(log, print_new, output, until_ns)
+                _follow(new, output)
                 return
-            events = print_new(ended=True)
+            events = new.print(ended=True)
             if not events and last != 0 and (where, since, until) != (None, None, None):
-                times = since_ns, until_ns
                 say(f"no event matches; {range_words(recording, times, where)}")
 
 
@@ -154,27 +145,48 @@ def _needs_survey(where: Filter | None, last: int | None) -> bool:
     return not is_few or (where is not None and bool(ATTRIBUTED & where.fields))
 
 
-def _follow(
-    log: Log, print_new: Callable[..., object], output: Output, until_ns: int | None
-) -> None:
-    """Print new items until a time in ns, until ^C, or until the output has no reader."""
+@dataclass(slots=True)
+class _NewItems:
+    """The items of a log that have not been printed yet."""
+
+    recording: Recording
+    log: Log
+    merger: OperationMerger | None
+    printer: LogPrinter
+    pod_events: PodEvents
+    """Those that occurred before the command; they are printed once."""
+    times: tuple[int | None, int | None]
+    is_end: bool
+    """Whether the first items are the newest ones of the recording."""
+
+    def print(self, *, ended: bool = False) -> int:
+        """Print them; return the number of events. ``ended``: no more items follow."""
+        from .log_lines import time_of_line
+
+        read = self.log.read()
+        items = read if self.merger is None else self.merger.merge(read, ended=ended)
+        lines = self.pod_events.merged(items, time_of_line, self.times, is_end=self.is_end)
+        self.pod_events = replace(self.pod_events, events=())
+        return self.printer.print_new(lines, self.recording.sessions())
+
+
+def _follow(new: _NewItems, output: Output) -> None:
+    """Print new items until the end of their times, ^C, or until the output has no reader."""
+    until_ns = new.times[1]
     with suppress(KeyboardInterrupt):
         while until_ns is None or time.time_ns() <= until_ns:
-            if log.has_new_rows():
-                print_new()
+            if new.log.has_new_rows():
+                new.print()
             if output.wait(_POLL_SECONDS):
                 return
-        print_new(ended=True)
+        new.print(ended=True)
 
 
 def _limits(
     where: Filter | None, times: tuple[int | None, int | None]
 ) -> tuple[int | None, int | None]:
     """Return the times, also limited by a filter, so that gaps and output are limited, too."""
-    since_ns, until_ns = times
     low, high = where.times if where is not None else (None, None)
-    if low is not None:
-        since_ns = max(low, since_ns or 0)
-    if high is not None:
-        until_ns = min(high + 1, high + 1 if until_ns is None else until_ns)
-    return since_ns, until_ns
+    since = [each for each in (low, times[0]) if each is not None]
+    until = [each for each in (None if high is None else high + 1, times[1]) if each is not None]
+    return max(since, default=None), min(until, default=None)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import chain, islice
-from types import TracebackType
 from typing import Self, TextIO
 
 from nri_scope.errors import UsageError, reason_of
@@ -50,12 +49,7 @@ class Output:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
         if error is None:
             with suppress(OSError):
                 self.flush()

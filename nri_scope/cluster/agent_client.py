@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -63,6 +63,7 @@ class AgentError(NriScopeError):
         return f"{self.node}: {self.problem}"
 
 
+_T = TypeVar("_T")
 _Request = TypeVar("_Request", v1.GetEventsRequest, v1.GetRecordingRequest)
 
 
@@ -115,32 +116,21 @@ class AgentClient:
         cursor, attempt, said = request.after, 0, ""
         began, resumes = False, not (request.context and request.where)
         while True:
+            limit_s = RESUMED_S if began else CALL_TIMEOUT_S
+            calling = self._events_of_call(replace(request, after=cursor), say, limit_s)
             try:
-                with _translated(self.node):
-                    async with self._channel(RESPONSE_MAX) as stub:
-                        reading = _Reading(self.node, say)
-                        asked = self._limited(replace(request, after=cursor))
-                        answer: Any = stub.get_events(asked)
-                        limit_s = RESUMED_S if began else CALL_TIMEOUT_S
-                        async with aclosing(answer) as responses:
-                            while True:
-                                async with asyncio.timeout(limit_s):
-                                    response = await anext(responses, None)
-                                limit_s = SILENCE_S
-                                if response is None and request.follow:
-                                    raise _Interrupted(self.node, "its agent ended the call")
-                                if response is None:
-                                    return
-                                began = True
-                                reading.hear(response)
-                                if said:
-                                    say("")
-                                    said = ""
-                                yield response
-                                heartbeat = response.heartbeat
-                                resumes |= heartbeat is not None and heartbeat.caught_up
-                                if response.cursor and resumes:
-                                    cursor, attempt = response.cursor, 0
+                async with aclosing(calling) as responses:
+                    async for response in responses:
+                        began = True
+                        if said:
+                            say("")
+                            said = ""
+                        yield response
+                        heartbeat = response.heartbeat
+                        resumes |= heartbeat is not None and heartbeat.caught_up
+                        if response.cursor and resumes:
+                            cursor, attempt = response.cursor, 0
+                return
             except TokenError as error:
                 # The next token may be accepted.
                 attempt += 1
@@ -161,6 +151,21 @@ class AgentClient:
             await asyncio.sleep(min(_PAUSE_S * (attempt - 1), _PAUSE_MAX_S))
             await self._find_again()
 
+    async def _events_of_call(
+        self, request: v1.GetEventsRequest, say: Callable[[str], None], limit_s: float
+    ) -> AsyncGenerator[v1.GetEventsResponse, None]:
+        """Yield the responses of one call, of which the first must arrive in ``limit_s``."""
+        with _translated(self.node):
+            async with self._channel(RESPONSE_MAX) as stub:
+                reading = _Reading(self.node, say)
+                answer = stub.get_events(self._limited(request))
+                async with aclosing(_in_time(answer, limit_s)) as responses:
+                    async for response in responses:
+                        reading.hear(response)
+                        yield response
+            if request.follow:
+                raise _Interrupted(self.node, "its agent ended the call")
+
     async def recordings(
         self, request: v1.GetRecordingRequest
     ) -> AsyncGenerator[v1.GetRecordingResponse, None]:
@@ -170,20 +175,15 @@ class AgentClient:
         """
         with _translated(self.node):
             async with self._channel(RESPONSE_MAX) as stub:
-                answer: Any = stub.get_recording(self._limited(request))
-                async with aclosing(answer) as responses:
-                    while True:
-                        async with asyncio.timeout(SILENCE_S):
-                            try:
-                                response = await anext(responses, None)
-                            except GRPCError as error:
-                                if error.status is not Status.NOT_FOUND:
-                                    raise
-                                return
-                        if response is None:
-                            return
-                        if response.data or response.problem:
-                            yield response
+                answer = stub.get_recording(self._limited(request))
+                async with aclosing(_in_time(answer, SILENCE_S)) as responses:
+                    try:
+                        async for response in responses:
+                            if response.data or response.problem:
+                                yield response
+                    except GRPCError as error:
+                        if error.status is not Status.NOT_FOUND:
+                            raise
 
     def _limited(self, request: _Request) -> _Request:
         """Return a request with its namespaces only if the agent asks who may read them: without
@@ -216,20 +216,36 @@ class AgentClient:
                 channel.close()
 
 
+async def _in_time(answer: AsyncIterator[_T], limit_s: float) -> AsyncGenerator[_T, None]:
+    """Yield the messages of an answer, of which the first must arrive in ``limit_s``.
+
+    Raises TimeoutError, also after `SILENCE_S` without a message.
+    """
+    responses: Any = answer
+    async with aclosing(responses):
+        while True:
+            async with asyncio.timeout(limit_s):
+                response = await anext(responses, None)
+            if response is None:
+                return
+            limit_s = SILENCE_S
+            yield response
+
+
+@dataclass(slots=True)
 class _Reading:
     """Tells a user if an agent reads its recordings for long without an event to send."""
 
-    def __init__(self, node: str, say: Callable[[str], None]) -> None:
-        self._node = node
-        self._say = say
-        self._since: float | None = monotonic()
+    node: str
+    say: Callable[[str], None]
+    _since: float | None = field(default_factory=monotonic)
 
     def hear(self, response: v1.GetEventsResponse) -> None:
         if response.heartbeat is None or response.heartbeat.caught_up:
             self._since = monotonic()
         elif self._since is not None and monotonic() >= self._since + READING_S:
             self._since = None
-            self._say(f"{self._node}: its agent is still reading its recordings")
+            self.say(f"{self.node}: its agent is still reading its recordings")
 
 
 class _LimitedChannel(Channel):
@@ -309,7 +325,6 @@ forward a port: with more of them, some would exceed their timeout.
 """
 TIMEOUT_S = 30.0
 """Default seconds for one node."""
-_T = TypeVar("_T")
 
 
 async def each_node(

@@ -8,7 +8,6 @@ import secrets
 import shutil
 import tempfile
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from nri_scope.errors import RecordingError, UsageError
@@ -46,12 +45,7 @@ class Outputs:
         self._folder = Path(folder)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
         if isinstance(error, OSError):

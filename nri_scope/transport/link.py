@@ -46,7 +46,7 @@ class Link(asyncio.Protocol):
         self,
         connection: Connection,
         on_request: RequestHandler,
-        on_notice: Callable[[Notice], None] | None = None,
+        on_notice: Callable[[Notice], None] = lambda notice: None,
         peer: str = "the peer",
     ) -> None:
         """Wrap ``connection``. ``peer``: its name in the reason for the end of the connection."""
@@ -230,8 +230,7 @@ class Link(asyncio.Protocol):
                 case PeerClosed(mid_message):
                     self._reason = self._reason or closed_by(self._peer, in_message=mid_message)
                 case _:
-                    if self._on_notice is not None:
-                        self._on_notice(event)
+                    self._on_notice(event)
         self._flush()
 
 

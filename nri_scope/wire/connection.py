@@ -43,6 +43,20 @@ class RequestReceived(NamedTuple):
     """The mux id; 0 for that of the `Connection`."""
 
 
+def request_received(stream_id: int, request: Request, conn_id: int = 0) -> RequestReceived:
+    """Return the event of a decoded request."""
+    metadata = request.metadata
+    return RequestReceived(
+        stream_id,
+        request.service,
+        request.method,
+        request.payload,
+        request.timeout_nano,
+        tuple((pair.key, pair.value) for pair in metadata) if metadata else (),
+        conn_id,
+    )
+
+
 class ResponseReceived(NamedTuple):
     """A peer's response to a request. ``payload`` is empty if ``code`` is not 0."""
 
@@ -206,17 +220,7 @@ class Connection:
             )
             return
         self._unanswered.add(stream_id)
-        metadata = request.metadata
-        self._events.append(
-            RequestReceived(
-                stream_id,
-                request.service,
-                request.method,
-                request.payload,
-                request.timeout_nano,
-                tuple((pair.key, pair.value) for pair in metadata) if metadata else (),
-            )
-        )
+        self._events.append(request_received(stream_id, request))
 
     def _reject(self, stream_id: int, code: Code, text: str) -> None:
         # Sent with the peer's stream id, even an invalid one, so that the peer can match it.

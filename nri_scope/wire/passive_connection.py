@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.ttrpc.ttrpc_pb2 import Request, Response
 from nri_scope.errors import RemoteProtocolError
 
-from .connection import RequestReceived, ResponseReceived
+from .connection import RequestReceived, ResponseReceived, request_received
 from .ttrpc import Code, Limits, Message, MessageReader, MessageType, MuxReader, size_words
 
 FRAME_MAX = 64 << 20
@@ -99,16 +99,7 @@ class PassiveDecoder:
         except DecodeError as error:
             name = MessageType(kind).name.lower()
             return MessageSkipped(conn_id, stream_id, f"{name} cannot be decoded: {error}")
-        metadata = request.metadata
-        return RequestReceived(
-            stream_id,
-            request.service,
-            request.method,
-            request.payload,
-            request.timeout_nano,
-            tuple((pair.key, pair.value) for pair in metadata) if metadata else (),
-            conn_id,
-        )
+        return request_received(stream_id, request, conn_id)
 
 
 def _response(conn_id: int, stream_id: int, data: bytes) -> ResponseReceived:
