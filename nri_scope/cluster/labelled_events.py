@@ -225,14 +225,12 @@ class LabelledEvents(LoopThread):
                 self.copies.put(copy)
 
         follow = self.query.follow
+        pulled = partial(pull, calls.responses(copy.last), copy.node, copy.path)
         try:
-            responses = calls.responses(copy.last)
             if follow:
-                await pull(
-                    responses, copy.node, copy.path, follow=True, on_caught_up=show, say=self._tell
-                )
+                await pulled(follow=True, on_caught_up=show, on_renumbered=self._tell)
             else:
-                show(await pull(responses, copy.node, copy.path, say=self._tell))
+                show(await pulled(on_renumbered=self._tell))
         except UsageError as error:
             # kubectl fails for all nodes.
             self._fail(error)

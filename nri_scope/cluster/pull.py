@@ -28,20 +28,20 @@ async def pull(
     *,
     follow: bool = False,
     on_caught_up: Callable[[int], None] = lambda events: None,
-    say: Callable[[str], None] = lambda text: None,
+    on_renumbered: Callable[[str], None] = lambda text: None,
     is_view: bool = False,
 ) -> int:
     """Write the events of an agent to the new recording ``path``; return their number.
 
     ``responses``: see `AgentClient.events`; they are closed. ``on_caught_up`` is called with their
     number each time when everything that was recorded so far was written. With ``follow``, it runs
-    until it is cancelled, and then returns. ``say`` is called if events cannot have their numbers
-    of the node. ``is_view``: see `LocalCopy`. Raises NriScopeError. After an error, ``path`` is
-    removed, unless it followed the node before.
+    until it is cancelled, and then returns. ``on_renumbered`` is called, with a message, if events
+    cannot have their numbers of the node. ``is_view``: see `LocalCopy`. Raises NriScopeError. After
+    an error, ``path`` is removed, unless it followed the node before.
     """
     failure: AgentError | UsageError | None = None
     with complete_recording(path) as recording:
-        copy = LocalCopy(recording, lambda: say(f"{node}: {RENUMBERED}"), is_view=is_view)
+        copy = LocalCopy(recording, lambda: on_renumbered(f"{node}: {RENUMBERED}"), is_view=is_view)
         follows = False
         try:
             async with aclosing(responses):
@@ -150,10 +150,12 @@ class Puller(LoopThread):
         say: Callable[[str], None] = lambda text: None,
         on_error: Callable[[], None] = lambda: None,
         watch: Callable[[], Awaitable[str]] | None = None,
+        on_renumbered: Callable[[str], None] = lambda text: None,
     ) -> None:
         """``say`` is called in the thread, see `AgentClient.events`; ``on_error`` when it ends.
 
         ``watch`` returns a message for ``say``, which is also shown while events arrive.
+        ``on_renumbered``: see `pull`.
         """
         super().__init__(self._release)
         self._client = client
@@ -162,6 +164,7 @@ class Puller(LoopThread):
         self._say = say
         self._on_error = on_error
         self._watch = watch
+        self._on_renumbered = on_renumbered
         self._caught_up = threading.Event()
         self._has_events = threading.Event()
         self._interruption = ""
@@ -221,7 +224,7 @@ class Puller(LoopThread):
                 self._path,
                 follow=True,
                 on_caught_up=self._on_caught_up,
-                say=self._say,
+                on_renumbered=self._on_renumbered,
                 is_view=True,
             )
         finally:

@@ -8,8 +8,9 @@ and layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -23,8 +24,28 @@ if TYPE_CHECKING:
 
 _Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
-NAMES = ("kubeconfig", "kube_context", "agent_namespace", "token_file")
-"""Parameters of the options, for `kubectl_of`."""
+
+class ClusterOptions(NamedTuple):
+    """The values of `cluster_options`."""
+
+    kubeconfig: str | None
+    kube_context: str | None
+    agent_namespace: str
+    token_file: Path | None
+
+    @classmethod
+    def taken_from(cls, options: dict[str, Any]) -> ClusterOptions:
+        """Remove the values from all parameters of a command."""
+        return cls(*map(options.pop, cls._fields))
+
+    @property
+    def kubectl(self) -> Kubectl:
+        """kubectl with these options."""
+        from nri_scope.cluster.kubectl import Kubectl
+
+        options = {"--kubeconfig": self.kubeconfig, "--context": self.kube_context}
+        given = tuple(f"{name}={value}" for name, value in options.items() if value)
+        return Kubectl(given, self.token_file)
 
 
 namespace_option = click.option(
@@ -55,12 +76,3 @@ def cluster_options(command: _Command) -> _Command:
     ):
         command = option(command)
     return command
-
-
-def kubectl_of(cluster: Mapping[str, Any]) -> Kubectl:
-    """Return kubectl with the user's options, which are ``NAMES``."""
-    from nri_scope.cluster.kubectl import Kubectl
-
-    options = {"--kubeconfig": cluster["kubeconfig"], "--context": cluster["kube_context"]}
-    given = tuple(f"{name}={value}" for name, value in options.items() if value)
-    return Kubectl(given, cluster["token_file"])

@@ -12,7 +12,7 @@ import click
 from nri_scope.errors import UsageError
 
 from ..params import NOT_EMPTY, NewFile, say
-from . import cluster_options, kubectl_of, namespace_option
+from . import ClusterOptions, cluster_options, namespace_option
 
 
 @click.command("collect")
@@ -34,7 +34,7 @@ from . import cluster_options, kubectl_of, namespace_option
     help="Folder of the bundles.",
 )
 @cluster_options
-def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
+def command(selector: str, namespace: str, output: Path, **options: Any) -> int:
     """Copy the recordings of labelled pods, as bundles, from all nodes on which they run.
 
     DIR gets a file for each node and recording. They are redacted unless the agents are configured
@@ -43,11 +43,12 @@ def command(selector: str, namespace: str, output: Path, **cluster: Any) -> int:
     from nri_scope.cluster.agent_pods import agent_pods, labelled_pods
     from nri_scope.cluster.gather import by_node, collect_bundles
 
-    kubectl = kubectl_of(cluster)
+    cluster = ClusterOptions(**options)
+    kubectl = cluster.kubectl
 
     async def collect() -> bool:
         agents, pods = await asyncio.gather(
-            agent_pods(kubectl, cluster["agent_namespace"]),
+            agent_pods(kubectl, cluster.agent_namespace),
             labelled_pods(kubectl, selector, namespace),
         )
         scheduled = by_node(pods)

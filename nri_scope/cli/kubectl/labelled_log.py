@@ -28,7 +28,7 @@ from nri_scope.text.escape import columns
 from ..log_lines import LogLines
 from ..output import Output
 from ..params import say
-from . import kubectl_of
+from . import ClusterOptions
 
 _POLL_S = 0.2
 _NODE_WIDTH = 30
@@ -36,7 +36,7 @@ _NODE_WIDTH = 30
 
 
 def print_labelled(
-    selector: str, namespace: str, cluster: dict[str, Any], options: dict[str, Any]
+    selector: str, namespace: str, cluster: ClusterOptions, options: dict[str, Any]
 ) -> int:
     """Print the events; return the exit status: 1 if the events of a node are missing."""
     since, until = in_utc(options["since"] or "", options["until"] or "")
@@ -49,9 +49,8 @@ def print_labelled(
         options["last"],
         options["follow"],
     )
-    kubectl = kubectl_of(cluster)
     with temporary_folder() as folder:
-        pulling = LabelledEvents(kubectl, cluster["agent_namespace"], query, folder, say)
+        pulling = LabelledEvents(cluster.kubectl, cluster.agent_namespace, query, folder, say)
         with Output() as output, pulling:
             printer = _Printer(output, jsonl=options["output_format"] == "jsonl")
             with closing(printer), suppress(KeyboardInterrupt):
@@ -70,16 +69,14 @@ def print_labelled(
 
 
 def print_workload(
-    named: NamedTarget, what: str, node: str, cluster: dict[str, Any], options: dict[str, Any]
+    named: NamedTarget, what: str, node: str, cluster: ClusterOptions, options: dict[str, Any]
 ) -> int:
     """Print the events of all pods of a workload; return the exit status."""
     for name, value in {**options, "node": node}.items():
         if value and name in ("node", "operations", "printed"):
             raise UsageError(f"--{name} and {what} exclude each other", "name a pod")
-    kubectl = kubectl_of(cluster)
-
-    named = asyncio.run(named.in_namespace(kubectl))
-    selector = asyncio.run(named.selector(kubectl))
+    named = asyncio.run(named.in_namespace(cluster.kubectl))
+    selector = asyncio.run(named.selector(cluster.kubectl))
     if named.container:
         term = f"container:{quote(named.container, is_name=True)}"
         where = options["where"]

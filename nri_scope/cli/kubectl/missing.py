@@ -15,7 +15,7 @@ from .. import missing
 from ..option_rules import RuledCommand
 from ..output import Output
 from ..params import say
-from . import cluster_options, kubectl_of
+from . import ClusterOptions, cluster_options
 
 
 @click.command("missing", cls=RuledCommand, rules=missing.RULES)
@@ -45,16 +45,16 @@ def command(since: str, until: str, output_format: str, **options: Any) -> int:
     from nri_scope.differ.missing_plugin import WHERE
     from nri_scope.filter.moments import interval
 
-    asked = {name: options.pop(name) for name in ("plugin", "expected")}
     since, until = in_utc(since, until)
     times = interval(since, until)
-    kubectl = kubectl_of(options)
+    cluster = ClusterOptions.taken_from(options)
+    kubectl = cluster.kubectl
     request = v1.GetEventsRequest(where=WHERE, since=since, until=until)
 
     async def ask() -> Answers[missing.Answer]:
-        agents = await agent_pods(kubectl, options["agent_namespace"])
+        agents = await agent_pods(kubectl, cluster.agent_namespace)
         without = await nodes_without_agent(kubectl, agents, say)
-        read = partial(missing.answer_of, times=times, **asked)
+        read = partial(missing.answer_of, times=times, **options)
         by_node, silent = await read_nodes(kubectl, agents, request, read)
         return by_node, {**dict.fromkeys(without, NO_AGENT), **silent}
 
@@ -64,5 +64,5 @@ def command(since: str, until: str, output_format: str, **options: Any) -> int:
     if not by_node:
         raise UsageError("no node answered", "see the messages above")
     with Output() as output:
-        return missing.print_answers(output, asked["plugin"], by_node, silent, output_format)
+        return missing.print_answers(output, options["plugin"], by_node, silent, output_format)
     return 0

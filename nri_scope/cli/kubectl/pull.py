@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,12 @@ from nri_scope.recording.display import many
 
 from ..option_rules import Need, NeedOneOf, RuledCommand
 from ..params import NOT_EMPTY, NewRecording, say
-from . import cluster_options, kubectl_of, namespace_option
+from . import ClusterOptions, cluster_options, namespace_option
 from .views import client_of
 
 if TYPE_CHECKING:
     from nri_scope._gen.agent.nri_scope.agent import v1
+    from nri_scope.cluster.agent_client import AgentClient
     from nri_scope.cluster.target import Target
 
 
@@ -50,7 +52,9 @@ if TYPE_CHECKING:
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events, until ^C.")
 @namespace_option
 @cluster_options
-def command(what: str | None, node: str | None, output: Path, follow: bool, **cluster: Any) -> None:
+def command(
+    what: str | None, node: str | None, output: Path, follow: bool, namespace: str, **options: Any
+) -> None:
     """Copy the events of a pod or a node to a recording on this machine.
 
     WHAT is a pod, or a workload, of which a pod is chosen as by `kubectl logs`. With --follow,
@@ -59,18 +63,20 @@ def command(what: str | None, node: str | None, output: Path, follow: bool, **cl
     from nri_scope._gen.agent.nri_scope.agent import v1
     from nri_scope.cluster.target import NamedTarget
 
-    named = NamedTarget.parse(what, cluster["namespace"]) if what else None
+    cluster = ClusterOptions(**options)
+    named = NamedTarget.parse(what, namespace) if what else None
     if named is not None and named.container:
         raise UsageError(f"{what} is a container", "leave it out: a copy has the whole pod")
     if os.path.lexists(output):
         raise UsageError(f"{output} exists", "name another file")
     if not output.absolute().parent.is_dir():
         raise UsageError(f"{output.parent}: no such folder", "make it, or name another one")
-    target = asyncio.run(named.pod(kubectl_of(cluster), node or "", say)) if named else None
+    target = asyncio.run(named.pod(cluster.kubectl, node or "", say)) if named else None
     where = target.where if target else ""
     names = [target.namespace] if target else []
     request = v1.GetEventsRequest(where=where, context=True, follow=follow, namespaces=names)
-    events = asyncio.run(_pulled(target, node or "", output, request, cluster))
+    finding = client_of(target, node or "", cluster)
+    events = asyncio.run(_pulled(finding, output, request))
     say(f"{output}: {_counted(output, events, target)}")
 
 
@@ -88,18 +94,18 @@ def _counted(output: Path, events: int, target: Target | None) -> str:
 
 
 async def _pulled(
-    target: Any, node: str, output: Path, request: v1.GetEventsRequest, cluster: dict[str, Any]
+    finding: Awaitable[AgentClient], output: Path, request: v1.GetEventsRequest
 ) -> int:
     from nri_scope.cluster.pull import pull
 
     async def pulled() -> int:
-        client = await client_of(target, node, cluster)
+        client = await finding
 
         def tell(text: str) -> None:
             say(text or f"{client.node}: connected again")
 
         responses = client.events(request, tell)
-        return await pull(responses, client.node, output, follow=request.follow, say=say)
+        return await pull(responses, client.node, output, follow=request.follow, on_renumbered=say)
 
     task = asyncio.ensure_future(pulled())
     with stop_signals(lambda number, reason: task.cancel(), loop=asyncio.get_running_loop()):

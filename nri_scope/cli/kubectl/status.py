@@ -11,7 +11,7 @@ import click
 
 from ..output import Output, table
 from ..params import format_option, say
-from . import cluster_options, kubectl_of
+from . import ClusterOptions, cluster_options
 
 if TYPE_CHECKING:
     from nri_scope.cluster.node_states import NodeState
@@ -23,17 +23,17 @@ _HEADINGS = ("node", "recorder", "since", "gaps", "lost", "runtime", "NRI", "dis
 @click.command("status")
 @cluster_options
 @format_option("text|json", "json: one object, with a list of nodes.")
-def command(output_format: str, **cluster: Any) -> int:
+def command(output_format: str, **options: Any) -> int:
     """Show each node: its runtime, what its recorder observes, gaps and disk.
 
     Exit status 1 if a node has no agent, does not answer, or has no connected recorder.
     """
     from nri_scope.cluster.node_states import node_states
 
-    kubectl = kubectl_of(cluster)
+    cluster = ClusterOptions(**options)
 
     async def ask() -> list[NodeState]:
-        return [node async for node in node_states(kubectl, cluster["agent_namespace"], say)]
+        return [node async for node in node_states(cluster.kubectl, cluster.agent_namespace, say)]
 
     states = sorted(asyncio.run(ask()), key=lambda node: node.node)
     with Output() as output:

@@ -9,7 +9,7 @@ import inspect
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from nri_scope.errors import NriScopeError, UsageError
 
 from ..option_rules import Exclude, Need, NeedOneOf, OptionRule, RuledCommand, spellings
 from ..params import NOT_EMPTY, LiveOption, say
-from . import NAMES, cluster_options, kubectl_of, namespace_option
+from . import ClusterOptions, cluster_options, namespace_option
 
 if TYPE_CHECKING:
     from nri_scope._gen.agent.nri_scope.agent import v1
@@ -134,28 +134,25 @@ def view(name: str) -> click.Command:
     rules = local.rules if isinstance(local, RuledCommand) else ()
     # Each command declares the options that need --live, which this one lacks, in its rules.
     live_only = {spelled for rule in rules if rule.others == ("--live",) for spelled in rule.names}
+    params = _params_of(shown, local, live_only)
+    known = {spelled for parameter in params for spelled in spellings(parameter)}
+    command = RuledCommand(
+        name,
+        callback=partial(_perform, shown, local),
+        params=params,
+        help=shown.help + _exit_status(local),
+        epilog=local.epilog,
+        rules=[
+            *(rule for rule in rules if known.issuperset(rule.names + rule.others)),
+            *shown.rules,
+        ],
+    )
+    return cluster_options(namespace_option(command))
 
-    def perform(**options: Any) -> object:
-        from nri_scope.cluster.target import NamedTarget
 
-        from .labelled_log import print_labelled, print_workload
-
-        cluster = {key: options.pop(key) for key in NAMES}
-        what, node = options.pop("what") or "", options.pop("node") or ""
-        other = options.pop("other", None) or ""
-        selector, namespace = options.pop("selector", None), options.pop("namespace", "")
-        if options.pop("all_nodes", False) or selector:
-            return print_labelled(selector or "", namespace, cluster, options)
-        named = NamedTarget.parse(what, namespace) if what else None
-        if named is not None and named.is_workload and name == "log":
-            return print_workload(named, what, node, cluster, options)
-        make = partial(_node_view, shown, local, cluster, options)
-        if named is not None and other:
-            pair = named, NamedTarget.parse(other, namespace)
-            return _compare(partial(make, ""), pair, options)
-        return _show(shown, partial(make, node, named), node, cluster)
-
-    params: list[click.Parameter] = [
+def _params_of(shown: View, local: click.Command, live_only: Set[str]) -> list[click.Parameter]:
+    """Return the view's own parameters, and those of the command on a file except ``live_only``."""
+    return [
         click.Argument(
             ["what"],
             required=not shown.with_node,
@@ -179,19 +176,28 @@ def view(name: str) -> click.Command:
         ),
         *shown.options,
     ]
-    known = {spelled for parameter in params for spelled in spellings(parameter)}
-    command = RuledCommand(
-        name,
-        callback=perform,
-        params=params,
-        help=shown.help + _exit_status(local),
-        epilog=local.epilog,
-        rules=[
-            *(rule for rule in rules if known.issuperset(rule.names + rule.others)),
-            *shown.rules,
-        ],
-    )
-    return cluster_options(namespace_option(command))
+
+
+def _perform(shown: View, local: click.Command, **options: Any) -> object:
+    """Run the view with the values of all its parameters."""
+    from nri_scope.cluster.target import NamedTarget
+
+    from .labelled_log import print_labelled, print_workload
+
+    cluster = ClusterOptions.taken_from(options)
+    what, node = options.pop("what") or "", options.pop("node") or ""
+    other = options.pop("other", None) or ""
+    selector, namespace = options.pop("selector", None), options.pop("namespace", "")
+    if options.pop("all_nodes", False) or selector:
+        return print_labelled(selector or "", namespace, cluster, options)
+    named = NamedTarget.parse(what, namespace) if what else None
+    if named is not None and named.is_workload and local.name == "log":
+        return print_workload(named, what, node, cluster, options)
+    make = partial(_node_view, shown, local, cluster, options)
+    if named is not None and other:
+        pair = named, NamedTarget.parse(other, namespace)
+        return _compare(partial(make, ""), pair, options)
+    return _show(shown, partial(make, node, named), node, cluster)
 
 
 def _without_live(option: click.Option) -> click.Option:
@@ -210,7 +216,7 @@ def _exit_status(command: click.Command) -> str:
 
 
 def _show(
-    shown: View, make: Callable[[Path], NodeView], node: str, cluster: dict[str, Any]
+    shown: View, make: Callable[[Path], NodeView], node: str, cluster: ClusterOptions
 ) -> object:
     from nri_scope.cluster.pod_events import pod_events
     from nri_scope.cluster.target import moved
@@ -220,20 +226,20 @@ def _show(
         node_view = make(folder)
         target = node_view.target
         if target is not None and shown.with_pod_events(node_view.options):
-            reading = pod_events(kubectl_of(cluster), target, say)
+            reading = pod_events(cluster.kubectl, target, say)
             click.get_current_context().obj = asyncio.run(reading)
         if not node_view.request.follow:
             node_view.copy_once()
             return node_view.show()
         if target is None or node:
             return node_view.follow()
-        return node_view.follow(partial(moved, kubectl_of(cluster), target, node_view.client.node))
+        return node_view.follow(partial(moved, cluster.kubectl, target, node_view.client.node))
 
 
 def _node_view(
     shown: View,
     local: click.Command,
-    cluster: dict[str, Any],
+    cluster: ClusterOptions,
     options: dict[str, Any],
     node: str,
     named: NamedTarget | None,
@@ -244,7 +250,7 @@ def _node_view(
     from nri_scope.recording.node_files import SUFFIX
 
     shown.check(options)
-    target = asyncio.run(named.pod(kubectl_of(cluster), node, say)) if named else None
+    target = asyncio.run(named.pod(cluster.kubectl, node, say)) if named else None
     follows = shown.is_interface or options.get("follow", False)
     client = asyncio.run(client_of(target, node, cluster, wait=follows))
     where = target.where if target else ""
@@ -308,8 +314,8 @@ class NodeView:
         from nri_scope.cluster.pull import pull
 
         events = self.client.events(self.request, self._say)
-        copying = pull(events, self.client.node, self.file, say=self._say, is_view=True)
-        if not asyncio.run(copying):
+        copying = partial(pull, is_view=True, on_renumbered=self._renumbered)
+        if not asyncio.run(copying(events, self.client.node, self.file)):
             self._copy_state()
 
     def _copy_state(self) -> None:
@@ -346,11 +352,12 @@ class NodeView:
 
         from ..tui import Followed
 
-        with Puller(self.client, self.request, self.file, self._say, self._end, watch) as puller:
+        callbacks = self._say, self._end, watch, self._renumbered
+        with Puller(self.client, self.request, self.file, *callbacks) as puller:
             if self.view.is_interface:
-                words = [self.what] if self.what else ["--node", self.client.node]
+                named = (self.what,) if self.what else ("--node", self.client.node)
                 title = f"{self.what} on {self.client.node}" if self.what else self.client.node
-                followed = Followed(title, ("kubectl", "nri-scope", "tui", *words), puller)
+                followed = Followed(title, named, puller)
                 click.get_current_context().obj = followed
             result: object = None
             try:
@@ -402,10 +409,11 @@ class NodeView:
         about = f" about {self.what}" if self.what else ""
         return f"the recordings of {self.client.node} have no events{about}"
 
-    def _say(self, text: str) -> None:
-        from nri_scope.cluster.local_copy import RENUMBERED
+    def _renumbered(self, text: str) -> None:
+        self._is_renumbered = True
+        self._say(text)
 
-        self._is_renumbered |= RENUMBERED in text
+    def _say(self, text: str) -> None:
         # The terminal interface shows the puller's state itself.
         if not self._is_drawn:
             say(text or f"{self.client.node}: connected again")
@@ -421,14 +429,13 @@ class NodeView:
 @contextmanager
 def _without_path(file: Path, node: str) -> Iterator[None]:
     """Name the node and its commands where errors and findings name the temporary copy."""
-    from nri_scope.report.finding import use_cluster_commands, with_commands
+    from nri_scope.report.finding import CommandStyle
 
-    use_cluster_commands()
     try:
         yield
     except NriScopeError as error:
         before = str(error)
-        text = with_commands(before.replace(str(file), f"the recordings of {node}"))
+        text = CommandStyle.CLUSTER.words(before.replace(str(file), f"the recordings of {node}"))
         if text == before:
             raise
         raise UsageError(text) from error
@@ -472,7 +479,7 @@ def _check_named(file: Path, target: Target, node: str) -> None:
 
 
 async def client_of(
-    target: Target | None, node: str, cluster: dict[str, Any], *, wait: bool = False
+    target: Target | None, node: str, cluster: ClusterOptions, *, wait: bool = False
 ) -> AgentClient:
     """Return the client for a node, by default for the node of a pod. Raises UsageError.
 
@@ -482,8 +489,7 @@ async def client_of(
     from nri_scope.cluster.agent_pods import agent_pods
     from nri_scope.cluster.target import node_of
 
-    kubectl = kubectl_of(cluster)
-    namespace = cluster["agent_namespace"]
+    kubectl, namespace = cluster.kubectl, cluster.agent_namespace
     if target is not None and not node:
         agent = await node_of(kubectl, namespace, target, say, wait=wait)
     else:
