@@ -23,25 +23,18 @@ RUNTIME_RESTARTS, RUNTIME_ENDED = f"{RUNTIME} restarts", f"{RUNTIME} has ended"
 EXIT_STATUS = "exit status"
 """Beginning of how a process ended by itself, before its number."""
 
-_REFUSED = "the runtime refused the registration: "
-_CLOSED = "closed the connection"
-_CLOSED_BY = "closed by"
-_PLUGIN_ENDED = ": the plugin ended, "
-_TOO_LARGE = re.compile(rf"{RUNTIME[4:]}.* (\w+) of (\d+) bytes.*the limit is (\d+)", re.ASCII)
+_WHERE = {False: "", True: " in the middle of a message"}
+_TOO_LARGE = re.compile(rf"{RUNTIME}.* (\w+) of (\d+) bytes.*the limit is (\d+)", re.ASCII)
 
 
 def closed_by(peer: str, *, in_message: bool = False) -> str:
     """Return the reason for a connection of nri-scope itself that ``peer`` closed."""
-    return f"{_CLOSED_BY} {peer}{_where(in_message)}"
+    return f"closed by {peer}{_WHERE[in_message]}"
 
 
 def tapped_close(peer: str, error: str = "", *, in_message: bool = False) -> str:
     """Return the reason for a tapped connection that ``peer`` closed first."""
-    return f"{peer} {_CLOSED}{_where(in_message)}{f': {error}' if error else ''}"
-
-
-def _where(in_message: bool) -> str:
-    return " in the middle of a message" if in_message else ""
+    return f"{peer} closed the connection{_WHERE[in_message]}{f': {error}' if error else ''}"
 
 
 def protocol_error(peer: str, problem: str) -> str:
@@ -51,12 +44,12 @@ def protocol_error(peer: str, problem: str) -> str:
 
 def refused(problem: str) -> str:
     """Return the reason for a connection whose registration the runtime refused."""
-    return f"{_REFUSED}{problem}"
+    return f"{RUNTIME} refused the registration: {problem}"
 
 
 def with_exit(reason: str, exit_words: str) -> str:
     """Return the reason for a connection whose launched plugin ended, with how it ended."""
-    return f"{reason}{_PLUGIN_ENDED}{exit_words}"
+    return f"{reason}: {PLUGIN} ended, {exit_words}"
 
 
 def over_limit(message: str, size: int, limit: int, place: str = "") -> str:
@@ -81,10 +74,10 @@ class EndReason(NamedTuple):
 
 def parse_end_reason(text: str) -> EndReason:
     """Return the meaning of `Session.end_reason`; all False for an empty or unknown text."""
-    has_plugin_exit = _PLUGIN_ENDED in text
+    has_plugin_exit = with_exit("", "") in text
     is_plugins = text.startswith((ORPHANED, with_exit(tapped_close(PLUGIN), "")))
     return EndReason(
-        is_refusal=text.startswith(_REFUSED),
+        is_refusal=text.startswith(refused("")),
         is_by_runtime=text.startswith((tapped_close(RUNTIME), closed_by(RUNTIME))),
         has_plugin_exit=has_plugin_exit,
         is_plugin_failure=is_plugins and f"{EXIT_STATUS} 0" not in text,

@@ -14,7 +14,7 @@ from nri_scope.errors import UsageError
 from .chain_options import PLAY_RULES, PlayOptions, play_options, played
 from .option_rules import RuledCommand
 from .params import WHERE, say
-from .tui import respect_no_color, tui_obstacle
+from .tui import terminal_colors, tui_obstacle
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -67,7 +67,6 @@ def _debug(options: DebugOptions, title: str) -> None:
 
     from nri_scope.debugger.app import DebuggerApp
     from nri_scope.debugger.debugger import Debugger
-    from nri_scope.tui.theme import color_system
 
     from .recording_views import resolved_where
     from .replay_options import selected_job
@@ -82,11 +81,10 @@ def _debug(options: DebugOptions, title: str) -> None:
     app = DebuggerApp(
         Debugger(job, [where for where in resolved if where is not None], options["until"] or 0),
         title=title,
-        colors=color_system(),
+        colors=terminal_colors(),
     )
     for note in job.notes:
         say(note)
-    respect_no_color()
     asyncio.run(app.run_async())
     if app.return_code:
         # Textual has printed the traceback of a bug.

@@ -7,8 +7,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -97,16 +96,6 @@ def command(
 
 
 command.params += _RECORD_OPTIONS
-
-
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Disable the garbage collector: imports leave little, and it visits all their objects."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def tui_obstacle() -> str:
@@ -214,17 +203,15 @@ def show_recording(
         opening = asyncio.create_task(Store.open(file, live=live, commands=commands))
         await asyncio.sleep(0)
         from nri_scope.tui.app import ScopeApp
-        from nri_scope.tui.theme import color_system
 
         # Errors in the file are reported before the interface takes over the screen.
         store = await opening
-        respect_no_color()
         app = ScopeApp(
             file,
             live=live,
             where=where,
             theme=theme or "",
-            colors=color_system(),
+            colors=terminal_colors(),
             recorder=recorder,
             store=store,
             source=source,
@@ -241,8 +228,12 @@ def show_recording(
         collect_rarely(5_000, 5, 5)
         gc.enable()
 
-    with _without_collections():
+    # Imports leave little garbage, and a collection visits all their objects.
+    gc.disable()
+    try:
         app = asyncio.run(show())
+    finally:
+        gc.enable()
     if app.failure is not None:
         raise app.failure
     for path in app.made:
@@ -262,10 +253,13 @@ def _return_freed_arrays() -> None:
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, _LARGE_ARRAY)
 
 
-def respect_no_color() -> None:
-    """Remove an empty NO_COLOR: Textual checks only whether it is set.
+def terminal_colors() -> str:
+    """Return the terminal's colours, see `color_system`, after removing an empty NO_COLOR.
 
-    See https://no-color.org: it counts if it is set and not empty.
+    Textual checks only whether it is set. See https://no-color.org: it counts if it is not empty.
     """
+    from nri_scope.tui.theme import color_system
+
     if not os.environ.get("NO_COLOR", "-"):
         del os.environ["NO_COLOR"]
+    return color_system()

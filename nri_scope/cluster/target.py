@@ -178,6 +178,14 @@ def pod_filter(namespace: str, pod: str) -> str:
     return f"ns:{quote(namespace)} pod:{quote(pod, is_name=True)}"
 
 
+def events_request(target: Target | None, *, follow: bool) -> v1.GetEventsRequest:
+    """Return the request for a pod's events and their context; None: for all of a node."""
+    if target is None:
+        return v1.GetEventsRequest(context=True, follow=follow)
+    names = [target.namespace]
+    return v1.GetEventsRequest(where=target.where, context=True, follow=follow, namespaces=names)
+
+
 async def node_of(
     kubectl: Kubectl,
     namespace: str,

@@ -60,8 +60,7 @@ def command(
     WHAT is a pod, or a workload, of which a pod is chosen as by `kubectl logs`. With --follow,
     other commands can show the file while it grows.
     """
-    from nri_scope._gen.agent.nri_scope.agent import v1
-    from nri_scope.cluster.target import NamedTarget
+    from nri_scope.cluster.target import NamedTarget, events_request
 
     cluster = ClusterOptions(**options)
     named = NamedTarget.parse(what, namespace) if what else None
@@ -72,11 +71,8 @@ def command(
     if not output.absolute().parent.is_dir():
         raise UsageError(f"{output.parent}: no such folder", "make it, or name another one")
     target = asyncio.run(named.pod(cluster.kubectl, node or "", say)) if named else None
-    where = target.where if target else ""
-    names = [target.namespace] if target else []
-    request = v1.GetEventsRequest(where=where, context=True, follow=follow, namespaces=names)
-    finding = client_of(target, node or "", cluster)
-    events = asyncio.run(_pulled(finding, output, request))
+    request = events_request(target, follow=follow)
+    events = asyncio.run(_pulled(client_of(target, node or "", cluster), output, request))
     say(f"{output}: {_counted(output, events, target)}")
 
 

@@ -246,17 +246,14 @@ def _node_view(
     folder: Path,
 ) -> NodeView:
     """Return the view of a pod or node, which is not copied yet. Raises UsageError."""
-    from nri_scope._gen.agent.nri_scope.agent import v1
+    from nri_scope.cluster.target import events_request
     from nri_scope.recording.node_files import SUFFIX
 
     shown.check(options)
     target = asyncio.run(named.pod(cluster.kubectl, node, say)) if named else None
     follows = shown.is_interface or options.get("follow", False)
     client = asyncio.run(client_of(target, node, cluster, wait=follows))
-    where = target.where if target else ""
-    request = v1.GetEventsRequest(where=where, context=True, follow=follows)
-    if target is not None:
-        request.namespaces = [target.namespace]
+    request = events_request(target, follow=follows)
     what, file = target.name if target else "", folder / f"{client.node}{SUFFIX}"
     return NodeView(shown, local, what, target, options, client, request, file)
 
@@ -357,8 +354,7 @@ class NodeView:
             if self.view.is_interface:
                 named = (self.what,) if self.what else ("--node", self.client.node)
                 title = f"{self.what} on {self.client.node}" if self.what else self.client.node
-                followed = Followed(title, named, puller)
-                click.get_current_context().obj = followed
+                click.get_current_context().obj = Followed(title, named, puller)
             result: object = None
             try:
                 if not puller.events:
