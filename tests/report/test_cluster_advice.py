@@ -8,7 +8,10 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from nri_scope.cli.kubectl.main import COMMANDS
+import click
+import pytest
+
+from nri_scope.cli.kubectl.main import COMMANDS, ClusterGroup, cli
 from nri_scope.report import finding
 from nri_scope.report.finding import CommandStyle, Finding, FindingKind, Level
 
@@ -42,3 +45,22 @@ def test_advice_names_commands_that_there_are() -> None:
     assert one.told(CommandStyle.FILE) == one
     told = one.told(CommandStyle.CLUSTER)
     assert told.advice == told.record()["advice"] == "`kubectl nri-scope blame CONTAINER`."
+
+
+def test_commands_of_the_cluster_group_get_its_style(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    @click.pass_context
+    def inner(context: click.Context) -> None:
+        styles.append(context.find_object(CommandStyle))
+
+    @click.command()
+    @click.pass_context
+    def outer(context: click.Context) -> None:
+        # As a view of a node, which runs the command on a file.
+        context.obj = "another object"
+        context.invoke(inner)
+
+    styles: list[CommandStyle | None] = []
+    monkeypatch.setattr(ClusterGroup, "get_command", lambda *_: outer)
+    cli.main(["report"], standalone_mode=False)
+    assert styles == [CommandStyle.CLUSTER]
