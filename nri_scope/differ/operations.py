@@ -68,7 +68,7 @@ class Grouping:
 
     def update(self, recording: Recording) -> None:
         """Read the sessions and gaps, which grow with the recording. Raises RecordingError."""
-        self._rounds.sessions = {session.id: session for session in recording.sessions()}
+        self._rounds.replace_sessions(recording.sessions())
         self._rounds.gaps = tuple(gap for gap in recording.gaps() if not gap.is_left_out)
 
     def first_of(self, event: Event) -> int:
@@ -316,9 +316,9 @@ class OperationMerger:
         items follow, so that the last operation is complete.
         """
         self._grouping.update(self._recording)
-        found = self._merged(items, ended=ended)
+        found: Iterable[_Other | Operation] = self._merged(items, ended=ended)
         if self._last is not None:
-            found, self._last = iter(self._newest(found, self._last)), None
+            found, self._last = self._newest(found, self._last), None
         for item in found:
             if isinstance(item, Operation):
                 yield from self._begin_sessions(item)

@@ -53,11 +53,9 @@ def rounds(
     its round. Requests have the outcome that the whole recording shows. Raises RecordingError.
     """
     differ = differ or differ_of(recording)
-    diffs = _with_absences(recording, rounds_of(recording, differ))
     choice = Choice(recording, subject)
-    for whole in diffs:
-        part = choice.part_of(whole)
-        if part is not None:
+    for whole in _with_absences(recording, rounds_of(recording, differ)):
+        if (part := choice.part_of(whole)) is not None:
             yield part
 
 
@@ -79,14 +77,14 @@ def rounds_of(
     differ: Differ,
     among: Sequence[int] | None = None,
     check: Callable[[], None] = lambda: None,
-) -> Iterator[RoundDiff]:
+) -> Sequence[RoundDiff]:
     """Feed events of a recording to a differ, and return their rounds.
 
     Requests have the outcome that all fed events show. ``among``: ids of the events to feed; None
     for all. ``check`` is called for each event, and may raise. Raises RecordingError.
     """
     # Outcomes are recorded after the requests, and the steps of a round get them later.
-    return iter(list(_fed(differ, recording, among, check)))
+    return list(_fed(differ, recording, among, check))
 
 
 def differ_of(

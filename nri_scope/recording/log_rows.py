@@ -69,7 +69,8 @@ class Log:
         self._read_before = False
         self._too_old: set[int] = set()
         """Ids of the gaps before the ``last`` events."""
-        self._state: tuple[int, int] | None = None
+        self._state: tuple[object, int] | None = None
+        """The connection, and its counter of changes, at the last call of `has_new_rows`."""
         self._file = identity_of(recording.path)
         if after is not None:
             self._after_id, at_ns = after
@@ -98,13 +99,13 @@ class Log:
         if not removed and identity_of(self._recording.path) != self._file:
             raise RecordingError(self._recording.path, "it was deleted, moved or replaced")
         connection = self._recording.connection
-        if removed and (self._state is None or id(connection) != self._state[0]):
+        if removed and (self._state is None or connection is not self._state[0]):
             # A file without a writer was read to its end; this is another one in its place.
             return False
         with recording_errors(self._recording):
             (version,) = connection.execute("PRAGMA data_version").fetchone()
         # The counter is per connection, and the recording may have been reopened.
-        state = (id(connection), int(version))
+        state = (connection, int(version))
         has_changed = state != self._state
         self._state = state
         return has_changed

@@ -78,8 +78,7 @@ class Differ:
         shows otherwise.
         """
         self._containers = Containers()
-        self._rounds = Rounds.of(sessions)
-        self._rounds.around = around
+        self._rounds = Rounds.of(sessions, around)
         self.lose(gaps)
         self._only = None if only is None else frozenset(only)
         self._keep = keep
@@ -104,7 +103,7 @@ class Differ:
 
     def begin(self, session: Session) -> None:
         """Add a new session, or replace a known session by its newest state."""
-        self._rounds.sessions[session.id] = session
+        self._rounds.begin(session)
 
     def lose(self, gaps: Iterable[Gap]) -> None:
         """Replace the known gaps by `gaps`."""

@@ -8,7 +8,7 @@ as far as possible.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -64,7 +64,14 @@ class SessionTracker:
     _over: set[int] = field(default_factory=set)
     _starts: list[tuple[int, int]] = field(default_factory=list)
     """Start times and ids of sessions without events so far, ascending."""
-    _starts_of: tuple[int, int] = (0, 0)
+
+    def replace_sessions(self, sessions: Iterable[Session]) -> None:
+        """Replace the sessions without events so far."""
+        self._starts = sorted((session.started_ns, session.id) for session in sessions)
+
+    def begin(self, session: Session) -> None:
+        """Add a session."""
+        insort(self._starts, (session.started_ns, session.id))
 
     def hear(self, event: Event) -> None:
         """Process the newest event of its session."""
@@ -135,9 +142,6 @@ class SessionTracker:
         self, sessions: Mapping[int, Session], first: Event, last: Event, gaps: Iterable[Gap]
     ) -> Iterator[Session]:
         """Yield the sessions without fed events that existed, by the wall clock."""
-        if self._starts_of != (id(sessions), len(sessions)):
-            self._starts_of = id(sessions), len(sessions)
-            self._starts = sorted((session.started_ns, session.id) for session in sessions.values())
         begun = self._starts[: bisect_left(self._starts, (first.at_ns, -1))]
         heard = 0
         for _, number in begun:

@@ -78,8 +78,8 @@ NO_SURROUNDINGS = Surroundings()
 class Rounds:
     """Grouping of events into rounds, in the order in which they were recorded."""
 
-    sessions: dict[int, Session] = field(default_factory=dict)
-    """Sessions by id. Callers may replace them by newer states at any time."""
+    sessions: dict[int, Session] = field(default_factory=dict, init=False)
+    """Sessions by id, see `begin`."""
     gaps: tuple[Gap, ...] = ()
     """Periods in which a recording lost events. Events that an extract omits do not count, as its
     rounds are complete."""
@@ -89,14 +89,28 @@ class Rounds:
     _newest: dict[int, int] = field(default_factory=dict)
     """Sequence number of the newest event of each session."""
     _presence: SessionTracker = field(default_factory=SessionTracker)
-    _connections_of: tuple[int, int] = (0, 0)
-    """Identity and size of `sessions` at the last count."""
-    _connection_count: int = 0
+    _connections: int = 0
+    """Number of all sessions that are plugin connections."""
 
     @classmethod
-    def of(cls, sessions: Iterable[Session]) -> Rounds:
+    def of(cls, sessions: Iterable[Session], around: Surroundings = NO_SURROUNDINGS) -> Rounds:
         """Return `Rounds` for a recording with these sessions."""
-        return cls({session.id: session for session in sessions})
+        rounds = cls(around=around)
+        rounds.replace_sessions(sessions)
+        return rounds
+
+    def replace_sessions(self, sessions: Iterable[Session]) -> None:
+        """Replace all sessions by `sessions`."""
+        self.sessions = {session.id: session for session in sessions}
+        self._connections = sum(each.is_connection for each in self.sessions.values())
+        self._presence.replace_sessions(self.sessions.values())
+
+    def begin(self, session: Session) -> None:
+        """Add a new session, or replace a known session by its newest state."""
+        if session.id not in self.sessions:
+            self._connections += session.is_connection
+            self._presence.begin(session)
+        self.sessions[session.id] = session
 
     def feed(self, event: Event, request: bytes = b"", reply: bytes = b"") -> Round | None:
         """Process the next event; return the round that it completes.
@@ -150,7 +164,7 @@ class Rounds:
         They existed during the whole round and had subscribed to the event, but did not see it.
         After an error the chain ends, so later connections miss the event.
         """
-        if len(round_.parts) >= self._connections():
+        if len(round_.parts) >= self._connections:
             return ()
         missing = list(self._missing(round_))
         missing.sort(key=lambda session: (session.plugin_index, session.id))
@@ -173,13 +187,6 @@ class Rounds:
         self._open.clear()
         self._bytes = 0
         return ended
-
-    def _connections(self) -> int:
-        """Return the number of all sessions that are plugin connections."""
-        if self._connections_of != (id(self.sessions), len(self.sessions)):
-            self._connections_of = id(self.sessions), len(self.sessions)
-            self._connection_count = sum(each.is_connection for each in self.sessions.values())
-        return self._connection_count
 
     def _missing(self, round_: Round) -> Iterator[Session]:
         """Yield the sessions of `missed_by` in any order."""

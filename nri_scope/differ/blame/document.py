@@ -45,8 +45,8 @@ def document(
         steps: list[ChangeStep] = list(history.steps)
     else:
         histories = list(histories)
-        selected = {id(step) for path_history in histories for step in path_history.steps}
-        steps = [step for step in history.steps if id(step) in selected]
+        paths = {path_history.path for path_history in histories}
+        steps = [step for step in history.steps if step.change.path in paths]
         result["path"] = path
         result["began"] = [
             {

@@ -158,8 +158,8 @@ class PlaceCounts:
         from nri_scope.differ.latency import Latency
 
         if self._rounds is None or self._latency is None:
-            self._rounds, self._latency = Rounds.of(self.sessions), Latency()
-        self._rounds.sessions = {session.id: session for session in self.sessions}
+            self._rounds, self._latency = Rounds(), Latency()
+        self._rounds.replace_sessions(self.sessions)
         for count, event in enumerate(recording.events(after_id=self.in_rounds), 1):
             completed = self._rounds.feed(event)
             if completed is not None:
