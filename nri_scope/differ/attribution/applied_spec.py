@@ -77,7 +77,9 @@ class _Judging:
     real: Spec = field(default_factory=dict)
     updates: tuple[str, ...] = ()
     """Beginnings of the paths at which the answer shows updates."""
-    shown: ShownChanges = field(default_factory=ShownChanges)
+    steps: list[ChangeStep] = field(default_factory=list)
+    """See `ShownChanges`."""
+    settled: list[ChangeStep] = field(default_factory=list)
 
     def shows(self, request: ChangeStep) -> bool:
         """Return whether the answer would show that a request had effect."""
@@ -86,16 +88,14 @@ class _Judging:
 
     def concluded(self) -> ShownChanges:
         """Add the changes of an answer to the history; return them with all settled requests."""
-        history, shown = self.history, self.shown
-        if shown.steps:
-            history.add(
-                shown.steps, specs.apply(history.spec, [step.change for step in shown.steps])
-            )
-        known = set(map(id, shown.settled))
+        history, steps = self.history, self.steps
+        if steps:
+            history.add(steps, specs.apply(history.spec, [step.change for step in steps]))
+        known = {request.number for request in self.settled}
         for request in history.renew_open():
-            if id(request) not in known:
-                (shown.steps if request.event == self.event.id else shown.settled).append(request)
-        return shown
+            if request.number not in known:
+                (steps if request.event == self.event.id else self.settled).append(request)
+        return ShownChanges(tuple(steps), tuple(self.settled))
 
     def settle_newest(self, among: Collection[str] | None = None) -> set[str]:
         """Settle the newest step at each path, or only at `among`; return paths of dropped ones."""
@@ -133,12 +133,12 @@ class _Judging:
 
     def settle(self, request: ChangeStep, result: _ShownResult) -> None:
         """Set the outcome of a request by the value that is there."""
-        history, event, shown_by, shown = self.history, self.event, self.shown_by, self.shown
+        history, event, shown_by = self.history, self.event, self.shown_by
         change, kind = request.change, request.outcome.kind
         if result.kind is OutcomeKind.IN_EFFECT:
             if kind is not OutcomeKind.IN_EFFECT:
                 request.outcome = RequestOutcome.by(OutcomeKind.IN_EFFECT, event, shown_by)
-                shown.settled.append(request)
+                self.settled.append(request)
             return
         if result.kind is OutcomeKind.REQUESTED:
             if result.note and kind is OutcomeKind.REQUESTED:
@@ -150,7 +150,7 @@ class _Judging:
             reason = result.note or (EARLIER if is_no else ANOTHER)
             outcome = RequestOutcome.by(result.kind, event, shown_by, reason)
             request.drop(outcome._replace(actual=result.actual))
-            shown.settled.append(request)
+            self.settled.append(request)
             # The earlier value is gone, too.
             is_fixed = not change.path.startswith(UPDATABLE)
             is_removed = is_fixed and result.note == NO_VALUE and change.kind == "changed"
@@ -164,7 +164,7 @@ class _Judging:
         by = UNKNOWN if is_no and result.note == NO_VALUE else by
         in_effect = RequestOutcome.by(OutcomeKind.IN_EFFECT, event, shown_by)
         source = RequestSource(by, Evidence.CRI, event)
-        shown.steps.append(step(history.id, other, source, outcome=in_effect))
+        self.steps.append(step(history.id, other, source, outcome=in_effect))
 
 
 def judge(history: History, real: Spec, event: Event, shown_by: Shows = Shows.CRI) -> ShownChanges:
@@ -223,7 +223,7 @@ def judge_cgroup(history: History, values: Mapping[str, Json], event: Event) -> 
         ):
             outcome = RequestOutcome.by(OutcomeKind.DROPPED, event, Shows.CGROUP, ONLY_RECORDED)
             request.outcome = outcome._replace(actual=values[path])
-            judging.shown.settled.append(request)
+            judging.settled.append(request)
             history.spec = specs.apply(history.spec, [specs.inverse(request.change)])
             history.real = real = specs.apply(real, [specs.inverse(request.change)])
             history.only_recorded[path] = request.change.after

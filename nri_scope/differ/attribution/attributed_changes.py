@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
+from itertools import count
 from typing import NamedTuple, Self, TypeAlias
 
 from nri_scope.errors import AdjustmentRefused, FieldConflict
@@ -145,6 +146,8 @@ class ChangeStep:
     """Explanation of the change; "" for none."""
     is_expected: bool = True
     """Whether the container's expected state has the value until evidence shows the outcome."""
+    number: int = field(default_factory=count(1).__next__, compare=False, repr=False)
+    """Key of the request: its copies have it, too, and no other request."""
 
     @property
     def is_change(self) -> bool:

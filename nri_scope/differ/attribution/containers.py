@@ -196,7 +196,7 @@ class Containers:
         ``sessions``: the connections that saw it.
         """
         history.add(steps, spec)
-        history.running = frozenset(map(id, steps))
+        history.running = frozenset(step.number for step in steps)
         self._doing[history.id] = sessions
         self._tails[history.id] = tail
 
@@ -288,14 +288,15 @@ class Containers:
         if status.spec is not None:
             history.created = True
             history.real, history.real_event = history.applied_part(status.spec), event.id
-            judged.add(applied_spec.judge(history, history.real, event))
+            judged = applied_spec.judge(history, history.real, event)
         if status.bundle_spec is not None:
-            judged.add(applied_spec.judge(history, status.bundle_spec, event, Shows.CONFIG))
+            of_creation = applied_spec.judge(history, status.bundle_spec, event, Shows.CONFIG)
+            judged = judged.joined(of_creation)
         if status.cgroup:
-            judged.add(applied_spec.judge_cgroup(history, status.cgroup, event))
+            judged = judged.joined(applied_spec.judge_cgroup(history, status.cgroup, event))
         if status.failure:
-            settled = history.fail_start(status.failure, event, Shows.EVENT)
-            judged.settled.extend(request for request in settled if request not in judged.settled)
+            refused = history.fail_start(status.failure, event, Shows.EVENT)
+            judged = judged.joined(ShownChanges(settled=tuple(refused)))
         self._shown.pop(container_id, None)
         return judged
 

@@ -406,7 +406,7 @@ class Differ:
         if shown is None and not status.failure:
             return False
         if shown is not None:
-            findings.steps, findings.settled = shown.steps, shown.settled
+            findings.add_shown(shown)
         history = self.histories.get(container)
         if status.failure:
             findings.fail(Failure(FailureKind.NOT_STARTED, status.failure))
@@ -430,9 +430,7 @@ class Differ:
     ) -> None:
         """Compare the container in an event with its known state."""
         if shown is not None:
-            changes = self._containers.compare(shown, part.event, part.rules)
-            findings.steps += changes.steps
-            findings.settled += changes.settled
+            findings.add_shown(self._containers.compare(shown, part.event, part.rules))
 
     def _apply_updates(
         self,

@@ -30,6 +30,7 @@ from .attributed_changes import (
     dropped,
     refused,
 )
+from .history import ShownChanges
 from .observed_round import ConnectionPart, Round
 from .owner import Owner, one_of, plugin
 from .owner_list import OwnerList
@@ -110,6 +111,11 @@ class Findings:
         self.fail(other.cause)
         self.doubt = self.doubt or other.doubt
         self.remarks += (remark for remark in other.remarks if remark not in self.remarks)
+
+    def add_shown(self, shown: ShownChanges) -> None:
+        """Add what the event, or the answer of the CRI, shows about a container."""
+        self.steps += shown.steps
+        self.settled += shown.settled
 
     def ask(
         self, container: str, path: str, value: Json, source: RequestSource, outcome: RequestOutcome

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
+from typing import NamedTuple
 
 from nri_scope import specs
 from nri_scope.events import Event
@@ -28,20 +29,19 @@ UNSURE_ANNOTATIONS = (
 NEVER_RAN = "the container failed to start and never ran"
 
 
-@dataclass(slots=True)
-class ShownChanges:
+class ShownChanges(NamedTuple):
     """What an event, or an answer of the CRI, shows about a container."""
 
-    steps: list[ChangeStep] = field(default_factory=list)
+    steps: tuple[ChangeStep, ...] = ()
     """Changes that no earlier request explains."""
-    settled: list[ChangeStep] = field(default_factory=list)
+    settled: tuple[ChangeStep, ...] = ()
     """Earlier requests whose outcome it shows."""
 
-    def add(self, other: ShownChanges) -> None:
-        """Add what another part of the answer shows."""
-        known = set(map(id, (*self.settled, *self.steps)))
-        self.settled.extend(request for request in other.settled if id(request) not in known)
-        self.steps.extend(request for request in other.steps if id(request) not in known)
+    def joined(self, other: ShownChanges) -> ShownChanges:
+        """Return what two parts of an answer show, with each request once."""
+        known = {request.number for requests in self for request in requests}
+        steps, settled = ([each for each in part if each.number not in known] for part in other)
+        return ShownChanges((*self.steps, *steps), (*self.settled, *settled))
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ class History:
     never_ran: str = ""
     """Reason why the container was created but failed to start; "" if nothing shows that."""
     running: frozenset[int] = frozenset()
-    """Identities of the steps of an update that the runtime may not have applied yet."""
+    """Numbers of the steps of an update that the runtime may not have applied yet."""
     removers: Mapping[str, Owner] = field(default_factory=dict)
     """Plugins that may have removed a key which another plugin set, by path."""
     only_recorded: dict[str, Json] = field(default_factory=dict)
@@ -112,8 +112,8 @@ class History:
     def add(self, steps: Iterable[ChangeStep], spec: Spec | None = None) -> None:
         """Add steps that are not there yet, which led to `spec`; None for no new state."""
         for step in steps:
-            if id(step) not in self._known:
-                self._known.add(id(step))
+            if step.number not in self._known:
+                self._known.add(step.number)
                 self.steps.append(step)
                 if _is_open(step):
                     self.open.setdefault(step.change.path, []).append(step)
@@ -157,21 +157,20 @@ class History:
                 del self.open[path]
         return settled
 
+    def _counts(self, step: ChangeStep) -> bool:
+        """Return whether a step explains the spec: of a failed creation, the requested one."""
+        failed = bool(self.failure or self.never_ran)
+        return step.has_effect or (failed and step.is_expected and step.outcome.kind is not DROPPED)
+
     @property
     def counted(self) -> list[ChangeStep]:
-        """Steps that explain the spec. That of a failed creation is the one that was asked for."""
-        failed = bool(self.failure or self.never_ran)
-        return [
-            step
-            for step in self.steps
-            if step.has_effect or (failed and step.is_expected and step.outcome.kind is not DROPPED)
-        ]
+        """Steps that explain the spec."""
+        return [step for step in self.steps if self._counts(step)]
 
     @property
     def without_effect(self) -> list[ChangeStep]:
         """All other steps."""
-        counted = set(map(id, self.counted))
-        return [step for step in self.steps if id(step) not in counted]
+        return [step for step in self.steps if not self._counts(step)]
 
     def fail_start(self, failure: str, event: Event, shown_by: Shows) -> list[ChangeStep]:
         """Refuse the requests of a container that never ran; return them."""
@@ -248,7 +247,7 @@ def settle(
 ) -> bool:
     """Settle the open requests for one path, in order, by the value that the container has now.
 
-    ``running``: identities of requests that may be applied later; ``is_known``: whether the known
+    ``running``: numbers of requests that may be applied later; ``is_known``: whether the known
     state has the value. Return whether the requests explain the value: one of them asked for it, or
     it is initial.
 
@@ -281,7 +280,7 @@ def settle(
             is_later = True
         elif request.outcome.kind is OutcomeKind.SUPERSEDED:
             request.is_expected = request.is_expected and not is_initial
-        elif id(request) in running:
+        elif request.number in running:
             # The known state does not have its value yet.
             request.is_expected = False
         elif is_later and explaining is not None and request.asks_for(now):

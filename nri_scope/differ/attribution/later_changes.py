@@ -110,7 +110,7 @@ def compare_with_event(
     unexplained, removals, settled = comparison.settle_requests(not_shown)
     steps = [*removals, *comparison.steps_of(unexplained)]
     history.add(steps, shown)
-    return ShownChanges(steps, settled)
+    return ShownChanges(tuple(steps), tuple(settled))
 
 
 @dataclass(slots=True)

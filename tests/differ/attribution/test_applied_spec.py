@@ -54,7 +54,7 @@ def judged(
     base: Spec, asked: list[ChangeStep], real: Spec, shown_by: Shows = Shows.CRI
 ) -> list[ChangeStep]:
     """Return the steps that `real` adds; the outcomes of `asked` change in place."""
-    return judge(history(base, asked), real, answer(ANSWERED), shown_by).steps
+    return [*judge(history(base, asked), real, answer(ANSWERED), shown_by).steps]
 
 
 def spec(path: str, value: Json) -> Spec:
@@ -276,7 +276,7 @@ def test_a_value_that_the_runtime_only_recorded_is_dropped_and_does_not_return()
     for number in (ANSWERED, ANSWERED + 1):
         found.real, found.real_event = found.applied_part(stored), number
         judge(found, found.real, answer(number))
-        assert judge_cgroup(found, {limit: -1}, answer(number)).steps == []
+        assert judge_cgroup(found, {limit: -1}, answer(number)).steps == ()
         assert (one.outcome.kind, one.outcome.shown_by) == (NO, Shows.CGROUP)
         assert one.outcome.actual == -1
         assert value_at(found.spec, limit) is ABSENT
