@@ -16,7 +16,7 @@ from nri_scope.errors import reason_of
 
 from .check import Check, warn
 from .host import Host
-from .settings import Misplaced, NriConfig, Problem, Setting
+from .settings import Misplaced, NriConfig, Problem, Setting, Table
 
 DEFAULT_CONFIG = "/etc/isulad/daemon.json"
 _KEYS = (
@@ -98,23 +98,11 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
                 return Setting(value, path, f'"{key}"')
         return None
 
-    spellings = {key.replace("-", "_"): key for key in _KEYS}
-    misplaced = [
-        Misplaced(path, "the top level", f'"{key}"', f'"{spellings[key]}", with hyphens')
-        for key in table
-        if key in spellings
-    ]
-    # Its own settings are at the top level, too: those of NRI have its name, or that of the socket.
-    misplaced += [
-        Misplaced(path, "the top level", f'"{key}"', "")
-        for key in table
-        if re.match("nri[-_]|socket[-_]path$", key) and key.replace("_", "-") not in _KEYS
-    ]
     return replace(
         config,
         files=(path,),
         tables=(path,),
-        misplaced=tuple(misplaced),
+        misplaced=_misplaced(path, table),
         changed_at=changed_at,
         enabled=setting("nri-support"),
         connections=setting("disable-connections", negated=True),
@@ -123,3 +111,20 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
         registration_timeout=setting("plugin-registration-timeout"),
         request_timeout=setting("plugin-request-timeout", "plugin-requst-timeout"),
     )
+
+
+def _misplaced(path: str, table: Table) -> tuple[Misplaced, ...]:
+    """Return keys without effect: NRI's keys with underscores, and unknown keys of NRI."""
+    spellings = {key.replace("-", "_"): key for key in _KEYS}
+    misspelt = (
+        Misplaced(path, "the top level", f'"{key}"', f'"{spellings[key]}", with hyphens')
+        for key in table
+        if key in spellings
+    )
+    # Its own settings are at the top level, too: those of NRI have its name, or that of the socket.
+    unknown = (
+        Misplaced(path, "the top level", f'"{key}"', "")
+        for key in table
+        if re.match("nri[-_]|socket[-_]path$", key) and key.replace("_", "-") not in _KEYS
+    )
+    return (*misspelt, *unknown)
