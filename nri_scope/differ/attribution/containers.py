@@ -155,7 +155,7 @@ class Containers:
     def created(self, history: History, first: Event, described: bytes = b"") -> None:
         """Start a new container's history. ``first``: the first event of its creation.
 
-        ``described``: see `creation.CreationEvaluation`.
+        ``described``: see `creation.CreatedContainer`.
         """
         self._gone.pop(history.id, None)
         self._stopped.pop(history.id, None)

@@ -9,7 +9,8 @@ runtime's own list of owners, if there is one, is compared last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
 from nri_scope import oci, specs
@@ -119,57 +120,28 @@ class CreationVerdict(NamedTuple):
             findings.leave_open(self.doubt)
 
 
-@dataclass(slots=True)
-class CreationEvaluation:
-    """The evaluation of one round and its request to validators, either of which may be missing;
-    after `evaluate` with the results.
-    """
+class CreatedContainer(NamedTuple):
+    """A container before and after its creation, as far as messages show it."""
 
-    parts: tuple[ConnectionPart, ...]
-    owner_list: OwnerList | None
-    created: bool
-    """Whether later events show that the container was created."""
-    chain: Chain = field(default_factory=Chain)
-    findings: Findings = field(default_factory=Findings)
-    id: str = ""
-    container: api.Container = field(default_factory=api.Container)
-    """The container as seen by the first connection."""
-    base_owner: Owner = SPEC
+    id: str
+    base: Spec
+    """The container before the chain, or as seen by the first connection."""
+    base_owner: Owner
     """The owner of the values in `base`."""
-    spec: Spec = field(default_factory=dict)
+    spec: Spec
     """The spec at the end of the chain."""
     tail: Owner = RUNTIME
     """Plugins that may have changed the container after the last observed connection; RUNTIME for
     none."""
-    removers: Mapping[str, Owner] = field(default_factory=dict)
+    removers: Mapping[str, Owner] = MappingProxyType({})
     """Plugins that may have removed a key which another plugin set, by path."""
     described: bytes = b""
     """The message of which `spec` is the conversion, see `oci.without_state`; b"" if it has other
     changes."""
-    expected: api.Container = field(default_factory=api.Container)
-    """The container that the next plugin receives if no unobserved plugin changes it first."""
-    hidden: HiddenChanges = field(default_factory=lambda: HiddenChanges({}))
-    base: Spec = field(default_factory=dict)
-    """The container before the chain, or as seen by the first connection."""
-    removals: dict[str, frozenset[str]] = field(default_factory=dict)
-    """The removed keys in each known reply, as paths with the mark of a removal."""
-    before_reply: dict[str, Spec] = field(default_factory=dict)
-    """The container as received by each plugin whose reply is known."""
 
-    def evaluate(self) -> bool:
-        """Set the results; return whether any message could be decoded."""
-        self.chain = Chain.of(self.parts, self.owner_list.plugins if self.owner_list else ())
-        pairs = [
-            (part, request)
-            for part in self.parts
-            if (request := part.request_as(api.CreateContainerRequest)) is not None
-        ]
-        if not pairs and self.owner_list is None:
-            return False
-        self._evaluate(pairs)
-        return True
-
-    def history(self, name: str, events: tuple[int, int], *, is_certain: bool) -> History:
+    def history(
+        self, name: str, events: tuple[int, int], findings: Findings, *, is_certain: bool
+    ) -> History:
         """Return the beginning of the container's history, after `CreationVerdict.settle`.
 
         ``events``: the first and the last one of the creation; ``is_certain``: whether evidence
@@ -181,32 +153,64 @@ class CreationEvaluation:
             self.base,
             self.base_owner,
             self.spec,
-            [each for each in self.findings.steps if each.container == self.id],
+            [each for each in findings.steps if each.container == self.id],
             created_event=events[0],
             created_until=events[1],
             created=is_certain,
-            failure=self.findings.failure,
+            failure=findings.failure,
             tail=self.tail,
-            doubt=self.findings.doubt,
+            doubt=findings.doubt,
             removers=self.removers,
-            remarks=list(self.findings.remarks),
+            remarks=list(findings.remarks),
         )
 
-    def _evaluate(self, pairs: Requests) -> None:
-        self.container, self.base_owner = self._initial_state(pairs)
-        self.id = self.container.id
-        described = oci.without_state(self.container)
-        self.base = oci.spec_of(self.container, known=described)
-        self.hidden = HiddenChanges(self.base)
-        self.expected = self.container
-        spec, last = self._follow_connections(pairs, self.base)
-        spec = self._validate(spec, last)
-        spec = self._without_dropped(spec, last)
+
+class _ChainEnd(NamedTuple):
+    """What the connections of a chain show."""
+
+    spec: Spec
+    """The spec after the last of them."""
+    last: ConnectionPart | None
+    """None if no connection was observed."""
+    removals: Mapping[str, frozenset[str]]
+    """The removed keys in each known reply, as paths with the mark of a removal."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreationEvaluation:
+    """The evaluation of one round and its request to validators, either of which may be missing."""
+
+    parts: tuple[ConnectionPart, ...]
+    owner_list: OwnerList | None
+    chain: Chain
+    created: bool
+    """Whether later events show that the container was created."""
+    findings: Findings
+    """Collector of the requests."""
+
+    def evaluate(self) -> CreatedContainer | None:
+        """Add the requests to the findings; return the container, or None without any message that
+        can be decoded.
+        """
+        pairs = [
+            (part, request)
+            for part in self.parts
+            if (request := part.request_as(api.CreateContainerRequest)) is not None
+        ]
+        return self._evaluate(pairs) if pairs or self.owner_list is not None else None
+
+    def _evaluate(self, pairs: Requests) -> CreatedContainer:
+        container, owner = self._initial_state(pairs)
+        described = oci.without_state(container)
+        base = oci.spec_of(container, known=described)
+        end = _ChainWalk(self, container, base).follow(pairs)
+        spec, tail, removers = self._validate(base, end)
+        spec = self._without_dropped(base, spec, end.last)
         self.findings.supersede()
-        if spec.get("mounts") != self.base.get("mounts"):
+        if spec.get("mounts") != base.get("mounts"):
             spec = oci.sort_mounts(spec)
-        self.spec = spec
-        self.described = described if spec is self.base else b""
+        described = described if spec is base else b""
+        return CreatedContainer(container.id, base, owner, spec, tail, removers, described)
 
     def _initial_state(self, pairs: Requests) -> tuple[api.Container, Owner]:
         """Return the container before the chain, or as seen by the first connection, and the owner
@@ -215,7 +219,7 @@ class CreationEvaluation:
         if self.owner_list is not None:
             return self.owner_list.request.container, SPEC
         first, request = pairs[0]
-        if self._is_replay():
+        if self.is_replay:
             return request.container, SPEC
         if first.index == LOWEST:
             return request.container, BEFORE_ALL
@@ -227,38 +231,29 @@ class CreationEvaluation:
         owner = SPEC if before == RUNTIME else replace(before, or_spec=before.or_runtime)
         return request.container, owner
 
-    def _follow_connections(
-        self, pairs: Requests, spec: Spec
-    ) -> tuple[Spec, ConnectionPart | None]:
-        """Return the spec after the observed connections, and the last of them; None for none."""
-        last: ConnectionPart | None = None
-        for part, request in pairs:
-            spec = self._add_unseen(spec, last, part, request)
-            spec = self._add_reply(spec, part, request)
-            last = part
-            if self.findings.failure:
-                break
-        return self._undo_conflict(spec, tuple(part for part, _ in pairs)), last
-
-    def _validate(self, spec: Spec, last: ConnectionPart | None) -> Spec:
-        """Return the spec after the request to validators, and set `tail` and `removers`."""
-        has_tail = last is not None and not self.findings.failure and not self._is_replay()
+    def _validate(self, base: Spec, end: _ChainEnd) -> tuple[Spec, Owner, Mapping[str, Owner]]:
+        """Return the spec after the request to validators, with `tail` and `removers` as in
+        `CreatedContainer`.
+        """
+        spec, last, removals = end
+        removers: Mapping[str, Owner] = {}
+        has_tail = last is not None and not self.findings.failure and not self.is_replay
         if self.owner_list is not None:
-            validation = Validation(self.owner_list, self.chain, self.findings, self.base)
-            end = validation.end(spec, last, self.removals)
-            has_tail = end is None
-            spec = spec if end is None else end
+            validation = Validation(self.owner_list, self.chain, self.findings, base)
+            final = validation.end(spec, last, removals)
+            has_tail = final is None
+            spec = spec if final is None else final
             validation.compare(spec)
-            self.removers = validation.removers
-        if has_tail:
-            self.tail = self.chain.between(last, None, or_runtime=True)
-        return spec
+            removers = validation.removers
+        tail = self.chain.between(last, None, or_runtime=True) if has_tail else RUNTIME
+        return spec, tail, removers
 
-    def _is_replay(self) -> bool:
-        """Return whether nri-scope was the runtime, and so observed every plugin."""
+    @property
+    def is_replay(self) -> bool:
+        """Whether nri-scope was the runtime, and so observed every plugin."""
         return bool(self.parts) and all(part.session.role == Role.REPLAY for part in self.parts)
 
-    def _without_dropped(self, spec: Spec, last: ConnectionPart | None) -> Spec:
+    def _without_dropped(self, base: Spec, spec: Spec, last: ConnectionPart | None) -> Spec:
         """Undo what later plugins see and the runtime does not apply; settle these requests."""
         if self.findings.failure:
             return spec
@@ -270,7 +265,11 @@ class CreationEvaluation:
                 made.outcome = dropped(reason)
         newest = newest_steps(each for each in self.findings.steps if each.is_expected)
         cancelled = {path: each for path, each in newest.items() if not each.has_effect}
-        back = [change for path in cancelled if (change := self._undoing(path, spec)) is not None]
+        back: list[Change] = []
+        for path in cancelled:
+            now, first = specs.value_at(spec, path), specs.value_at(base, path)
+            if not specs.same(now, first):
+                back.append(specs.whole_change(path, now, first))
         for request in self.findings.steps:
             later = cancelled.get(request.change.path)
             if later is not None and request.has_effect:
@@ -278,10 +277,33 @@ class CreationEvaluation:
                 request.outcome, request.is_expected = superseded_by(later), False
         return specs.apply(spec, back) if back else spec
 
-    def _undoing(self, path: str, spec: Spec) -> Change | None:
-        """Return the change that restores the value before the chain; None if it is unchanged."""
-        now, first = specs.value_at(spec, path), specs.value_at(self.base, path)
-        return None if specs.same(now, first) else specs.whole_change(path, now, first)
+
+class _ChainWalk:
+    """The way of a container through the observed connections of a chain."""
+
+    def __init__(self, creation: CreationEvaluation, container: api.Container, base: Spec) -> None:
+        self.creation = creation
+        self.findings = creation.findings
+        self.id = container.id
+        self.base = base
+        self.expected = container
+        """The container that the next plugin receives if no unobserved plugin changes it first."""
+        self.hidden = HiddenChanges(base)
+        self.removals: dict[str, frozenset[str]] = {}
+        """See `_ChainEnd`."""
+        self.before_reply: dict[str, Spec] = {}
+        """The container as received by each plugin whose reply is known."""
+
+    def follow(self, pairs: Requests) -> _ChainEnd:
+        """Return what the connections show, and add the requests to the findings."""
+        spec, last = self.base, None
+        for part, request in pairs:
+            spec = self._add_unseen(spec, last, part, request)
+            spec = self._add_reply(spec, part, request)
+            last = part
+            if self.findings.failure:
+                break
+        return _ChainEnd(self._undo_conflict(spec, pairs), last, self.removals)
 
     def _add_unseen(
         self,
@@ -294,9 +316,9 @@ class CreationEvaluation:
         if request.container == self.expected:
             return spec
         shown = self.hidden.apply_to(oci.spec_of(request.container))
-        if after is None and self.owner_list is None:
+        if after is None and self.creation.owner_list is None:
             return shown
-        between = self.chain.between(after, part)
+        between = self.creation.chain.between(after, part)
         for change in changes_of_chain(spec, shown):
             self.findings.steps.append(self._unseen_step(change, between, part.event))
         self.expected = request.container
@@ -305,18 +327,17 @@ class CreationEvaluation:
     def _unseen_step(self, change: Change, between: Owner, event: Event) -> ChangeStep:
         """Return a step for a difference of two snapshots, made by plugins `between` them."""
         made = step(self.id, change, RequestSource(between, Evidence.PROBES, event))
-        if self.owner_list is None or change.kind == "moved":
+        owners = self.creation.owner_list
+        if owners is None or change.kind == "moved":
             # Several lists of moves lead to the same order, so validators name no owner of a move.
             return made
-        names = tuple(
-            name for name in self.owner_list.owners_of(self.id, change.path) if between.may_be(name)
-        )
+        names = [name for name in owners.owners_of(self.id, change.path) if between.may_be(name)]
         if not names:
             return made
         # The field's last owner is a possible owner of this change. If a later plugin changed the
         # field again, `Validation.compare` detects that.
-        made.owner, made.evidence = one_of(*names), (*made.evidence, Evidence.VALIDATOR)
-        return made
+        evidence = (*made.evidence, Evidence.VALIDATOR)
+        return replace(made, owner=one_of(*names), evidence=evidence)
 
     def _add_reply(
         self, spec: Spec, part: ConnectionPart, request: api.CreateContainerRequest
@@ -402,7 +423,7 @@ class CreationEvaluation:
             outcome = dropped(lost.reason)
             asked = made.get(lost.path)
             if lost.reason == NOT_PASSED_ON:
-                if self.owner_list is None and not self._is_replay():
+                if self.creation.owner_list is None and not self.creation.is_replay:
                     if asked is not None:
                         asked.outcome = REQUESTED._replace(reason=UNLESS_ITS_OWN)
                     continue
@@ -434,39 +455,39 @@ class CreationEvaluation:
             asked = step(self.id, change, source, outcome=refused(failure.text), is_expected=False)
             self.findings.steps.append(asked)
 
-    def _undo_conflict(self, spec: Spec, parts: tuple[ConnectionPart, ...]) -> Spec:
+    def _undo_conflict(self, spec: Spec, pairs: Requests) -> Spec:
         """Undo the changes of the plugin whose reply made the round fail."""
-        culprit, failure = _refusal(parts)
-        if failure is None or self.findings.cause or self.created or self.owner_list is not None:
+        culprit, failure = _refusal(pairs)
+        was_accepted = self.creation.created or self.creation.owner_list is not None
+        if failure is None or self.findings.cause or was_accepted:
             return spec
         self.findings.fail(failure)
-        culprit_owner = plugin(culprit)
         for request in self.findings.steps:
-            if request.owner == culprit_owner:
+            if request.owner == plugin(culprit):
                 request.outcome, request.is_expected = refused(failure.text), False
         return self.before_reply.get(culprit, spec)
 
 
-def _refusal(parts: tuple[ConnectionPart, ...]) -> tuple[str, Failure | None]:
+def _refusal(pairs: Requests) -> tuple[str, Failure | None]:
     """Return the plugin whose reply made the round fail, and the error; "" and None for none.
 
     If the chain continued after a conflict, an unobserved plugin had removed the value in between.
     """
     replies = [
         (part, reply)
-        for part in parts
+        for part, _ in pairs
         if (reply := part.reply_as(api.CreateContainerResponse)) is not None
         and not is_empty_reply(reply)
     ]
-    request = parts[0].request_as(api.CreateContainerRequest) if replies else None
-    if request is None:
+    if not replies:
         return "", None
-    merged = merging.CreationMerging(request, version=parts[0].version)
+    first, request = pairs[0]
+    merged = merging.CreationMerging(request, version=first.version)
     for part, reply in replies:
         try:
             merged.apply(reply, part.plugin)
         except AdjustmentRefused as error:
-            return (part.plugin, Failure.of(error)) if part is parts[-1] else ("", None)
+            return (part.plugin, Failure.of(error)) if part is pairs[-1][0] else ("", None)
     return "", None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.entries import OperationFate, OperationOutcome
+from nri_scope.entries import OperationFate
 from nri_scope.events import CONTAINER_STATUS, Event, Gap, Session
 from nri_scope.nri.events import (
     CREATE,
@@ -229,59 +229,52 @@ class Differ:
         None if no connection received it. ``whole``: the first of them.
         """
         owner_list = None if validation is None else OwnerList.of(validation.parts)
-        outcome = self._outcome_of(whole)
+        outcome = self._rounds.around.outcome(whole.first)
+        has_outcomes = self._rounds.around.has_outcomes
         is_chosen = self._is_chosen(whole.first.container_id)
         kind = CreationEvaluation if whole.parts[0].is_ordered else UnorderedCreation
-        evaluation = kind(
-            creation.parts if creation else (),
-            owner_list,
-            created=outcome.fate is OperationFate.CREATED,
-        )
-        is_decoded = evaluation.evaluate()
-        chain = evaluation.chain if is_decoded else Chain.of(whole.parts)
-        findings = evaluation.findings
+        parts = creation.parts if creation else ()
+        chain = Chain.of(parts, owner_list.plugins if owner_list else ())
+        is_created, findings = outcome.fate is OperationFate.CREATED, Findings()
+        container = kind(parts, owner_list, chain, is_created, findings).evaluate()
+        if container is None:
+            chain = Chain.of(whole.parts)
         if validation is not None:
             findings.fail(rejection(validation))
+        unvalidated = None if validation else creation
         verdict = CreationVerdict.of(
-            outcome, findings.cause, lambda: self._early_end(None if validation else creation)
+            outcome,
+            findings.cause,
+            lambda: unvalidated and self._rounds.ended_early(unvalidated),
         )
         updates = [*findings.updates]
         if owner_list is not None and not verdict.is_explained:
             updates += updates_of_validation(owner_list, chain.between(None, None))
         verdict.settle(findings)
-        if creation is not None and validation is None and not (verdict.cause or verdict.doubt):
-            self._note_left_open(creation, findings)
-        if not is_decoded:
+        if unvalidated is not None and not (verdict.cause or verdict.doubt):
+            self._note_left_open(unvalidated, findings)
+        if container is None:
             findings.note("the request cannot be decoded, so its changes are unknown")
         elif not is_chosen:
             # Only its effects on other containers matter.
             findings.steps = [each for each in findings.steps if self._is_chosen(each.container)]
         else:
-            has_outcomes = self._rounds.around.has_outcomes
-            history = evaluation.history(
-                self.name_of(evaluation.id),
+            history = container.history(
+                self.name_of(container.id),
                 (whole.first.id, (validation or whole).parts[-1].event.id),
-                is_certain=evaluation.created or not has_outcomes,
+                findings,
+                is_certain=is_created or not has_outcomes,
             )
             findings.created = history.created and not verdict.cause and not verdict.doubt
-            self._containers.created(history, whole.first, evaluation.described)
-        if is_decoded:
+            self._containers.created(history, whole.first, container.described)
+        if container is not None:
             self._apply_updates(updates, findings, whole.parts[0], doubt=verdict.updates_doubt)
-        if is_chosen or not is_decoded:
-            is_undecided = (
-                outcome.fate is OperationFate.UNKNOWN and self._rounds.around.has_outcomes
-            )
+            if is_chosen and creation is None:
+                findings.note("the chain was not observed")
+        if is_chosen or container is None:
+            is_undecided = has_outcomes and outcome.fate is OperationFate.UNKNOWN
             self._containers.leave_undecided(whole.first, is_undecided=is_undecided)
-        if is_decoded and is_chosen and creation is None:
-            findings.note("the chain was not observed")
         return self._diff(whole, findings, chain, extra=validation if creation else None)
-
-    def _early_end(self, creation: Round | None) -> Failure | None:
-        return None if creation is None else self._rounds.ended_early(creation)
-
-    def _outcome_of(self, round_: Round) -> OperationOutcome:
-        """Return the outcome that later events show; UNKNOWN if these are not available."""
-        return self._rounds.around.outcome(round_.first)
 
     def _decide(self, round_: Round, findings: Findings) -> None:
         """Decide the outcome of undecided creations when their container or pod ends."""
@@ -347,7 +340,8 @@ class Differ:
         container = round_.first.container_id
         history = self._containers.history(container)
         evaluation = UpdateEvaluation(round_, chain, history.spec)
-        evaluation.evaluate(self._outcome_of(round_), self._rounds.ended_early(round_))
+        outcome = self._rounds.around.outcome(round_.first)
+        evaluation.evaluate(outcome, self._rounds.ended_early(round_))
         tail = chain.between(round_.parts[-1], None, or_runtime=True)
         own = [each for each in evaluation.findings.steps if each.container == container]
         sessions = frozenset(part.session.id for part in round_.parts)
@@ -363,7 +357,7 @@ class Differ:
         history = self.histories.get(round_.first.container_id)
         if history is None or round_.parts[0].rules.start_event == START:
             return
-        outcome = self._outcome_of(round_)
+        outcome = self._rounds.around.outcome(round_.first)
         if outcome.fate is OperationFate.FAILED:
             findings.fail(Failure(FailureKind.NOT_STARTED, outcome.words_of(START)))
             findings.settled += history.fail_start(findings.failure, round_.first, Shows.NO_EVENT)

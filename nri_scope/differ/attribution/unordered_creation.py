@@ -11,10 +11,10 @@ from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.oci import isulad_spec
 
 from .attributed_changes import Failure, FailureKind, Shows, dropped, refused
-from .creation import CreationEvaluation, Requests
+from .creation import CreatedContainer, CreationEvaluation, Requests
 from .findings import RequestSource, step
 from .observed_round import CONTINUED, GONE
-from .owner import plugin
+from .owner import RUNTIME, SPEC, plugin
 
 
 class UnorderedCreation(CreationEvaluation):
@@ -22,16 +22,14 @@ class UnorderedCreation(CreationEvaluation):
 
     __slots__ = ()
 
-    def _evaluate(self, pairs: Requests) -> None:
+    def _evaluate(self, pairs: Requests) -> CreatedContainer:
         if not pairs:
-            super()._evaluate(pairs)
-            return
+            return super()._evaluate(pairs)
         first, request = pairs[0]
-        self.container = request.container
-        self.id = self.container.id
-        self.base = spec = oci.spec_of(self.container)
+        container = request.container.id
+        base = spec = oci.spec_of(request.container)
         merged = merging.IsuladCreation(request, version=first.version)
-        if not self._is_replay():
+        if not self.is_replay:
             self.findings.note(first.rules.blind_spot)
         for part, _ in pairs:
             event, source = part.event, RequestSource.of(part)
@@ -50,12 +48,12 @@ class UnorderedCreation(CreationEvaluation):
             own = isulad_spec.as_requested(merged.applied[-1][1])
             after = isulad_spec.adjust(spec, own)
             for lost in merged.dropped[known:]:
-                target, outcome = lost.container_id or self.id, dropped(lost.reason)
+                target, outcome = lost.container_id or container, dropped(lost.reason)
                 self.findings.ask(target, lost.path, lost.value, source, outcome)
             notes = isulad_spec.notes(merged, part.plugin)
             for change in specs.changes(spec, after):
                 note = notes.get(change.path, "")
-                self.findings.steps.append(step(self.id, change, source, note))
+                self.findings.steps.append(step(container, change, source, note))
             spec = after
         refusal = isulad_spec.creation_refusal(merged)
         if refusal is not None:
@@ -67,6 +65,5 @@ class UnorderedCreation(CreationEvaluation):
                 if each.owner == plugin(refusal.plugin) and each.change.path in refusal.paths:
                     each.outcome, each.note = refused(refusal.reason, Shows.RULE), ""
         self.findings.supersede()
-        self.spec = spec
-        if not self._is_replay():
-            self.tail = self.chain.between(None, None, or_runtime=True)
+        tail = RUNTIME if self.is_replay else self.chain.between(None, None, or_runtime=True)
+        return CreatedContainer(container, base, SPEC, spec, tail)

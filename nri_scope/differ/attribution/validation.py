@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
@@ -147,8 +147,7 @@ class Validation:
         if rest.who is not OwnerKind.UNKNOWN and any(rest.may_be(name) for name in names):
             return made
         # The owner was called before a connection that did not see the change.
-        made.disputed = (Claim(Evidence.PROBES, rest, change.before),)
-        return made
+        return replace(made, disputed=(Claim(Evidence.PROBES, rest, change.before),))
 
     def compare(self, final: Spec) -> None:
         """Mark steps whose owner contradicts the runtime's list of owners as disputed."""
