@@ -211,33 +211,26 @@ class Containers:
     def compare(self, shown: ShownContainer, event: Event, rules: oci.RuntimeRules) -> ShownChanges:
         """Return what an event shows about its container, and add the changes to its history."""
         nothing = ShownChanges()
-        container = shown.id
+        container, is_end = shown.id, event.event in CONTAINER_ENDS
         if not shown.is_described or (event.event == UPDATE and self._doing.get(container)):
             # Another connection may show the container before the same update.
             return nothing
         history = self.histories.get(container)
-        if history is not None and event.event in CONTAINER_ENDS:
+        if history is None:
+            self.add_existing(shown.container).created = not (is_end and shown.never_ran)
+            return nothing
+        if is_end and (history.failure or (shown.never_ran and not history.created)):
             # For a failed creation, containerd sends the container's state before the chain.
-            unsure = not history.created and shown.never_ran
-            if history.failure or unsure:
-                return nothing
-        if history is not None and history.failure:
-            # A container with further events was created; the evidence of failure was a lost event.
-            history.failure = ""
-        if history is not None and not rules.reports_adjustments:
+            return nothing
+        # A container with further events was created; evidence of a failure was a lost event.
+        history.failure = ""
+        history.created = history.created or not is_end
+        if not rules.reports_adjustments:
             history.add_remark(NOT_REPORTED)
         # An unchanged state is new evidence if steps were added since the last event.
-        done = 0 if history is None else len(history.steps)
-        mark = shown.described, done
+        mark = shown.described, len(history.steps)
         before = self._shown.get(container)
         self._shown[container] = mark
-        if history is None:
-            known = self.add_existing(shown.container)
-            if event.event in CONTAINER_ENDS and shown.never_ran:
-                known.created = False
-            return nothing
-        if event.event not in CONTAINER_ENDS:
-            history.created = True
         if not (history.shown or history.created_event):
             _complete(history, oci.spec_of(shown.container))
         history.shown = True
