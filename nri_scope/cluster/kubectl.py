@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import re
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nri_scope.errors import NriScopeError, UsageError, reason_of
+from nri_scope.process.child_start import PR_SET_PDEATHSIG
 from nri_scope.recording.node_files import AUDIENCE
 
 GET_TIMEOUT_S = 30.0
@@ -35,6 +37,14 @@ _TOKEN_MAX = 64 << 10
 _LINE_MAX = 2_000
 _END_S = 2.0
 _SERVER = re.compile(r"^(?:error: |Error from server \((?!NotFound)\w+\): |Error from server )")
+
+
+_LIBC = ctypes.CDLL(None)
+
+
+def _end_with_parent() -> None:
+    """End kubectl also if this process is killed: a forwarded port is open to all local users."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 class ForwardError(NriScopeError):
@@ -188,6 +198,7 @@ class Kubectl:
                 # ^C is for this process, which ends kubectl; and without a terminal, programs for
                 # authentication cannot ask for a password, while another program uses the screen.
                 start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
         except FileNotFoundError:
             raise UsageError("kubectl: not found", "install it, or add it to PATH") from None

@@ -63,6 +63,17 @@ async def test_a_copy_equals_the_recording_after_random_deaths(tmp_path: Path, s
         await assert_equal(node, copy, tmp_path)
 
 
+async def test_a_killed_command_leaves_no_port_open(tmp_path: Path) -> None:
+    copy = tmp_path / "copy.nriscope.db"
+    async with live_node(tmp_path) as node:
+        async with kubectl(node, "pull", "--node", "node", "-f", "-o", copy) as command:
+            await until(lambda: creations(copy) == 1)
+            assert node.forwards()
+            command.process.kill()
+            await command.process.wait()
+            await until(lambda: not node.forwards())
+
+
 @pytest.mark.exhaustive
 async def test_a_ring_that_overran_is_one_gap(tmp_path: Path) -> None:
     copy = tmp_path / "copy.nriscope.db"
