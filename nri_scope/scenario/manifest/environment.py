@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import cache, partial
 from itertools import chain
@@ -32,8 +32,8 @@ MAX_EXPANDED = 1 << 20
 MAX_VARIABLES = 4 << 20
 """Maximum length of the values of a container: no runtime sends a longer message."""
 
-_MapReader = Callable[[str, str], dict[str, str] | None]
-"""Returns the data of a ConfigMap or Secret, by kind and name; None if it is unknown."""
+_Variable = tuple[ManifestField, str, str]
+"""Where a variable is in the manifest, its name and its value."""
 
 
 def environment(
@@ -45,14 +45,11 @@ def environment(
         pod.remarks.add(
             "variables of services are unknown, but for those of the service kubernetes"
         )
-    # Thousands of variables may refer to the same map.
-    read_map = cache(partial(_values, pod))
+    source = _VariableSource(pod, container, node, ips)
     variables: dict[str, str] = {}
+    listed = source.listed(variables, services)
     length = 0
-    for field, name, value in chain(
-        _imported(pod, container, read_map),
-        _listed(pod, container, node, ips, variables, services, read_map),
-    ):
+    for field, name, value in chain(source.imported(), listed):
         variables[name] = value
         length += len(name) + len(value)
         if length > MAX_VARIABLES:
@@ -60,30 +57,6 @@ def environment(
     if index := pod.object.annotations.get("batch.kubernetes.io/job-completion-index"):
         variables.setdefault("JOB_COMPLETION_INDEX", index)
     return variables | {name: value for name, value in services.items() if name not in variables}
-
-
-def _listed(
-    pod: PodSpec,
-    container: ContainerSpec,
-    node: NodeFacts,
-    ips: list[str],
-    variables: dict[str, str],
-    services: dict[str, str],
-    read_map: _MapReader,
-) -> Iterator[tuple[ManifestField, str, str]]:
-    """Yield the variables of ``env``, which may refer to the ``variables`` before."""
-    known = ChainMap(variables, services)
-    for field in container.field["env"].items():
-        name = field["name"].name(_NAME, "a name of a variable")
-        if value := field["value"].text():
-            yield field, name, expand(value, known, field["value"])
-        elif field["valueFrom"]:
-            source = _VariableSource(pod, container, node, ips, name, read_map)
-            resolved = source.value(field["valueFrom"])
-            if resolved is not None:
-                yield field, name, resolved
-        else:
-            yield field, name, ""
 
 
 def expand(text: str, variables: Mapping[str, str], field: ManifestField) -> str:
@@ -111,26 +84,6 @@ def _service_variables(ip: str) -> Iterator[tuple[str, str]]:
     yield "KUBERNETES_PORT_443_TCP_ADDR", ip
 
 
-def _imported(
-    pod: PodSpec, container: ContainerSpec, read_map: _MapReader
-) -> Iterator[tuple[ManifestField, str, str]]:
-    """Yield the variables of ``envFrom``."""
-    for field in container.field["envFrom"].items():
-        for kind, key in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
-            if not field[key]:
-                continue
-            name = field[key]["name"].required_text()
-            values = read_map(kind, name)
-            if values is None:
-                pod.remarks.add(
-                    f"container {container.name}: the variables of {kind} {safe(name, 80)} are "
-                    "unknown"
-                )
-                continue
-            for variable, value in values.items():
-                yield field, field["prefix"].text() + variable, value
-
-
 def _values(pod: PodSpec, kind: str, name: str) -> dict[str, str] | None:
     """Return the data of a ConfigMap or Secret in the manifest; None if it is not there."""
     map_object = pod.other(kind, name)
@@ -150,25 +103,50 @@ def _decoded(field: ManifestField) -> str:
 
 
 class _VariableSource:
-    """Values of ``valueFrom``."""
+    """Values of the variables of a container that the manifest contains elsewhere."""
 
     def __init__(
-        self,
-        pod: PodSpec,
-        container: ContainerSpec,
-        node: NodeFacts,
-        ips: list[str],
-        name: str,
-        read_map: _MapReader,
+        self, pod: PodSpec, container: ContainerSpec, node: NodeFacts, ips: list[str]
     ) -> None:
         self._pod = pod
         self._container = container
         self._node = node
         self._ips = ips
-        self._read_map = read_map
-        self._place = f"container {container.name}: variable {safe(name, 80)}"
+        # Thousands of variables may refer to the same map.
+        self._values = cache(partial(_values, pod))
+        self._place = f"container {container.name}"
 
-    def value(self, field: ManifestField) -> str | None:
+    def imported(self) -> Iterator[_Variable]:
+        """Yield the variables of ``envFrom``."""
+        for field in self._container.field["envFrom"].items():
+            for kind, key in (("ConfigMap", "configMapRef"), ("Secret", "secretRef")):
+                if not field[key]:
+                    continue
+                name = field[key]["name"].required_text()
+                values = self._values(kind, name)
+                if values is None:
+                    words = f"the variables of {kind} {safe(name, 80)} are unknown"
+                    self._pod.remarks.add(f"{self._place}: {words}")
+                    continue
+                for variable, value in values.items():
+                    yield field, field["prefix"].text() + variable, value
+
+    def listed(self, variables: dict[str, str], services: dict[str, str]) -> Iterator[_Variable]:
+        """Yield the variables of ``env``, which may refer to the ``variables`` before."""
+        known = ChainMap(variables, services)
+        for field in self._container.field["env"].items():
+            name = field["name"].name(_NAME, "a name of a variable")
+            if value := field["value"].text():
+                yield field, name, expand(value, known, field["value"])
+            elif field["valueFrom"]:
+                self._place = f"container {self._container.name}: variable {safe(name, 80)}"
+                resolved = self._value(field["valueFrom"])
+                if resolved is not None:
+                    yield field, name, resolved
+            else:
+                yield field, name, ""
+
+    def _value(self, field: ManifestField) -> str | None:
         """Return the value, or a text that stands for an unknown one; None for no variable."""
         if field["fieldRef"]:
             return self._of_field(field["fieldRef"]["fieldPath"])
@@ -243,7 +221,7 @@ class _VariableSource:
 
     def _of_key(self, kind: str, field: ManifestField) -> str | None:
         name, key = field["name"].required_text(), field["key"].required_text()
-        values = self._read_map(kind, name)
+        values = self._values(kind, name)
         if values is not None:
             if key not in values and not field["optional"].flag():
                 raise field["key"].error(f"{kind} {safe(name, 80)} has no key {safe(key, 80)!r}")
