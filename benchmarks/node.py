@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 from benchmarks.traffic import CAPTURES, Fresh, Sent
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.runtime_setup import nri_version_of
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from tests.interop.messages import parse
@@ -59,7 +59,7 @@ class Call:
         if self.method != "StateChange":
             return self.method
         assert isinstance(self.request, api.StateChangeEvent)
-        return Event(self.request.event).name
+        return EventKind(self.request.event).name
 
     @property
     def container(self) -> Any:

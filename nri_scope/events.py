@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import NamedTuple
 
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy, Introduction
 
 CONTAINER_STATUS = "ContainerStatus"
@@ -190,7 +190,7 @@ class Session:
         """Whether this is a plugin connection, and so a part of NRI's chain."""
         return self.role not in OUTSIDE_CHAIN
 
-    def subscribes_to(self, event: NriEvent) -> bool:
+    def subscribes_to(self, event: EventKind) -> bool:
         """Return whether the runtime sends `event` to the session: a mask of 0 has all events."""
         return self.mask == 0 or bool(self.mask & event.bit)
 

@@ -34,8 +34,7 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED, Event, Gap, Status
 from nri_scope.nri.changes import absent_plugins, owned_paths
-from nri_scope.nri.events import METHODS, PROOFS, VALIDATE
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.events import METHODS, PROOFS, VALIDATE, EventKind
 from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.node_files import MAX_RECORDINGS
@@ -55,7 +54,7 @@ _TEXT = "text/plain; charset=utf-8"
 STALE_S = 30.0
 """Seconds without an update of the metrics after which the agent is not healthy."""
 
-_NAMES = {str(event.name) for event in NriEvent} | set(METHODS)
+_NAMES = {str(event.name) for event in EventKind} | set(METHODS)
 _BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2, 5)
 """Seconds. A passive plugin answers in less than 1 ms; the usual deadline is 2 s."""
 _OTHER = "other"

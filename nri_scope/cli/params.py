@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from nri_scope.filter import Filter
-    from nri_scope.nri.events import Event
+    from nri_scope.nri.events import EventKind
     from nri_scope.share.redaction.rules import Rules
 
 _Value = TypeVar("_Value")
@@ -81,7 +81,7 @@ def _duration(text: str) -> float:
     return nanoseconds / 1e9
 
 
-def _events(text: str) -> frozenset[Event]:
+def _events(text: str) -> frozenset[EventKind]:
     from nri_scope.nri.events import parse_events
 
     return parse_events(text)

@@ -31,7 +31,7 @@ from .params import (
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
     from nri_scope.logger.run import RecordOptions
-    from nri_scope.nri.events import Event
+    from nri_scope.nri.events import EventKind
     from nri_scope.share.redaction.rules import Rules
 
 
@@ -42,7 +42,7 @@ class RecorderOptions(TypedDict):
     socket: Path
     index: str
     name: str
-    events: frozenset[Event] | None
+    events: frozenset[EventKind] | None
     max_size: int | None
     max_age: float | None
     duration: float | None

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import rfc3339
 
@@ -54,7 +54,9 @@ class NodeState:
     def validates(self) -> bool:
         """Whether the recorder subscribes to ValidateContainerAdjustment."""
         session = self.current.session if self.current is not None else None
-        return session is not None and bool(session.mask & Event.ValidateContainerAdjustment.bit)
+        return session is not None and bool(
+            session.mask & EventKind.ValidateContainerAdjustment.bit
+        )
 
     @property
     def _named(self) -> v1.RecordingStatus | None:

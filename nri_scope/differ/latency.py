@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nri_scope.events import Role
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.log_rows import can_show_times
 from nri_scope.recording.reader import Recording
@@ -18,7 +18,7 @@ from .attribution.observed_round import Round
 from .attribution.owner import Owner
 from .attribution.rounds import Rounds
 
-_NAMES = frozenset(event.name for event in NriEvent)
+_NAMES = frozenset(event.name for event in EventKind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,7 @@ class _Creations:
         sessions = recording.sessions()
         self.taps = [session for session in sessions if session.role == Role.TAP]
         self._passive = {one.plugin for one in sessions if one.role in PASSIVE_ROLES}
-        bit = nri.Event.ValidateContainerAdjustment.bit
+        bit = nri.EventKind.ValidateContainerAdjustment.bit
         self.validators = [session for session in sessions if session.mask & bit]
         self._gaps = recording.gaps()
         self._outcomes = Creations(recording)
@@ -299,7 +299,7 @@ class _Creations:
                     plugins[title] = ""
         for plugin, by in plugins.items():
             taps = [tap for tap in self.taps if is_named(plugin, [tap.plugin])]
-            runs_pods = any(tap.subscribes_to(nri.Event.RunPodSandbox) for tap in taps)
+            runs_pods = any(tap.subscribes_to(nri.EventKind.RunPodSandbox) for tap in taps)
             if runs_pods or not (is_pod and taps):
                 presence = self._presence(attempt, plugin, by, taps)
                 plugins_seen = *attempt.plugins, *(tap.plugin for tap in self.taps)
@@ -372,7 +372,7 @@ class _Creations:
 
         ``event``: a CreateContainer in it.
         """
-        runs_pods = nri.Event.RunPodSandbox
+        runs_pods = nri.EventKind.RunPodSandbox
         tap = next((tap for tap in self.taps if tap.id == event.session), None)
         if tap is None or tap.synced_ns is None or not tap.subscribes_to(runs_pods):
             return

@@ -13,7 +13,11 @@ from pathlib import PurePosixPath
 
 from nri_scope.end_reasons import oversized_message
 from nri_scope.errors import ConnectError, NriScopeError, reason_of
-from nri_scope.nri.events import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS, Event
+from nri_scope.nri.events import (
+    DEFAULT_REGISTRATION_TIMEOUT_MS,
+    DEFAULT_REQUEST_TIMEOUT_MS,
+    EventKind,
+)
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of, parse_state_part
 from nri_scope.nri.versions import (
@@ -260,7 +264,7 @@ class _RecordingPlugin:
             registration_timeout_ms=runtime.registration_timeout_ms,
             request_timeout_ms=runtime.request_timeout_ms,
         )
-        return Event.RemovePodSandbox.bit
+        return EventKind.RemovePodSandbox.bit
 
     def answer(self, request: RequestReceived) -> bytes:
         part = parse_state_part(request.payload) if request.method == "Synchronize" else None

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import NriScopeError, UsageError
-from nri_scope.nri.events import Event, parse_events
+from nri_scope.nri.events import EventKind, parse_events
 from nri_scope.nri.runtime_setup import ConfigureRequest
 from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.plugin import (
@@ -59,7 +59,7 @@ class Settings:
     max_size: int | None = DEFAULT_MAX_SIZE
     max_age: float | None = None
     """Maximum age of events in seconds."""
-    events: frozenset[Event] | None = None
+    events: frozenset[EventKind] | None = None
     where: Filter | None = None
     validate: bool = False
     redact: Rules | None = None
@@ -143,7 +143,7 @@ def _age(value: object) -> float | None:
     return nanoseconds / 1e9
 
 
-def _events(value: object) -> frozenset[Event]:
+def _events(value: object) -> frozenset[EventKind]:
     return parse_events(",".join(map(str, value)) if isinstance(value, list) else str(value))
 
 

@@ -16,7 +16,7 @@ from time import monotonic, monotonic_ns, time_ns
 from nri_scope.end_reasons import refused
 from nri_scope.errors import ConnectionClosed, NriScopeError, RpcError
 from nri_scope.events import LATE, NOT_CONNECTED, STALLED, CapturedCall, Role, SessionStart
-from nri_scope.nri.events import PLUGIN_SERVICE, RUNTIME_SERVICE, Event
+from nri_scope.nri.events import PLUGIN_SERVICE, RUNTIME_SERVICE, EventKind
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import (
     NO_POLICY,
@@ -78,7 +78,7 @@ class Logger:
 
     sink: Sink
     identity: Identity
-    events: AbstractSet[Event] | None = None
+    events: AbstractSet[EventKind] | None = None
     """Events to subscribe to; None for all."""
     validate: bool = False
     role: Role = Role.LOGGER

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from nri_scope.differ.live import Closed, ReadPosition, encode
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
 from nri_scope.events import Role
-from nri_scope.nri.events import Event, events_in
+from nri_scope.nri.events import EventKind, events_in
 from nri_scope.nri.identity import check_index
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
@@ -325,7 +325,7 @@ class _Run(ProbeListener):
         for warning in (*report.warnings, *filter(None, [limit])):
             self._say_once(f"warning: {warning}")
         validator = self._probes is not None and start.plugin_index == self._probes.validator
-        if validator and Event.ValidateContainerAdjustment in events:
+        if validator and EventKind.ValidateContainerAdjustment in events:
             self._say(f"warning: {VALIDATE_RISK}")
 
     def ended(self, index: str, end: SessionEnd) -> None:

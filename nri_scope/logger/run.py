@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from nri_scope.end_reasons import oversized_message
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
-from nri_scope.nri.events import DEFAULT_REQUEST_TIMEOUT_MS, Event, events_in
+from nri_scope.nri.events import DEFAULT_REQUEST_TIMEOUT_MS, EventKind, events_in
 from nri_scope.nri.runtime_setup import FailurePolicy
 from nri_scope.nri.versions import SPLIT_ADVICE, NriVersion, has_failure_policy
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
@@ -43,7 +43,7 @@ class RecordOptions:
     """What the writer does, without metrics and validator."""
     socket: Path
     identity: Identity
-    events: frozenset[Event] | None = None
+    events: frozenset[EventKind] | None = None
     """Events to record; None for every passive event."""
     duration: float | None = None
     """Seconds to record; None for no limit."""
@@ -67,7 +67,7 @@ def record(options: RecordOptions, say: Callable[[str], None], print_format: str
     ``--print``, or "". Raises `NriScopeError` if there is no runtime, if the file cannot be
     written, or if events were lost because the writer process failed.
     """
-    if Event.ValidateContainerAdjustment in (options.events or ()) and not options.validate:
+    if EventKind.ValidateContainerAdjustment in (options.events or ()) and not options.validate:
         raise UsageError(
             "ValidateContainerAdjustment requires --validate", "see its risk in --help"
         )
@@ -248,7 +248,7 @@ class _Run:
         )
         for warning in report.warnings:
             self._say(f"warning: {warning}")
-        if Event.ValidateContainerAdjustment in events:
+        if EventKind.ValidateContainerAdjustment in events:
             self._say(f"warning: {VALIDATE_RISK}")
         if not self._options.keep_connected:
             return

@@ -14,7 +14,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError, did_you_mean
 
 
-class Event(IntEnum):
+class EventKind(IntEnum):
     """An NRI event, numbered as in the protocol.
 
     Members are named like the event's own RPC (NRI 0.12); users type these names, too.
@@ -48,15 +48,15 @@ class Event(IntEnum):
 
 POD_EVENTS = frozenset(
     {
-        Event.RunPodSandbox,
-        Event.StopPodSandbox,
-        Event.RemovePodSandbox,
-        Event.UpdatePodSandbox,
-        Event.PostUpdatePodSandbox,
+        EventKind.RunPodSandbox,
+        EventKind.StopPodSandbox,
+        EventKind.RemovePodSandbox,
+        EventKind.UpdatePodSandbox,
+        EventKind.PostUpdatePodSandbox,
     }
 )
 
-PASSIVE_EVENTS = frozenset(Event) - {Event.ValidateContainerAdjustment}
+PASSIVE_EVENTS = frozenset(EventKind) - {EventKind.ValidateContainerAdjustment}
 """Events that can be observed without risk. A validator that fails, misses its deadline or
 disappears makes container creation fail, so ValidateContainerAdjustment is in no group and must be
 named.
@@ -70,10 +70,10 @@ _GROUPS = {
     "podsandbox": POD_EVENTS,
     "container": CONTAINER_EVENTS,
 }
-_BY_NAME = {event.name.lower(): event for event in Event}
+_BY_NAME = {event.name.lower(): event for event in EventKind}
 
 
-def mask_of(events: Iterable[Event]) -> int:
+def mask_of(events: Iterable[EventKind]) -> int:
     """Return the mask with the bits of `events`.
 
     Without events the mask is 0, which must never be sent: for a runtime it means "every event,
@@ -85,12 +85,12 @@ def mask_of(events: Iterable[Event]) -> int:
     return mask
 
 
-def events_in(mask: int) -> tuple[Event, ...]:
+def events_in(mask: int) -> tuple[EventKind, ...]:
     """Return the known events in `mask`, in the order of their numbers, without unknown bits."""
-    return tuple(event for event in Event if mask & event.bit)
+    return tuple(event for event in EventKind if mask & event.bit)
 
 
-def parse_events(text: str) -> frozenset[Event]:
+def parse_events(text: str) -> frozenset[EventKind]:
     """Parse a user's selection of events.
 
     The text is a comma-separated list of event names and of the groups ``all``, ``pod`` and
@@ -100,8 +100,8 @@ def parse_events(text: str) -> frozenset[Event]:
 
     Raises UsageError for an unknown name (suggesting the nearest one) and for an empty selection.
     """
-    added: set[Event] = set()
-    removed: set[Event] = set()
+    added: set[EventKind] = set()
+    removed: set[EventKind] = set()
     has_additions = False
     for term in text.split(","):
         term = term.strip()
@@ -119,7 +119,7 @@ def parse_events(text: str) -> frozenset[Event]:
     return chosen
 
 
-def _events_named(name: str) -> frozenset[Event]:
+def _events_named(name: str) -> frozenset[EventKind]:
     key = name.strip().lower().replace("_", "").replace("-", "")
     group = _GROUPS.get(key)
     if group is not None:
@@ -127,7 +127,7 @@ def _events_named(name: str) -> frozenset[Event]:
     event = _BY_NAME.get(key)
     if event is not None:
         return frozenset({event})
-    names = [event.name for event in Event]
+    names = [event.name for event in EventKind]
     hint = did_you_mean(key, [*names, *_GROUPS], cutoff=0.5)
     hint = hint or f"events are {', '.join(names)}, or all, pod, container"
     raise UsageError(f"there is no event {name.strip()!r}", hint)
@@ -161,7 +161,7 @@ class Method:
     request: type[Message]
     reply: type[Message]
     service: str
-    event: Event | None = None
+    event: EventKind | None = None
     """The NRI event of a call of this method; None for StateChange, whose request contains the
     event, and for calls that are not events.
     """
@@ -181,7 +181,7 @@ METHODS: dict[str, Method] = {
         getattr(api, method.input_type.name),
         getattr(api, method.output_type.name),
         service,
-        Event.__members__.get(method.name),
+        EventKind.__members__.get(method.name),
     )
     for service in (PLUGIN_SERVICE, RUNTIME_SERVICE)
     for method in api.DESCRIPTOR.services_by_name[service.rpartition(".")[2]].methods
@@ -190,15 +190,15 @@ METHODS: dict[str, Method] = {
 
 STATE_CHANGE_EVENTS = frozenset(
     {
-        Event.RunPodSandbox,
-        Event.StopPodSandbox,
-        Event.RemovePodSandbox,
-        Event.PostCreateContainer,
-        Event.StartContainer,
-        Event.PostStartContainer,
-        Event.PostUpdateContainer,
-        Event.RemoveContainer,
-        Event.PostUpdatePodSandbox,
+        EventKind.RunPodSandbox,
+        EventKind.StopPodSandbox,
+        EventKind.RemovePodSandbox,
+        EventKind.PostCreateContainer,
+        EventKind.StartContainer,
+        EventKind.PostStartContainer,
+        EventKind.PostUpdateContainer,
+        EventKind.RemoveContainer,
+        EventKind.PostUpdatePodSandbox,
     }
 )
 """Events sent as StateChange up to NRI 0.11, and from 0.12 on to a plugin that answered one of
@@ -206,19 +206,19 @@ their dedicated RPCs with Unimplemented. The other five events always have dedic
 """
 
 
-RUN_POD = Event.RunPodSandbox.name
-UPDATE_POD = Event.UpdatePodSandbox.name
-STOP_POD = Event.StopPodSandbox.name
-REMOVE_POD = Event.RemovePodSandbox.name
-CREATE = Event.CreateContainer.name
-VALIDATE = Event.ValidateContainerAdjustment.name
-POST_CREATE = Event.PostCreateContainer.name
-START = Event.StartContainer.name
-POST_START = Event.PostStartContainer.name
-UPDATE = Event.UpdateContainer.name
-POST_UPDATE = Event.PostUpdateContainer.name
-STOP = Event.StopContainer.name
-REMOVE = Event.RemoveContainer.name
+RUN_POD = EventKind.RunPodSandbox.name
+UPDATE_POD = EventKind.UpdatePodSandbox.name
+STOP_POD = EventKind.StopPodSandbox.name
+REMOVE_POD = EventKind.RemovePodSandbox.name
+CREATE = EventKind.CreateContainer.name
+VALIDATE = EventKind.ValidateContainerAdjustment.name
+POST_CREATE = EventKind.PostCreateContainer.name
+START = EventKind.StartContainer.name
+POST_START = EventKind.PostStartContainer.name
+UPDATE = EventKind.UpdateContainer.name
+POST_UPDATE = EventKind.PostUpdateContainer.name
+STOP = EventKind.StopContainer.name
+REMOVE = EventKind.RemoveContainer.name
 SYNCHRONIZE = "Synchronize"
 """It lists the pods and containers that exist when a plugin connects."""
 UNSOLICITED = "UpdateContainers"
@@ -267,8 +267,8 @@ STARTS = frozenset({START, POST_START})
 PROOFS = frozenset({POST_CREATE, START, POST_START, UPDATE, POST_UPDATE})
 """Events of successfully created containers only. Stop and removal prove nothing."""
 POSTS = {
-    CREATE: Event.PostCreateContainer,
-    START: Event.PostStartContainer,
-    UPDATE: Event.PostUpdateContainer,
+    CREATE: EventKind.PostCreateContainer,
+    START: EventKind.PostStartContainer,
+    UPDATE: EventKind.PostUpdateContainer,
 }
 """Events that follow exactly if the operation succeeded."""

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 
 from .element_limits import MAX_RECORDED, bounded
-from .events import METHODS, RUNTIME_SERVICE, Event, decode
+from .events import METHODS, RUNTIME_SERVICE, EventKind, decode
 
 MALFORMED = "malformed"
 UNKNOWN = "unknown"
@@ -25,7 +25,7 @@ _NAMED_BY_CONTROLLER = re.compile(
 )
 """Names of pods that Kubernetes' controllers generate: of a workload, a hash or time, and a suffix.
 """
-_EVENT_NAMES = {event.value: event.name for event in Event}
+_EVENT_NAMES = {event.value: event.name for event in EventKind}
 _WITH_POD = frozenset(
     name for name, m in METHODS.items() if "pod" in m.request.DESCRIPTOR.fields_by_name
 )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError, did_you_mean
 
-from .events import PASSIVE_EVENTS, Event, decode, events_in, mask_of
+from .events import PASSIVE_EVENTS, EventKind, decode, events_in, mask_of
 from .versions import V0_11, V0_12, NriVersion, has_failure_policy, infer, runtime_words, valid_mask
 
 
@@ -77,14 +77,14 @@ class Negotiated:
     """One sentence for each reason why chosen events are missing."""
 
     @property
-    def events(self) -> tuple[Event, ...]:
+    def events(self) -> tuple[EventKind, ...]:
         """The subscription as events."""
         return events_in(self.mask)
 
 
 def negotiate(
     configure: api.ConfigureRequest,
-    chosen: AbstractSet[Event] | None = None,
+    chosen: AbstractSet[EventKind] | None = None,
     *,
     validate: bool = False,
 ) -> Negotiated:
@@ -102,17 +102,17 @@ def negotiate(
     warnings = []
 
     selected = set(PASSIVE_EVENTS if chosen is None else chosen)
-    if Event.ValidateContainerAdjustment in selected and not validate:
-        selected.remove(Event.ValidateContainerAdjustment)
+    if EventKind.ValidateContainerAdjustment in selected and not validate:
+        selected.remove(EventKind.ValidateContainerAdjustment)
         warnings.append("ValidateContainerAdjustment is left out: it must be requested explicitly")
     if validate:
-        selected.add(Event.ValidateContainerAdjustment)
+        selected.add(EventKind.ValidateContainerAdjustment)
 
     mask = mask_of(selected) & valid
     missing = [event for event in sorted(selected) if not valid & event.bit]
     if chosen is None:
         # No warning for events that the user did not name: an older runtime has fewer events.
-        missing = [event for event in missing if event is Event.ValidateContainerAdjustment]
+        missing = [event for event in missing if event is EventKind.ValidateContainerAdjustment]
     runtime = _describe(introduction)
     if missing:
         names = ", ".join(event.name for event in missing)

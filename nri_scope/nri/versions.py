@@ -8,7 +8,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import total_ordering
 
-from .events import Event, mask_of
+from .events import EventKind, mask_of
 
 SortKey = tuple[int, int, int, tuple[tuple[int, int, str], ...]]
 
@@ -97,10 +97,12 @@ V0_12 = known_version("0.12.0")
 V0_12_4 = known_version("0.12.4")
 V0_12_5 = known_version("0.12.5")
 
-CONSERVATIVE_MASK = mask_of(event for event in Event if event <= Event.RemoveContainer)
+CONSERVATIVE_MASK = mask_of(event for event in EventKind if event <= EventKind.RemoveContainer)
 """0x07ff, the events of all NRI versions with this protocol."""
-_MASK_0_9_1 = CONSERVATIVE_MASK | Event.UpdatePodSandbox.bit | Event.PostUpdatePodSandbox.bit
-_MASK_0_10 = _MASK_0_9_1 | Event.ValidateContainerAdjustment.bit
+_MASK_0_9_1 = (
+    CONSERVATIVE_MASK | EventKind.UpdatePodSandbox.bit | EventKind.PostUpdatePodSandbox.bit
+)
+_MASK_0_10 = _MASK_0_9_1 | EventKind.ValidateContainerAdjustment.bit
 
 
 def valid_mask(version: NriVersion | None) -> int:

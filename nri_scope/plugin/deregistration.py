@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from nri_scope.errors import NriScopeError
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest, parse_state_part
 from nri_scope.nri.versions import asks_closed_validators
@@ -61,7 +61,7 @@ class _PassivePlugin:
 
     def configure(self, request: ConfigureRequest) -> int:
         self.on_configured()
-        return Event.RemovePodSandbox.bit
+        return EventKind.RemovePodSandbox.bit
 
     def answer(self, request: RequestReceived) -> bytes:
         reply = no_change(request.method, request.payload, request.service)
@@ -137,7 +137,7 @@ class ValidatorSession(PluginSession):
             self._leaving is None
             and isinstance(self._connect, UnixSocket)
             and self.synchronized
-            and self.mask & Event.ValidateContainerAdjustment.bit
+            and self.mask & EventKind.ValidateContainerAdjustment.bit
             and asks_closed_validators(self.nri_version)
         ):
             self._leaving = asyncio.create_task(self._leave(self._connect, reason))

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RpcError, UsageError
-from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS, Event
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS, EventKind
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import (
     ConfigureRequest,
@@ -29,14 +29,14 @@ from .session import AnswerLater, Connect, HandledCall, Identity, PluginSession,
 
 log = logging.getLogger("nri_scope.plugin")
 
-QUIET = Event.RemovePodSandbox
+QUIET = EventKind.RemovePodSandbox
 """Event subscribed to without event handlers, as an empty mask would subscribe to all events."""
 
 UPDATE_TIMEOUT = 30.0
 """Seconds to wait for the reply to UpdateContainers: the runtime first finishes other events."""
 
-EVENT_HANDLERS: dict[Event, str] = {
-    event: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", event.name).lower() for event in Event
+EVENT_HANDLERS: dict[EventKind, str] = {
+    event: re.sub(r"(?<=[a-z])(?=[A-Z])", "_", event.name).lower() for event in EventKind
 }
 """The handler of each event."""
 
@@ -189,7 +189,7 @@ class HandlerSession:
             _result(task)
             return self._mask
         events = {event for event, name in EVENT_HANDLERS.items() if name in self._handlers}
-        validate = Event.ValidateContainerAdjustment in events
+        validate = EventKind.ValidateContainerAdjustment in events
         negotiated = negotiate(request, events or {QUIET}, validate=validate)
         runtime = negotiated.runtime
         log.info(
@@ -347,7 +347,7 @@ def _log_failure(where: str, error: Exception) -> str:
     return text
 
 
-def _arguments(event: Event, message: Message) -> list[object]:
+def _arguments(event: EventKind, message: Message) -> list[object]:
     if isinstance(message, api.ValidateContainerAdjustmentRequest):
         return [message]
     names = ["pod", "container", "overhead_linux_resources", "linux_resources"]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from nri_scope.errors import RecordingError
 from nri_scope.events import FILTERED, LEFT_OUT, NO_SESSION, Container, Gap, Pod, Session
 from nri_scope.filter import Filter
-from nri_scope.nri.events import Event, events_in, mask_of
+from nri_scope.nri.events import EventKind, events_in, mask_of
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.versions import NriVersion, valid_mask
 
@@ -36,7 +36,7 @@ UNSUBSCRIBED = "not subscribed"
 SYNCHRONIZING = "between Configure and the end of Synchronize"
 UNSYNCHRONIZED = "Synchronize was never complete"
 CREATED_EARLIER = "its creation was earlier"
-CHANGING = mask_of((Event.CreateContainer, Event.UpdateContainer))
+CHANGING = mask_of((EventKind.CreateContainer, EventKind.UpdateContainer))
 """Events in which plugins can make changes."""
 
 _ANY = 1
@@ -322,7 +322,7 @@ def life_coverage(recording: Recording, subject: Pod | Container) -> Coverage:
     of possible changes of containers until its removal. Raises RecordingError.
     """
     created, seen, removed = life_of(recording, subject)
-    mask = CHANGING | (Event.RunPodSandbox.bit if isinstance(subject, Pod) else 0)
+    mask = CHANGING | (EventKind.RunPodSandbox.bit if isinstance(subject, Pod) else 0)
     found = coverage(recording, seen, removed, mask)
     if created or seen is None:
         return found
@@ -357,9 +357,9 @@ def range_words(
     ``times``: of the selection, in ns; None for no limit. Raises RecordingError.
     """
     names = None if where is None else where.events
-    mask = 0 if names is None else mask_of(event for event in Event if event.name in names)
+    mask = 0 if names is None else mask_of(event for event in EventKind if event.name in names)
     # Connections to a node rarely validate, and most filters do not mean it.
-    mask = mask & ~Event.ValidateContainerAdjustment.bit or mask
+    mask = mask & ~EventKind.ValidateContainerAdjustment.bit or mask
     found = coverage(recording, *times, mask)
     words = span_words(time_span(recording))
     return found.limited(words)

@@ -9,8 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from nri_scope.events import Container, Event, Pod
 from nri_scope.filter import Filter
-from nri_scope.nri.events import CREATE, REMOVE, REMOVE_POD, RUN_POD
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.events import CREATE, REMOVE, REMOVE_POD, RUN_POD, EventKind
 from nri_scope.specs import label
 
 from .connection import Value
@@ -63,7 +62,7 @@ def absence_test(recording: Recording) -> Callable[[str, Event], bool]:
     def is_absent(container_id: str, event: Event) -> bool:
         if any(not gap.is_left_out for gap in recording.gaps()):
             return False
-        if not query_rows(recording, _COMPLETE_LIST, NriEvent.CreateContainer.bit, event.id):
+        if not query_rows(recording, _COMPLETE_LIST, EventKind.CreateContainer.bit, event.id):
             return False
         values = len(container_id), container_id, event.id, event.id
         return not query_rows(recording, _KNOWN_CONTAINER, *values)

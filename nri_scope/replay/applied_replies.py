@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import WithUpdates
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.merging import (
     CreationMerging,
     Dropped,
@@ -60,13 +60,13 @@ class Effects:
         self._start_failures: dict[str, str] = {}
         """Why a created container does not start, by its id."""
 
-    def start_failure(self, event: Event, request: Message) -> str:
+    def start_failure(self, event: EventKind, request: Message) -> str:
         """Return why the event's container does not start here; "" if nothing is known."""
         container = container_of(event.name, request)
         return "" if container is None else self._start_failures.get(container.id, "")
 
     def of(
-        self, played: PlayedEvent, event: Event, request: Message, outcome: OperationResult
+        self, played: PlayedEvent, event: EventKind, request: Message, outcome: OperationResult
     ) -> Callable[[], None]:
         """Apply ``event``, sent to plugins as ``request``, with this outcome.
 
@@ -76,13 +76,13 @@ class Effects:
         container = container_of(event.name, request)
         rest = _no_work
         voided_by = self._voiding_plugin(outcome, container)
-        if event is Event.CreateContainer and container is not None:
+        if event is EventKind.CreateContainer and container is not None:
             rest = self._create(played, request, container, outcome)
         elif voided_by:
             self._world.happened(event, api.UpdateContainerRequest(container=container))
         elif not outcome.failure:
             self._world.happened(event, request)
-            if event is Event.RemoveContainer and container is not None:
+            if event is EventKind.RemoveContainer and container is not None:
                 rest = partial(self._record_removal, container.id)
         if outcome.failure or outcome.error:
             # The runtime then applies no reply, even if it only logs the error.
@@ -121,7 +121,7 @@ class Effects:
 
         The reason is "" if they are accepted; the plugin is "" if no single adjustment is to blame.
         """
-        container = container_of(Event.CreateContainer.name, request)
+        container = container_of(EventKind.CreateContainer.name, request)
         adjusting = list(_adjusting(outcome))
         if not isinstance(outcome.merged, CreationMerging) or container is None or not adjusting:
             return "", ""
@@ -140,14 +140,14 @@ class Effects:
         outcome: OperationResult,
     ) -> Callable[[], None]:
         world = self._world
-        pod = pod_of(Event.CreateContainer.name, request)
+        pod = pod_of(EventKind.CreateContainer.name, request)
         wanted = list(_adjusting(outcome))
         adjustment = None
         if isinstance(outcome.merged, IsuladCreation):
             wanted = outcome.merged.applied
         if not outcome.failure and isinstance(outcome.merged, CreationMerging | IsuladCreation):
             adjustment = outcome.merged.adjustment
-            world.happened(Event.CreateContainer, request)
+            world.happened(EventKind.CreateContainer, request)
             world.created(container, adjustment)
         else:
             world.not_created(container, pod)

@@ -13,7 +13,7 @@ from typing import Any
 
 from nri_scope.errors import UsageError, did_you_mean, limit_words, nearest_word
 from nri_scope.filter.moments import parse_duration
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 
 from .script import ReplayStep
 
@@ -53,7 +53,7 @@ class EventFault:
 
     text: str
     """The fault as it was written."""
-    event: Event
+    event: EventKind
     seconds: float = 0.0
     """Delay of replies."""
     once: bool = False
@@ -61,7 +61,7 @@ class EventFault:
     subject: str = ""
     """``namespace/pod`` or ``namespace/pod/container`` of affected events; "" for all."""
 
-    def matches(self, event: Event | None, subject: str) -> bool:
+    def matches(self, event: EventKind | None, subject: str) -> bool:
         """Return whether the fault affects this event."""
         return event is self.event and (
             self.subject in ("", subject) or subject.startswith(f"{self.subject}/")
@@ -127,11 +127,11 @@ class InjectedFaults:
         self._subject = subject
         self._delay_s = 0.0
 
-    def fails(self, event: Event) -> bool:
+    def fails(self, event: EventKind) -> bool:
         """Return whether the event is to fail."""
         return any(self._affects(fault, event) for fault in self.faults.error)
 
-    def delay_s(self, event: Event | None) -> float:
+    def delay_s(self, event: EventKind | None) -> float:
         """Return the delay of a reply to this event."""
         for fault in self.faults.slow:
             if self._affects(fault, event):
@@ -158,10 +158,12 @@ class InjectedFaults:
     def _is_affected(self, faults: Sequence[EventFault], step: ReplayStep, number: int) -> bool:
         return any(self._applies(fault, step.event, step.subject, number) for fault in faults)
 
-    def _affects(self, fault: EventFault, event: Event | None) -> bool:
+    def _affects(self, fault: EventFault, event: EventKind | None) -> bool:
         return self._applies(fault, event, self._subject, self._number)
 
-    def _applies(self, fault: EventFault, event: Event | None, subject: str, number: int) -> bool:
+    def _applies(
+        self, fault: EventFault, event: EventKind | None, subject: str, number: int
+    ) -> bool:
         if not fault.matches(event, subject):
             return False
         return self._first.setdefault(fault, number) == number or not fault.once
@@ -224,11 +226,11 @@ def _event_fault(text: str, name: str, arguments: list[str], modifiers: list[str
     return fault
 
 
-def _event(text: str, name: str) -> Event:
-    for event in Event:
+def _event(text: str, name: str) -> EventKind:
+    for event in EventKind:
         if event.name.lower() == name.lower():
             return event
-    hint = did_you_mean(name, (event.name for event in Event), cutoff=0.4)
+    hint = did_you_mean(name, (event.name for event in EventKind), cutoff=0.4)
     raise UsageError(f"fault {text!r}: unknown event {name!r}", hint or "as in CreateContainer")
 
 
@@ -256,7 +258,7 @@ def _pods_stop_early(steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
     count = 0
     for step in steps:
         pod_id = step.recorded.pod_id
-        ends = step.event in (Event.StopContainer, Event.RemoveContainer)
+        ends = step.event in (EventKind.StopContainer, EventKind.RemoveContainer)
         if ends and pod_id and pod_id not in stopped:
             held.setdefault(pod_id, []).append(step)
             count += 1
@@ -266,12 +268,12 @@ def _pods_stop_early(steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
                 count -= len(oldest)
                 yield from oldest
             continue
-        if step.event is Event.RemovePodSandbox:
+        if step.event is EventKind.RemovePodSandbox:
             stopped.discard(pod_id)
             count -= len(held.get(pod_id, ()))
             yield from held.pop(pod_id, ())
         yield step
-        if step.event is Event.StopPodSandbox:
+        if step.event is EventKind.StopPodSandbox:
             stopped.add(pod_id)
             count -= len(held.get(pod_id, ()))
             for late in held.pop(pod_id, ()):

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from google.protobuf.message import Message
 
 from nri_scope.end_reasons import RUNTIME, RUNTIME_RESTARTS, closed_by
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.runtime import (
     RECORDED,
@@ -214,7 +214,7 @@ class Player:
         self._progress.begin(played)
         self._progress.end()
         created = container_of(part.event.name, part.request)
-        if part.skipped and part.event is Event.CreateContainer and created is not None:
+        if part.skipped and part.event is EventKind.CreateContainer and created is not None:
             self._world.not_created(created, pod_of(part.event.name, part.request))
         elif self._world.applies(part.event, part.request):
             self._world.happened(part.event, part.request)
@@ -288,21 +288,21 @@ class Player:
         event.control.after(replace(pending, request=request), played)
 
     async def _operate(
-        self, played: PlayedEvent, event: Event, request: Message, timeout_ns: int = 0
+        self, played: PlayedEvent, event: EventKind, request: Message, timeout_ns: int = 0
     ) -> None:
         self._progress.begin(played)
         self._parts.faults.begin(played.subject)
         outcome = await self._parts.runtime.operate(event, request, timeout_ns=timeout_ns)
         self._progress.settle()
         refusal, refused_plugin = "", ""
-        if event is Event.CreateContainer and not outcome.failure:
+        if event is EventKind.CreateContainer and not outcome.failure:
             refusal, refused_plugin = self._parts.effects.refusal(request, outcome)
             outcome.failure = refusal
-        elif event is Event.StartContainer and not outcome.failure:
+        elif event is EventKind.StartContainer and not outcome.failure:
             outcome.failure = self._parts.effects.start_failure(event, request)
         self._inject_faults(played, event, outcome)
         rest = self._parts.effects.of(played, event, request, outcome)
-        if event is Event.CreateContainer and (
+        if event is EventKind.CreateContainer and (
             start_failure := self._parts.effects.start_failure(event, request)
         ):
             words = f"{played.subject} does not start: {start_failure}"
@@ -320,7 +320,7 @@ class Player:
             )
             played.replies.append(await self._reply(played, answer, played.event, refused))
         for answer in outcome.validations:
-            name = Event.ValidateContainerAdjustment.name
+            name = EventKind.ValidateContainerAdjustment.name
             refused = self._refused(outcome, answer)
             played.replies.append(await self._reply(played, answer, name, refused))
         if refusal and not refused_plugin:
@@ -340,10 +340,12 @@ class Player:
         for answer in outcome.answers:
             played.replies.append(self._judged(played, answer, played.event))
         for answer in outcome.validations:
-            name = Event.ValidateContainerAdjustment.name
+            name = EventKind.ValidateContainerAdjustment.name
             played.replies.append(self._judged(played, answer, name))
 
-    def _inject_faults(self, played: PlayedEvent, event: Event, outcome: OperationResult) -> None:
+    def _inject_faults(
+        self, played: PlayedEvent, event: EventKind, outcome: OperationResult
+    ) -> None:
         injected = self._parts.faults
         if not outcome.failure and not outcome.error and injected.fails(event):
             self._fail(played, outcome)

@@ -10,14 +10,14 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError, did_you_mean
-from nri_scope.events import Event as Recorded
+from nri_scope.events import Event
 from nri_scope.events import Role
 from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import (
     DEFAULT_REGISTRATION_TIMEOUT_MS,
     DEFAULT_REQUEST_TIMEOUT_MS,
     METHODS,
-    Event,
+    EventKind,
 )
 from nri_scope.nri.request_subject import container_of, decode_request, is_plugins_call
 from nri_scope.recording.coverage import range_words
@@ -39,8 +39,8 @@ _BATCH_BYTES = 32 << 10
 class ReplayStep:
     """One recorded event."""
 
-    recorded: Recorded
-    event: Event | None
+    recorded: Event
+    event: EventKind | None
     """None for an unknown event, which is sent as recorded if selected."""
     message: Message | None
     """The event's own request message, converted from StateChange if necessary; None if `event` is
@@ -69,7 +69,7 @@ class RecordingPlace:
     event_id: int | None = None
     at_ns: int | None = None
 
-    def reached(self, event: Recorded) -> bool:
+    def reached(self, event: Event) -> bool:
         """Return whether the event is at or after this place."""
         if self.event_id is not None:
             return event.id >= self.event_id
@@ -95,7 +95,7 @@ class ReplaySelection:
     end: RecordingPlace | None = None
     """End, exclusive: this event and later ones are not played."""
 
-    def selects(self, recorded: Recorded) -> bool:
+    def selects(self, recorded: Event) -> bool:
         """Return whether an event between begin and end is selected."""
         matches = self.where is None or self.where.matches(recorded)
         return matches and (not self.only or concerns(self.only, recorded))
@@ -109,14 +109,14 @@ class SelectionSpan:
         self.begun = selection.begin is None
         """Whether the begin was reached."""
 
-    def reach(self, event: Recorded) -> bool:
+    def reach(self, event: Event) -> bool:
         """Take an event into account; return False if it is at or after the end."""
         begin, end = self._selection.begin, self._selection.end
         self.begun = self.begun or (begin is not None and begin.reached(event))
         return end is None or not end.reached(event)
 
 
-def _is_setup(event: Recorded) -> bool:
+def _is_setup(event: Event) -> bool:
     """Return whether an event is of the set-up of a session, or a request by the plugin."""
     return event.method in SETUP_METHODS or is_plugins_call(event.method, event.mark)
 
@@ -175,7 +175,7 @@ class Script:
                 return
             yield self._step(recorded, request, span.begun and self._selection.selects(recorded))
 
-    def _exchanges(self) -> Iterator[tuple[Recorded, bytes]]:
+    def _exchanges(self) -> Iterator[tuple[Event, bytes]]:
         allowance = self._recording.allowance(_BUDGET_FACTOR)
         for session in self._sessions:
             for recorded, request, _ in self._recording.exchanges(
@@ -186,7 +186,7 @@ class Script:
             ):
                 yield recorded, request
 
-    def events_after(self, event_id: int) -> Iterator[Recorded]:
+    def events_after(self, event_id: int) -> Iterator[Event]:
         """Yield the selected events after one, without their messages."""
         span = SelectionSpan(self._selection)
         sessions = " OR ".join(f"session:{session.id}" for session in self._sessions)
@@ -214,7 +214,7 @@ class Script:
                 f"{range_words(self._recording)}; widen --where, --only, --from or --to",
             )
 
-    def _step(self, recorded: Recorded, request: bytes, selected: bool) -> ReplayStep:
+    def _step(self, recorded: Event, request: bytes, selected: bool) -> ReplayStep:
         decoded = decode_request(recorded.method, request)
         method = METHODS.get(decoded.event)
         if recorded.mark or decoded.message is None or method is None or method.event is None:

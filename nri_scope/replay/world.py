@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.merging import ADJUSTABLE, adjusted, with_resources
 from nri_scope.nri.plain import clear_fields
 from nri_scope.nri.request_subject import (
@@ -94,10 +94,10 @@ class World:
             ],
         )
 
-    def shown(self, event: Event, recorded: Message) -> Message:
+    def shown(self, event: EventKind, recorded: Message) -> Message:
         """Return the request with this replay's adjustments, as a copy if it differs."""
         container = container_of(event.name, recorded)
-        if container is None or event is Event.CreateContainer:
+        if container is None or event is EventKind.CreateContainer:
             return recorded
         ours = self.containers.get(container.id)
         devices = self._devices.get(container.id) if self.shows_devices else None
@@ -114,13 +114,13 @@ class World:
             _overlay(cast("WithContainer", request).container, ours)
         return request
 
-    def check_known(self, number: int, event: Event, recorded: Message, subject: str) -> None:
+    def check_known(self, number: int, event: EventKind, recorded: Message, subject: str) -> None:
         """Raise `UsageError` if ``event`` is about an unknown container.
 
         If the state is partial, add the container instead.
         """
         container = container_of(event.name, recorded)
-        if container is None or event is Event.CreateContainer or container.id in self._names:
+        if container is None or event is EventKind.CreateContainer or container.id in self._names:
             return
         if self.is_partial:
             pod = pod_of(event.name, recorded)
@@ -132,13 +132,13 @@ class World:
             "exclude it with --where, or replay unmodified requests with --no-effects",
         )
 
-    def applies(self, event: Event, request: Message) -> bool:
+    def applies(self, event: EventKind, request: Message) -> bool:
         """Return whether ``event`` applies here: its container, or else its pod, exists."""
         container = container_of(event.name, request)
-        if container is not None and event is not Event.CreateContainer:
+        if container is not None and event is not EventKind.CreateContainer:
             return container.id in self.containers
         pod = pod_of(event.name, request)
-        return pod is None or event is Event.RunPodSandbox or pod.id in self.pods
+        return pod is None or event is EventKind.RunPodSandbox or pod.id in self.pods
 
     def name_of(self, container_id: str) -> str:
         """Return ``namespace/pod/container`` of a container that appeared; else the id itself."""
@@ -153,9 +153,9 @@ class World:
 
     # -- events -------------------------------------------------------------------------------
 
-    def happened(self, event: Event, request: Message) -> None:
+    def happened(self, event: EventKind, request: Message) -> None:
         """Apply ``event``; ``request`` is the request for plugins, sent or not."""
-        if event is Event.RemovePodSandbox:
+        if event is EventKind.RemovePodSandbox:
             pod = pod_of(event.name, request)
             if pod is not None:
                 self.pods.pop(pod.id, None)
@@ -166,19 +166,19 @@ class World:
         container = container_of(event.name, request)
         if container is None:
             return
-        if event is Event.RemoveContainer:
+        if event is EventKind.RemoveContainer:
             self.containers.pop(container.id, None)
             self._ended_containers.discard(container.id)
             self._shaped.discard(container.id)
             self._devices.pop(container.id, None)
             return
         self.containers[container.id] = container
-        if event is Event.CreateContainer:
+        if event is EventKind.CreateContainer:
             self._named(container)
             self._ended_containers.discard(container.id)
-        if event is Event.StopContainer:
+        if event is EventKind.StopContainer:
             self._ended_containers.add(container.id)
-        if event is Event.UpdateContainer:
+        if event is EventKind.UpdateContainer:
             self._update(container.id, cast("api.UpdateContainerRequest", request).linux_resources)
 
     def created(self, container: api.Container, adjustment: api.ContainerAdjustment) -> None:

@@ -29,8 +29,7 @@ from nri_scope.events import (
     Session,
 )
 from nri_scope.nri import v01
-from nri_scope.nri.events import CREATE
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.events import CREATE, EventKind
 from nri_scope.recording import lookup
 from nri_scope.recording.display import runtime
 from nri_scope.recording.event_messages import is_container_status
@@ -181,7 +180,7 @@ def _row(step: ChangeStep) -> ChangeRow:
     )
 
 
-_NAMES = frozenset(event.name for event in NriEvent)
+_NAMES = frozenset(event.name for event in EventKind)
 _CALLS = _NAMES | frozenset(v01.METHODS)
 
 

@@ -19,13 +19,13 @@ from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError
-from nri_scope.nri.events import METHODS, Event
+from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.nri.request_subject import container_of, pod_of
 
 from .profile import Profile
 
 
-def as_state_change(event: Event, request: Message) -> bytes:
+def as_state_change(event: EventKind, request: Message) -> bytes:
     """Return the StateChange for ``request``, the event's own request message."""
     return api.StateChangeEvent(
         event=api.Event.ValueType(event.value),
@@ -34,7 +34,7 @@ def as_state_change(event: Event, request: Message) -> bytes:
     ).SerializeToString()
 
 
-def state_change_of(event: Event, payload: bytes) -> bytes:
+def state_change_of(event: EventKind, payload: bytes) -> bytes:
     """Return the StateChange for ``payload``, the event's own request as bytes.
 
     Raises `LocalProtocolError` if it cannot be decoded.
@@ -59,7 +59,7 @@ def own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Me
 class LifecycleStep(NamedTuple):
     """One event of the sequence."""
 
-    event: Event
+    event: EventKind
     request: Message
     skipped: str = ""
     """Why this runtime does not send the event; "" if it does."""
@@ -78,11 +78,11 @@ class _Phase(Enum):
     """Its start failed: it exists, stopped, and will be removed."""
 
 
-_ENDS = frozenset({Event.StopContainer, Event.RemoveContainer})
-_POD_ENDS = frozenset({Event.StopPodSandbox, Event.RemovePodSandbox})
+_ENDS = frozenset({EventKind.StopContainer, EventKind.RemoveContainer})
+_POD_ENDS = frozenset({EventKind.StopPodSandbox, EventKind.RemovePodSandbox})
 _AFTERMATH = {
-    Event.UpdateContainer: Event.PostUpdateContainer,
-    Event.UpdatePodSandbox: Event.PostUpdatePodSandbox,
+    EventKind.UpdateContainer: EventKind.PostUpdateContainer,
+    EventKind.UpdatePodSandbox: EventKind.PostUpdatePodSandbox,
 }
 """Events that do not follow if the key's event failed."""
 
@@ -99,7 +99,7 @@ class LifecycleState:
         self._containers: dict[str, _Phase] = {}
         self._pods: dict[str, _Phase] = {}
         self._gone_pods: set[str] = set()
-        self._without_aftermath: set[tuple[Event, str]] = set()
+        self._without_aftermath: set[tuple[EventKind, str]] = set()
 
     def note_pods(self, pods: Iterable[api.PodSandbox]) -> None:
         """Note pods that the runtime ran before its plugins connected.
@@ -118,7 +118,7 @@ class LifecycleState:
             stopped = container.state == api.ContainerState.CONTAINER_STOPPED
             self._containers[container.id] = _Phase.STOPPED if stopped else _Phase.LIVE
 
-    def steps_of(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
+    def steps_of(self, event: EventKind, request: Message) -> tuple[LifecycleStep, ...]:
         """Return the events that the runtime sends when ``event`` happens.
 
         ``request`` is the event's own request message.
@@ -128,7 +128,7 @@ class LifecycleState:
             return (LifecycleStep(event, request, skipped),)
         return tuple(self._tracked_steps(event, request))
 
-    def steps_after_failure(self, event: Event, request: Message) -> tuple[LifecycleStep, ...]:
+    def steps_after_failure(self, event: EventKind, request: Message) -> tuple[LifecycleStep, ...]:
         """Return the events that undo ``event`` after its CRI request failed.
 
         From then on `steps_of` skips events of that pod or container that do not happen.
@@ -137,13 +137,13 @@ class LifecycleState:
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         pod_id, container_id = (pod.id if pod else ""), (container.id if container else "")
         match event:
-            case Event.RunPodSandbox:
+            case EventKind.RunPodSandbox:
                 self._pods[pod_id] = _Phase.FAILED
-            case Event.CreateContainer:
+            case EventKind.CreateContainer:
                 self._containers[container_id] = _Phase.FAILED
-            case Event.StartContainer:
+            case EventKind.StartContainer:
                 self._containers[container_id] = _Phase.UNSTARTED
-            case Event.UpdateContainer | Event.UpdatePodSandbox:
+            case EventKind.UpdateContainer | EventKind.UpdatePodSandbox:
                 self._without_aftermath.add((_AFTERMATH[event], container_id or pod_id))
             case _:
                 pass
@@ -153,19 +153,19 @@ class LifecycleState:
 
     # -- inside -------------------------------------------------------------------------------
 
-    def _failed_before(self, event: Event, request: Message) -> str:
+    def _failed_before(self, event: EventKind, request: Message) -> str:
         """Return the earlier failure that prevents the event; "" if none does."""
         pod, container = pod_of(event.name, request), container_of(event.name, request)
-        if container is None or event is Event.CreateContainer:
+        if container is None or event is EventKind.CreateContainer:
             stage = self._pods.get(pod.id) if pod is not None else None
-            if stage is _Phase.FAILED and event is not Event.RunPodSandbox:
+            if stage is _Phase.FAILED and event is not EventKind.RunPodSandbox:
                 return "its pod was not run here: RunPodSandbox failed"
-        if container is not None and event is not Event.CreateContainer:
+        if container is not None and event is not EventKind.CreateContainer:
             stage = self._containers.get(container.id)
             if stage is _Phase.FAILED or self._pods.get(container.pod_sandbox_id) is _Phase.FAILED:
                 return "its container was not created here"
             # Without tracking, a stop is sent for every such request of the CRI.
-            ends = _ENDS if not self._rules.tracks_containers else {Event.RemoveContainer}
+            ends = _ENDS if not self._rules.tracks_containers else {EventKind.RemoveContainer}
             if stage is _Phase.UNSTARTED and event not in ends:
                 return "its container was not started here: StartContainer failed"
         key = (event, container.id if container is not None else pod.id if pod is not None else "")
@@ -174,26 +174,26 @@ class LifecycleState:
             return "the update failed here"
         return ""
 
-    def _tracked_steps(self, event: Event, request: Message) -> Iterator[LifecycleStep]:
+    def _tracked_steps(self, event: EventKind, request: Message) -> Iterator[LifecycleStep]:
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         if container is not None:
             if event in _ENDS:
                 yield from self._container_ends(event, request, pod, container)
             else:
-                if event in (Event.CreateContainer, Event.StartContainer):
+                if event in (EventKind.CreateContainer, EventKind.StartContainer):
                     self._containers[container.id] = _Phase.LIVE
                 yield LifecycleStep(event, request)
         elif pod is not None and event in _POD_ENDS:
             yield from self._pod_ends(event, request, pod)
         else:
-            if pod is not None and event is Event.RunPodSandbox:
+            if pod is not None and event is EventKind.RunPodSandbox:
                 self._pods[pod.id] = _Phase.LIVE
                 self._gone_pods.discard(pod.id)
             yield LifecycleStep(event, request)
 
     def _container_ends(
         self,
-        event: Event,
+        event: EventKind,
         request: Message,
         pod: api.PodSandbox | None,
         container: api.Container,
@@ -203,7 +203,7 @@ class LifecycleState:
             why = "no plugin got the container since the runtime started"
             yield self._skip(event, request, f"does not send it: {why}")
             return
-        if event is Event.StopContainer:
+        if event is EventKind.StopContainer:
             if self._rules.tracks_containers and stage is not _Phase.LIVE:
                 yield self._skip(event, request, "has already sent the stop")
                 return
@@ -211,14 +211,14 @@ class LifecycleState:
             yield LifecycleStep(event, self._of_gone_pod(request, pod, container))
             return
         if self._rules.tracks_containers and stage is _Phase.LIVE:
-            stop = _request(Event.StopContainer, pod, container)
+            stop = _request(EventKind.StopContainer, pod, container)
             yield LifecycleStep(
-                Event.StopContainer, self._of_gone_pod(stop, pod, container), added=True
+                EventKind.StopContainer, self._of_gone_pod(stop, pod, container), added=True
             )
         self._containers.pop(container.id, None)
         yield LifecycleStep(event, request)
 
-    def _skip(self, event: Event, request: Message, why: str) -> LifecycleStep:
+    def _skip(self, event: EventKind, request: Message, why: str) -> LifecycleStep:
         return LifecycleStep(event, request, f"{self._profile.title} {why}")
 
     def _of_gone_pod(
@@ -227,10 +227,10 @@ class LifecycleState:
         pod_id = container.pod_sandbox_id or (pod.id if pod is not None else "")
         if not self._rules.forgets_pods or pod_id not in self._gone_pods:
             return request
-        return _request(Event.StopContainer, api.PodSandbox(id=pod_id), container)
+        return _request(EventKind.StopContainer, api.PodSandbox(id=pod_id), container)
 
     def _pod_ends(
-        self, event: Event, request: Message, pod: api.PodSandbox
+        self, event: EventKind, request: Message, pod: api.PodSandbox
     ) -> Iterator[LifecycleStep]:
         stage = self._pods.get(pod.id)
         if self._rules.tracks_pods:
@@ -238,10 +238,10 @@ class LifecycleState:
                 why = "the pod was not run since the runtime started"
                 yield self._skip(event, request, f"does not send it: {why}")
                 return
-            if event is Event.StopPodSandbox and stage is not _Phase.LIVE:
+            if event is EventKind.StopPodSandbox and stage is not _Phase.LIVE:
                 yield self._skip(event, request, "has already sent the stop")
                 return
-        if event is Event.StopPodSandbox:
+        if event is EventKind.StopPodSandbox:
             self._pods[pod.id] = _Phase.STOPPED
         else:
             self._pods.pop(pod.id, None)
@@ -249,7 +249,9 @@ class LifecycleState:
         yield LifecycleStep(event, request)
 
 
-def _request(event: Event, pod: api.PodSandbox | None, container: api.Container | None) -> Message:
+def _request(
+    event: EventKind, pod: api.PodSandbox | None, container: api.Container | None
+) -> Message:
     """Return the event's own request about this pod and container."""
     about = api.StateChangeEvent(pod=pod, container=container)
     return own_request(METHODS[event.name].request, about)

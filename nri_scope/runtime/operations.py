@@ -28,7 +28,7 @@ from nri_scope.errors import (
     RuntimeKilled,
 )
 from nri_scope.nri import merging
-from nri_scope.nri.events import METHODS, STATE_CHANGE_EVENTS, Event
+from nri_scope.nri.events import METHODS, STATE_CHANGE_EVENTS, EventKind
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.versions import asks_closed_validators
 from nri_scope.oci.isulad_spec import MachineCpus, creation_refusal
@@ -77,7 +77,7 @@ class Chain:
         self,
         method: str,
         payload: bytes,
-        event: Event | None,
+        event: EventKind | None,
         timeout_ns: int,
         *,
         only: str = "",
@@ -102,7 +102,7 @@ class Chain:
         return answers
 
 
-def request_for(event: Event, request: Message, *, dedicated: bool) -> tuple[str, bytes]:
+def request_for(event: EventKind, request: Message, *, dedicated: bool) -> tuple[str, bytes]:
     """Return method and payload for ``event``, whose own request message is ``request``."""
     expected = METHODS[event.name].request
     if not isinstance(request, expected):
@@ -112,13 +112,13 @@ def request_for(event: Event, request: Message, *, dedicated: bool) -> tuple[str
     return "StateChange", as_state_change(event, request)
 
 
-def event_of(method: str, payload: bytes) -> Event | None:
+def event_of(method: str, payload: bytes) -> EventKind | None:
     """Return the event of a request; None for requests without a known event."""
     if method != "StateChange":
         known = METHODS.get(method)
         return None if known is None else known.event
     try:
-        return Event(StateChangeEvent.FromString(payload).event)
+        return EventKind(StateChangeEvent.FromString(payload).event)
     except (DecodeError, ValueError):
         return None
 
@@ -133,7 +133,7 @@ Merged = (
 class OperationResult:
     """Outcome of one operation."""
 
-    event: Event
+    event: EventKind
     answers: list[Answer] = field(default_factory=list)
     """Answers of the plugins that were asked, in order, with the request sent to each."""
     validations: list[Answer] = field(default_factory=list)
@@ -207,16 +207,16 @@ Reply = api.CreateContainerResponse | api.UpdateContainerResponse | api.StopCont
 """A reply that may request changes."""
 
 
-def merging_of(profile: Profile, event: Event) -> Callable[..., Merged] | None:
+def merging_of(profile: Profile, event: EventKind) -> Callable[..., Merged] | None:
     """Return the merging of an event's replies; None if they cannot request changes.
 
     (The reply to UpdatePodSandbox is ignored.)
     """
     rules = runtime_rules_of(profile.runtime_name)
-    kinds: dict[Event, Callable[..., Merged]] = {
-        Event.CreateContainer: rules.creation,
-        Event.UpdateContainer: merging.UpdateMerging,
-        Event.StopContainer: rules.stopping,
+    kinds: dict[EventKind, Callable[..., Merged]] = {
+        EventKind.CreateContainer: rules.creation,
+        EventKind.UpdateContainer: merging.UpdateMerging,
+        EventKind.StopContainer: rules.stopping,
     }
     return kinds.get(event)
 
@@ -237,7 +237,7 @@ class Operation:
     """One event and its chain, for a single use."""
 
     def __init__(
-        self, chain: Chain, profile: Profile, event: Event, request: Message, timeout_ns: int
+        self, chain: Chain, profile: Profile, event: EventKind, request: Message, timeout_ns: int
     ) -> None:
         """Prepare ``request``, the event's own request message; it is not changed."""
         self._chain = chain
@@ -255,7 +255,7 @@ class Operation:
         """Ask every plugin that subscribes to the event, in order."""
         outcome, event = self.outcome, self._event
         outcome.skipped = self._profile.skip_reason(event)
-        if event is Event.ValidateContainerAdjustment:
+        if event is EventKind.ValidateContainerAdjustment:
             outcome.skipped = "it is sent as part of CreateContainer, with the replies merged here"
         if outcome.skipped:
             return outcome
@@ -269,7 +269,7 @@ class Operation:
             await self._ask_in_turn(plugins)
             if not outcome.failure:
                 self._check_merged()
-            if event is Event.CreateContainer and not outcome.failure:
+            if event is EventKind.CreateContainer and not outcome.failure:
                 await self._validate(plugins)
             self._chain.remove_closed()
         return outcome
@@ -355,7 +355,7 @@ class Operation:
         several fail, a real runtime reports the first answer to arrive; here it is the first in
         chain order.
         """
-        event, creation = Event.ValidateContainerAdjustment, self.outcome.merged
+        event, creation = EventKind.ValidateContainerAdjustment, self.outcome.merged
         validators = [
             plugin
             for plugin in plugins

@@ -27,7 +27,7 @@ from nri_scope.nri.events import (
     RUNTIME_CONN,
     RUNTIME_SERVICE,
     STATE_CHANGE_EVENTS,
-    Event,
+    EventKind,
 )
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.runtime_setup import NO_POLICY
@@ -124,7 +124,7 @@ class Plugin:
         """Called after every request, answered or not."""
         self.on_sent: Callable[[], None] | None = None
         """Called when a request has been sent, before its reply arrives."""
-        self.substitute: tuple[Event, bytes] | None = None
+        self.substitute: tuple[EventKind, bytes] | None = None
         """An event, and the serialised reply to use without asking the plugin; None to ask it."""
         self._on_update = on_update
         self.link: Link = _PluginLink(self)
@@ -144,7 +144,7 @@ class Plugin:
         """Whether the plugin gets events, or never will."""
         return self.admitted or self.refused or self.session.state is SessionState.CLOSED
 
-    def subscribes(self, event: Event | None) -> bool:
+    def subscribes(self, event: EventKind | None) -> bool:
         """Return whether the plugin subscribes to ``event``; True for None, an unknown event."""
         return event is None or bool(self.mask & event.bit)
 
@@ -179,7 +179,7 @@ class Plugin:
     # -- requests of the runtime --------------------------------------------------------------
 
     async def deliver(
-        self, method: str, payload: bytes, *, event: Event | None, timeout_ns: int
+        self, method: str, payload: bytes, *, event: EventKind | None, timeout_ns: int
     ) -> Answer:
         """Send one request and wait for its answer; errors of the plugin are returned in it.
 

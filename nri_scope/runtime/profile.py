@@ -8,7 +8,11 @@ from functools import cache
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest
 from nri_scope.errors import UsageError, did_you_mean
-from nri_scope.nri.events import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUEST_TIMEOUT_MS, Event
+from nri_scope.nri.events import (
+    DEFAULT_REGISTRATION_TIMEOUT_MS,
+    DEFAULT_REQUEST_TIMEOUT_MS,
+    EventKind,
+)
 from nri_scope.nri.versions import (
     V0_7,
     V0_12,
@@ -74,7 +78,7 @@ class Profile:
     and gets no requests (``acceptPluginConnections`` of NRI 0.6.1)."""
     lifecycle_rules: LifecycleRules = VERBATIM
     """Rules for the data sent about the lifecycle of pods and containers."""
-    never_sent: frozenset[Event] = frozenset()
+    never_sent: frozenset[EventKind] = frozenset()
     """Events that plugins can subscribe to but the runtime never sends."""
     registration_timeout_ms: int = DEFAULT_REGISTRATION_TIMEOUT_MS
     """Deadline for a new connection to register; other new connections wait meanwhile."""
@@ -140,7 +144,7 @@ class Profile:
             NRI_version=f"v{self.nri_version}" if self.sends_nri_version else "",
         )
 
-    def skip_reason(self, event: Event) -> str:
+    def skip_reason(self, event: EventKind) -> str:
         """Return why this runtime never sends ``event``; "" if it does."""
         if not self.mask & event.bit:
             return f"{self.title} has no {event.name}"
@@ -152,9 +156,9 @@ class Profile:
 RECORDED = "recorded"
 """Name of the profile of the recorded runtime."""
 
-_NONE = frozenset[Event]()
-_POST_UPDATE_OF_PODS = frozenset({Event.PostUpdatePodSandbox})
-_UPDATES_OF_PODS = _POST_UPDATE_OF_PODS | {Event.UpdatePodSandbox}
+_NONE = frozenset[EventKind]()
+_POST_UPDATE_OF_PODS = frozenset({EventKind.PostUpdatePodSandbox})
+_UPDATES_OF_PODS = _POST_UPDATE_OF_PODS | {EventKind.UpdatePodSandbox}
 
 PROFILES: dict[str, Profile] = {
     name: replace(

@@ -20,7 +20,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.request_subject import container_of, name_of_container, name_of_pod, pod_of
 from nri_scope.nri.versions import runtime_title
 
@@ -29,10 +29,10 @@ from nri_scope.nri.versions import runtime_title
 class DispatchRules:
     """How a runtime dispatches events, and handles replies and failures."""
 
-    failure_prefixes: Mapping[Event, str]
+    failure_prefixes: Mapping[EventKind, str]
     """Events whose error fails the CRI request, with the text that the runtime puts before the
     error. An error in any other event is only logged."""
-    undo_events: Mapping[Event, tuple[Event, ...]] = field(default_factory=dict)
+    undo_events: Mapping[EventKind, tuple[EventKind, ...]] = field(default_factory=dict)
     """Events that the runtime sends to undo a failed request, by the event that failed."""
     closes_on_error: bool = False
     """Whether an error status only closes the connection: the chain and the request continue."""
@@ -51,22 +51,22 @@ CONTAINERD_DISPATCH = DispatchRules(
     # WithContainerAdjustment, container_start.go and container_update_resources.go.
     failure_prefixes=MappingProxyType(
         {
-            Event.RunPodSandbox: "NRI RunPodSandbox failed: ",
-            Event.UpdatePodSandbox: "NRI sandbox update failed: ",
-            Event.CreateContainer: (
+            EventKind.RunPodSandbox: "NRI RunPodSandbox failed: ",
+            EventKind.UpdatePodSandbox: "NRI sandbox update failed: ",
+            EventKind.CreateContainer: (
                 "failed to create containerd container: "
                 "failed to get NRI adjustment for container: "
             ),
-            Event.StartContainer: "NRI container start failed: ",
-            Event.UpdateContainer: "NRI container update failed: ",
+            EventKind.StartContainer: "NRI container start failed: ",
+            EventKind.UpdateContainer: "NRI container update failed: ",
         }
     ),
     # nri_api_linux.go (RunPodSandbox, UndoCreateContainer); container_start.go stops in a defer.
     undo_events=MappingProxyType(
         {
-            Event.RunPodSandbox: (Event.StopPodSandbox, Event.RemovePodSandbox),
-            Event.CreateContainer: (Event.StopContainer, Event.RemoveContainer),
-            Event.StartContainer: (Event.StopContainer,),
+            EventKind.RunPodSandbox: (EventKind.StopPodSandbox, EventKind.RemovePodSandbox),
+            EventKind.CreateContainer: (EventKind.StopContainer, EventKind.RemoveContainer),
+            EventKind.StartContainer: (EventKind.StopContainer,),
         }
     ),
 )
@@ -77,18 +77,18 @@ CRI_O_DISPATCH = DispatchRules(
     failure_prefixes=MappingProxyType(
         dict.fromkeys(
             (
-                Event.RunPodSandbox,
-                Event.StopPodSandbox,
-                Event.UpdatePodSandbox,
-                Event.CreateContainer,
-                Event.UpdateContainer,
+                EventKind.RunPodSandbox,
+                EventKind.StopPodSandbox,
+                EventKind.UpdatePodSandbox,
+                EventKind.CreateContainer,
+                EventKind.UpdateContainer,
             ),
             "",
         )
     ),
     # A creation is undone only if it fails after the chain.
     undo_events=MappingProxyType(
-        {Event.RunPodSandbox: (Event.StopPodSandbox, Event.RemovePodSandbox)}
+        {EventKind.RunPodSandbox: (EventKind.StopPodSandbox, EventKind.RemovePodSandbox)}
     ),
 )
 
@@ -96,7 +96,9 @@ ISULAD_DISPATCH = DispatchRules(
     # nri_adaption.cc: the request continues after any error of a plugin. These fail if the merged
     # reply is unusable, or makes iSulad crash, as any UpdateContainer does.
     failure_prefixes=MappingProxyType(
-        dict.fromkeys((Event.CreateContainer, Event.UpdateContainer, Event.StopContainer), "")
+        dict.fromkeys(
+            (EventKind.CreateContainer, EventKind.UpdateContainer, EventKind.StopContainer), ""
+        )
     ),
     closes_on_error=True,
     # All plugins get the original request.
@@ -118,7 +120,7 @@ def dispatch_rules_of(runtime_name: str) -> DispatchRules:
 
 
 _State = api.ContainerState
-_RECORDED_STATES: Mapping[Event, api.ContainerState.ValueType] = MappingProxyType({})
+_RECORDED_STATES: Mapping[EventKind, api.ContainerState.ValueType] = MappingProxyType({})
 M = TypeVar("M", bound=Message)
 
 
@@ -126,10 +128,10 @@ _SPEC_ANNOTATIONS = "io.kubernetes.cri."
 """Prefix of the annotations that containerd takes from the OCI spec of a pod's own container."""
 _AFTER_START = frozenset(
     {
-        Event.StartContainer,
-        Event.PostStartContainer,
-        Event.UpdateContainer,
-        Event.PostUpdateContainer,
+        EventKind.StartContainer,
+        EventKind.PostStartContainer,
+        EventKind.UpdateContainer,
+        EventKind.PostUpdateContainer,
     }
 )
 
@@ -138,7 +140,7 @@ _AFTER_START = frozenset(
 class ContentRules:
     """What a runtime tells about a pod and a container in each event."""
 
-    pid_events: frozenset[Event] = _AFTER_START | {Event.StopContainer}
+    pid_events: frozenset[EventKind] = _AFTER_START | {EventKind.StopContainer}
     """Events in which a container has its process id."""
     tells_times: bool = False
     """Whether a container has the times of its creation, start and end, and its exit status."""
@@ -148,22 +150,24 @@ class ContentRules:
     """Whether a container that was not started is stopped and removed with the state CREATED."""
     pid_of_stopped_pod: bool = False
     """Whether a pod has a process id in StopPodSandbox and later."""
-    forgets_spec: Event | None = None
+    forgets_spec: EventKind | None = None
     """Event from which on a pod lacks what containerd takes from the OCI spec of its container."""
 
-    def set_container(self, container: api.Container, event: Event, *, was_started: bool) -> None:
+    def set_container(
+        self, container: api.Container, event: EventKind, *, was_started: bool
+    ) -> None:
         """Remove what the runtime does not tell about a container in ``event``.
 
         ``was_started``: whether this or an earlier event is StartContainer.
         """
-        has_pid = was_started or Event.PostCreateContainer in self.pid_events
+        has_pid = was_started or EventKind.PostCreateContainer in self.pid_events
         if event not in self.pid_events or not has_pid:
             container.ClearField("pid")
-        created = event is not Event.CreateContainer
-        started = was_started and event is not Event.StartContainer
-        if event is Event.PostStartContainer and self.starts_late:
+        created = event is not EventKind.CreateContainer
+        started = was_started and event is not EventKind.StartContainer
+        if event is EventKind.PostStartContainer and self.starts_late:
             started = False
-        ended = event in (Event.StopContainer, Event.RemoveContainer)
+        ended = event in (EventKind.StopContainer, EventKind.RemoveContainer)
         if not (created and self.tells_times):
             container.ClearField("created_at")
         if not (started and self.tells_times):
@@ -176,14 +180,14 @@ class ContentRules:
         if created and not container.hooks.ListFields():
             container.ClearField("hooks")
 
-    def set_pod(self, pod: api.PodSandbox, event: Event, *, is_stopped: bool) -> None:
+    def set_pod(self, pod: api.PodSandbox, event: EventKind, *, is_stopped: bool) -> None:
         """Remove what the runtime does not tell about a pod in ``event``.
 
         ``is_stopped``: whether this or an earlier event is StopPodSandbox.
         """
         if is_stopped and not self.pid_of_stopped_pod:
             pod.ClearField("pid")
-        if self.forgets_spec is Event.StopPodSandbox:
+        if self.forgets_spec is EventKind.StopPodSandbox:
             forgets = is_stopped
         else:
             forgets = event is self.forgets_spec
@@ -216,7 +220,7 @@ class LifecycleRules:
     tells_states: bool = True
     """Whether it tells the states of containers, and sends events of the containers of a pod that
     is stopped or removed. iSulad does neither."""
-    states: Mapping[Event, api.ContainerState.ValueType] = field(
+    states: Mapping[EventKind, api.ContainerState.ValueType] = field(
         default_factory=lambda: _RECORDED_STATES
     )
     """Container state sent with each event, for containers that have run. (Runtimes remove
@@ -224,11 +228,11 @@ class LifecycleRules:
     contents: ContentRules = ContentRules()
     """What events tell in a scenario; requests from a recording keep what was recorded."""
 
-    def adapted(self, event: Event, request: M) -> M:
+    def adapted(self, event: EventKind, request: M) -> M:
         """Return ``request`` as this runtime sends it; the same object if nothing differs."""
         container, pod = container_of(event.name, request), pod_of(event.name, request)
         state = container and self.states.get(event, container.state)
-        omits_id = self.creates_without_id and event is Event.CreateContainer
+        omits_id = self.creates_without_id and event is EventKind.CreateContainer
         if (container is None or (state == container.state and not omits_id)) and not (
             self.long_names and pod is not None
         ):
@@ -240,7 +244,7 @@ class LifecycleRules:
             if omits_id:
                 container.ClearField("id")
         if self.long_names and pod is not None:
-            if container is not None and event is not Event.CreateContainer:
+            if container is not None and event is not EventKind.CreateContainer:
                 _lengthen(container, pod)
             _lengthen(pod, pod)
         return adapted
@@ -278,12 +282,12 @@ def recorded_rules_of(runtime_name: str) -> LifecycleRules:
 
 
 _COMMON = {
-    Event.CreateContainer: _State.CONTAINER_UNKNOWN,
-    Event.PostCreateContainer: _State.CONTAINER_CREATED,
-    Event.StartContainer: _State.CONTAINER_CREATED,
-    Event.PostStartContainer: _State.CONTAINER_RUNNING,
-    Event.UpdateContainer: _State.CONTAINER_RUNNING,
-    Event.PostUpdateContainer: _State.CONTAINER_RUNNING,
+    EventKind.CreateContainer: _State.CONTAINER_UNKNOWN,
+    EventKind.PostCreateContainer: _State.CONTAINER_CREATED,
+    EventKind.StartContainer: _State.CONTAINER_CREATED,
+    EventKind.PostStartContainer: _State.CONTAINER_RUNNING,
+    EventKind.UpdateContainer: _State.CONTAINER_RUNNING,
+    EventKind.PostUpdateContainer: _State.CONTAINER_RUNNING,
 }
 
 VERBATIM = LifecycleRules()
@@ -298,16 +302,16 @@ CONTAINERD = LifecycleRules(
     states=MappingProxyType(
         {
             **_COMMON,
-            Event.StopContainer: _State.CONTAINER_RUNNING,
-            Event.RemoveContainer: _State.CONTAINER_STOPPED,
+            EventKind.StopContainer: _State.CONTAINER_RUNNING,
+            EventKind.RemoveContainer: _State.CONTAINER_STOPPED,
         }
     ),
-    contents=ContentRules(keeps_created=True, forgets_spec=Event.RemovePodSandbox),
+    contents=ContentRules(keeps_created=True, forgets_spec=EventKind.RemovePodSandbox),
 )
 """containerd 2.0 to 2.2."""
 
 CONTAINERD_1_7 = replace(
-    CONTAINERD, contents=replace(CONTAINERD.contents, forgets_spec=Event.StopPodSandbox)
+    CONTAINERD, contents=replace(CONTAINERD.contents, forgets_spec=EventKind.StopPodSandbox)
 )
 """containerd 1.7."""
 
@@ -317,8 +321,8 @@ CONTAINERD_2_3 = replace(
     states=MappingProxyType(
         {
             **_COMMON,
-            Event.StopContainer: _State.CONTAINER_STOPPED,
-            Event.RemoveContainer: _State.CONTAINER_UNKNOWN,
+            EventKind.StopContainer: _State.CONTAINER_STOPPED,
+            EventKind.RemoveContainer: _State.CONTAINER_UNKNOWN,
         }
     ),
     contents=ContentRules(tells_times=True),
@@ -331,13 +335,13 @@ CRI_O = LifecycleRules(
         {
             **_COMMON,
             # CRI-O reads the new state only after this event.
-            Event.PostStartContainer: _State.CONTAINER_CREATED,
-            Event.StopContainer: _State.CONTAINER_STOPPED,
-            Event.RemoveContainer: _State.CONTAINER_STOPPED,
+            EventKind.PostStartContainer: _State.CONTAINER_CREATED,
+            EventKind.StopContainer: _State.CONTAINER_STOPPED,
+            EventKind.RemoveContainer: _State.CONTAINER_STOPPED,
         }
     ),
     contents=ContentRules(
-        frozenset(Event) - {Event.CreateContainer},
+        frozenset(EventKind) - {EventKind.CreateContainer},
         tells_times=True,
         starts_late=True,
         pid_of_stopped_pod=True,
@@ -348,6 +352,6 @@ ISULAD = LifecycleRules(
     creates_without_id=True,
     long_names=True,
     tells_states=False,
-    states=MappingProxyType(dict.fromkeys(Event, _State.CONTAINER_UNKNOWN)),
+    states=MappingProxyType(dict.fromkeys(EventKind, _State.CONTAINER_UNKNOWN)),
     contents=ContentRules(_AFTER_START),
 )

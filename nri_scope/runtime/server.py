@@ -25,7 +25,7 @@ from nri_scope.errors import (
     UsageError,
     reason_of,
 )
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.process.private_folders import make_private_folder
 from nri_scope.transport import Server, listen_unix
 from nri_scope.wire import Code
@@ -150,7 +150,7 @@ class EmulatedRuntime:
         return self._chain.plugins
 
     async def operate(
-        self, event: Event, request: Message, *, timeout_ns: int = 0
+        self, event: EventKind, request: Message, *, timeout_ns: int = 0
     ) -> OperationResult:
         """Perform ``event`` as this runtime does, with all consequences of the answers.
 

@@ -14,7 +14,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.end_reasons import RUNTIME_RESTARTS
 from nri_scope.errors import UsageError
 from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, Event, mask_of
+from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, EventKind, mask_of
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import NO_POLICY, configure_reply
 from nri_scope.recorder.complete_recording import CompleteRecording, complete_recording
@@ -49,7 +49,7 @@ class MadeEvent(NamedTuple):
     """An event that the runtime sends."""
 
     at_ns: int
-    event: Event
+    event: EventKind
     request: Message
     """The event's own request message."""
 
@@ -58,7 +58,7 @@ class MadeEvent(NamedTuple):
 class _Action:
     """One event about one subject."""
 
-    event: Event
+    event: EventKind
     pod: LivePod
     container: LiveContainer | None
     is_exact: bool = False
@@ -151,13 +151,13 @@ class EventSequence:
         return step.what in _POD_VERBS or step.what in POD_EVENTS
 
     def _takes_others(self, step: Step) -> bool:
-        if isinstance(step.what, Event):
+        if isinstance(step.what, EventKind):
             return step.what not in POD_EVENTS
         return step.what in _CONTAINER_VERBS
 
     def _pod_actions(self, step: Step, pod: LivePod) -> Iterator[_Action]:
         what = step.what
-        if isinstance(what, Event):
+        if isinstance(what, EventKind):
             yield _Action(what, pod, None, is_exact=True)
             return
         if (pod.stage is SubjectStage.ABSENT) != (what is Verb.RUN):
@@ -166,10 +166,10 @@ class EventSequence:
             raise step.place.error(f"the pod {pod.name} {problem}", hint)
         match what:
             case Verb.RUN:
-                yield _Action(Event.RunPodSandbox, pod, None)
+                yield _Action(EventKind.RunPodSandbox, pod, None)
             case Verb.UPDATE:
-                yield _Action(Event.UpdatePodSandbox, pod, None)
-                yield _Action(Event.PostUpdatePodSandbox, pod, None)
+                yield _Action(EventKind.UpdatePodSandbox, pod, None)
+                yield _Action(EventKind.PostUpdatePodSandbox, pod, None)
             case _:
                 yield from self._end_of_pod(pod, removed=what is Verb.REMOVE)
 
@@ -178,27 +178,27 @@ class EventSequence:
         if self._tells_states:
             for container in containers:
                 if container.stage is SubjectStage.RUNNING:
-                    yield _Action(Event.StopContainer, pod, container)
+                    yield _Action(EventKind.StopContainer, pod, container)
         if pod.stage is not SubjectStage.STOPPED:
-            yield _Action(Event.StopPodSandbox, pod, None)
+            yield _Action(EventKind.StopPodSandbox, pod, None)
         if not removed:
             return
         for container in containers:
             if container.stage is not SubjectStage.ABSENT and self._tells_states:
-                yield _Action(Event.RemoveContainer, pod, container)
+                yield _Action(EventKind.RemoveContainer, pod, container)
             container.stage = SubjectStage.ABSENT
-        yield _Action(Event.RemovePodSandbox, pod, None)
+        yield _Action(EventKind.RemovePodSandbox, pod, None)
 
     def _container_actions(self, step: Step, container: LiveContainer) -> Iterator[_Action]:
         what, pod = step.what, container.pod
-        creates = what in (Verb.CREATE, Event.CreateContainer)
+        creates = what in (Verb.CREATE, EventKind.CreateContainer)
         if creates != (container.stage is SubjectStage.ABSENT) and not (
-            isinstance(what, Event) and container.creations
+            isinstance(what, EventKind) and container.creations
         ):
             problem = "exists already" if creates else "does not exist at this point"
             hint = "remove it first" if creates else f"add a step create: {container.name}"
             raise step.place.error(f"the container {container.name} {problem}", hint)
-        if isinstance(what, Event):
+        if isinstance(what, EventKind):
             yield _Action(what, pod, container, is_exact=True)
             return
         match what:
@@ -208,18 +208,18 @@ class EventSequence:
                         f"the pod {pod.name} is not running at this point",
                         f"add a step run: {pod.name}",
                     )
-                yield _Action(Event.CreateContainer, pod, container)
-                yield _Action(Event.PostCreateContainer, pod, container)
+                yield _Action(EventKind.CreateContainer, pod, container)
+                yield _Action(EventKind.PostCreateContainer, pod, container)
             case Verb.START:
                 if container.stage is not SubjectStage.CREATED:
                     raise step.place.error(f"the container {container.name} was started before")
-                yield _Action(Event.StartContainer, pod, container)
-                yield _Action(Event.PostStartContainer, pod, container)
+                yield _Action(EventKind.StartContainer, pod, container)
+                yield _Action(EventKind.PostStartContainer, pod, container)
             case Verb.UPDATE:
-                yield _Action(Event.UpdateContainer, pod, container)
-                yield _Action(Event.PostUpdateContainer, pod, container)
+                yield _Action(EventKind.UpdateContainer, pod, container)
+                yield _Action(EventKind.PostUpdateContainer, pod, container)
             case Verb.REMOVE:
-                yield _Action(Event.RemoveContainer, pod, container)
+                yield _Action(EventKind.RemoveContainer, pod, container)
             case _:
                 is_crash = what is Verb.CRASH
                 if container.stage is SubjectStage.STOPPED or (
@@ -228,7 +228,7 @@ class EventSequence:
                     raise step.place.error(
                         f"the container {container.name} does not run at this point"
                     )
-                yield _Action(Event.StopContainer, pod, container)
+                yield _Action(EventKind.StopContainer, pod, container)
 
     def _usual_life(self) -> Iterator[MadeEvent]:
         """Yield the events of all pods when the kubelet starts, and possibly ends, each."""
@@ -276,7 +276,7 @@ class EventSequence:
                 yield self._made(part.event, part.request, action, step)
         self._contents.end(event, pod, container, step)
 
-    def _made(self, event: Event, request: Message, action: _Action, step: Step) -> MadeEvent:
+    def _made(self, event: EventKind, request: Message, action: _Action, step: Step) -> MadeEvent:
         request = self._contents.request(event, request, action.pod, action.container, step)
         self._now_ns += self._scenario.pause_ns
         self._count(request.ByteSize())

@@ -16,7 +16,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, Event
+from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, EventKind
 from nri_scope.nri.versions import NriVersion
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.schema_check import FIRST_BYTES, STANDARD_INPUT
@@ -60,8 +60,8 @@ MAX_DEPTH = 8
 """Maximum depth of repeated steps."""
 
 _WITHOUT_SUBJECT = frozenset({Verb.WAIT, Verb.RESTART, Verb.REPEAT})
-_UPDATES = frozenset({Verb.UPDATE, Event.UpdateContainer, Event.UpdatePodSandbox})
-_ENDS = frozenset({Verb.STOP, Verb.CRASH, Event.StopContainer})
+_UPDATES = frozenset({Verb.UPDATE, EventKind.UpdateContainer, EventKind.UpdatePodSandbox})
+_ENDS = frozenset({Verb.STOP, Verb.CRASH, EventKind.StopContainer})
 
 
 def read_field_changes(
@@ -74,7 +74,7 @@ def read_field_changes(
 
 _STEP_KEYS: Mapping[str, Shape] = {
     **{verb: text_of for verb in Verb if verb not in _WITHOUT_SUBJECT},
-    **{event.name: text_of for event in Event if event in PASSIVE_EVENTS},
+    **{event.name: text_of for event in EventKind if event in PASSIVE_EVENTS},
     Verb.RESTART: choice(["runtime"]),
     Verb.WAIT: duration,
     Verb.REPEAT: integer(1, MAX_REPETITIONS),
@@ -107,7 +107,7 @@ def _make_step(values: dict[str, Any], place: Place) -> Step:
         problem = f"{' and '.join(given)} exclude each other" if given else "it does nothing"
         raise place.error(problem, "write one of them for each step" if given else _verbs())
     (name,) = given
-    what: Verb | Event = Event[name] if name in Event.__members__ else Verb(name)
+    what: Verb | EventKind = EventKind[name] if name in EventKind.__members__ else Verb(name)
     place = place.key(name, place.line)
     value = values[name]
     _check_options(what, values, place)
@@ -130,8 +130,8 @@ def _verbs() -> str:
     return f"a step has one of {', '.join(Verb)}, or the name of an event"
 
 
-def _check_options(what: Verb | Event, values: Mapping[str, Any], place: Place) -> None:
-    name = what.name if isinstance(what, Event) else what.value
+def _check_options(what: Verb | EventKind, values: Mapping[str, Any], place: Place) -> None:
+    name = what.name if isinstance(what, EventKind) else what.value
     allowed = {name}
     if what is Verb.REPEAT:
         allowed.add("steps")
@@ -143,7 +143,7 @@ def _check_options(what: Verb | Event, values: Mapping[str, Any], place: Place) 
             allowed.add("container")
         if what in _UPDATES:
             allowed.add("linux_resources")
-        if what in (Verb.UPDATE, Event.UpdatePodSandbox):
+        if what in (Verb.UPDATE, EventKind.UpdatePodSandbox):
             allowed.add("overhead_linux_resources")
         if what in _ENDS:
             allowed.add("exit_code")

@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError, nearest_word
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.plain import clear_fields
 from nri_scope.runtime import PROFILES, Profile, profile_named
 from nri_scope.text.escape import safe
@@ -227,7 +227,7 @@ class ScenarioPod:
 class Step:
     """An event to send, or a verb that stands for several, with its arguments."""
 
-    what: Verb | Event
+    what: Verb | EventKind
     """A verb, or one event to send as it is."""
     subject: str = ""
     """Reference to a pod or a container; "" for a step without one."""

@@ -18,9 +18,9 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import NO_ID, InitialState, Session
-from nri_scope.events import Event as Recorded
+from nri_scope.events import Event
 from nri_scope.filter import Filter, parse
-from nri_scope.nri.events import METHODS, Event
+from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.nri.request_subject import (
     container_of,
     decode_request,
@@ -59,8 +59,8 @@ _PAUSE_UNIT_NS = 10_000_000
 class RecordedEvent:
     """An event of the session that the scenario has."""
 
-    recorded: Recorded
-    event: Event
+    recorded: Event
+    event: EventKind
     request: Message
     """Its own request message."""
     pod: api.PodSandbox
@@ -159,17 +159,17 @@ class _Reading:
                 if self._is_selected(recorded) and (event := self._decoded(recorded, request)):
                     yield event
 
-    def _is_selected(self, recorded: Recorded) -> bool:
+    def _is_selected(self, recorded: Event) -> bool:
         if self._only and not concerns(self._only, recorded):
             return False
         return self._where is None or self._where.matches(recorded)
 
-    def _decoded(self, recorded: Recorded, request: bytes) -> RecordedEvent | None:
+    def _decoded(self, recorded: Event, request: bytes) -> RecordedEvent | None:
         decoded = decode_request(recorded.method, request)
         method = METHODS.get(decoded.event)
         event = None if method is None else method.event
         message = decoded.message
-        is_validation = event is Event.ValidateContainerAdjustment
+        is_validation = event is EventKind.ValidateContainerAdjustment
         if method is None or event is None or is_validation or message is None or recorded.mark:
             if not is_validation or recorded.mark:
                 self._leave_out(f"{recorded.event} ({recorded.mark or 'unknown'})")
@@ -226,13 +226,13 @@ class _Reading:
         pod = self._pods.get(event.pod.id)
         if pod is None:
             pod = self._add_pod(
-                event.pod, exists=is_part and event.event is not Event.RunPodSandbox
+                event.pod, exists=is_part and event.event is not EventKind.RunPodSandbox
             )
         if event.container is None:
             return
         known = self._container_of(event)
         if known is None:
-            is_created = event.event is Event.CreateContainer
+            is_created = event.event is EventKind.CreateContainer
             known = self._add_container(pod, event.container, exists=not is_created)
             if not is_created:
                 pod.exists = True

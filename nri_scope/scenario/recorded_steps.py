@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.merging import ADJUSTABLE
 from nri_scope.nri.plain import clear_fields, fields_of
 from nri_scope.nri.request_subject import container_of, pod_of
@@ -27,25 +27,25 @@ TIMES = frozenset({"created_at", "started_at", "finished_at"})
 _STEP_BYTES = 700
 """Size that is counted for each step in addition to its messages."""
 _PAIRS = {
-    Event.CreateContainer: (Event.PostCreateContainer, Verb.CREATE),
-    Event.StartContainer: (Event.PostStartContainer, Verb.START),
-    Event.UpdateContainer: (Event.PostUpdateContainer, Verb.UPDATE),
-    Event.UpdatePodSandbox: (Event.PostUpdatePodSandbox, Verb.UPDATE),
+    EventKind.CreateContainer: (EventKind.PostCreateContainer, Verb.CREATE),
+    EventKind.StartContainer: (EventKind.PostStartContainer, Verb.START),
+    EventKind.UpdateContainer: (EventKind.PostUpdateContainer, Verb.UPDATE),
+    EventKind.UpdatePodSandbox: (EventKind.PostUpdatePodSandbox, Verb.UPDATE),
 }
 """Verbs that lead to two events."""
 _SINGLE = {
-    Event.RunPodSandbox: Verb.RUN,
-    Event.StopContainer: Verb.STOP,
-    Event.RemoveContainer: Verb.REMOVE,
-    Event.StopPodSandbox: Verb.STOP,
-    Event.RemovePodSandbox: Verb.REMOVE,
+    EventKind.RunPodSandbox: Verb.RUN,
+    EventKind.StopContainer: Verb.STOP,
+    EventKind.RemoveContainer: Verb.REMOVE,
+    EventKind.StopPodSandbox: Verb.STOP,
+    EventKind.RemovePodSandbox: Verb.REMOVE,
 }
 
 M = TypeVar("M", api.PodSandbox, api.Container)
 
 
 class _Recorded(NamedTuple):
-    event: Event
+    event: EventKind
     request: Message
     pod: LivePod
     container: LiveContainer | None
@@ -71,7 +71,7 @@ class RecordedSteps:
             if pod.spec.exists:
                 pod.exist(tells_states=profile.lifecycle_rules.tells_states)
 
-    def add(self, event: Event, request: Message, pod: str, container: str) -> None:
+    def add(self, event: EventKind, request: Message, pod: str, container: str) -> None:
         """Add an event about the pod and the container with these keys; "" for no container."""
         (live,) = self._subjects.find_pods(pod)
         own = live.containers[container] if container else None
@@ -152,7 +152,7 @@ class RecordedSteps:
                 }
         return False
 
-    def _play(self, what: Verb | Event, events: Sequence[_Recorded]) -> bool:
+    def _play(self, what: Verb | EventKind, events: Sequence[_Recorded]) -> bool:
         """Add a step for events; return False, without effects, if it leads to other requests."""
         first = events[0]
         pod, container = first.pod, first.container
@@ -162,7 +162,7 @@ class RecordedSteps:
         if isinstance(first.request, api.UpdatePodSandboxRequest):
             step = replace(step, overhead=first.request.overhead_linux_resources)
         recorded = container_of(first.event.name, first.request)
-        if first.event is Event.StopContainer and recorded is not None:
+        if first.event is EventKind.StopContainer and recorded is not None:
             code = recorded.exit_code
             if (code or recorded.finished_at) and code != KILLED:
                 step = replace(step, exit_code=code)

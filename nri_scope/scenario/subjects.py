@@ -20,7 +20,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.nri.events import METHODS, Event
+from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.nri.merging import with_resources
 from nri_scope.nri.plain import is_map
 from nri_scope.nri.request_subject import container_of, pod_of
@@ -329,17 +329,22 @@ class EventContents:
         self._rules = profile.lifecycle_rules.contents
 
     def begin(
-        self, event: Event, pod: LivePod, container: LiveContainer | None, step: Step, now_ns: int
+        self,
+        event: EventKind,
+        pod: LivePod,
+        container: LiveContainer | None,
+        step: Step,
+        now_ns: int,
     ) -> Message:
         """Change the subjects as they are when the event is sent.
 
         Returns the event's own request message with all that is known about them.
         """
-        if event is Event.RunPodSandbox and pod.stage is SubjectStage.ABSENT:
+        if event is EventKind.RunPodSandbox and pod.stage is SubjectStage.ABSENT:
             pod.run()
-        elif event is Event.RunPodSandbox:
+        elif event is EventKind.RunPodSandbox:
             pod.stage = SubjectStage.RUNNING
-        if event is Event.StopPodSandbox:
+        if event is EventKind.StopPodSandbox:
             pod.stage = SubjectStage.STOPPED
         if container is not None:
             _begin(event, container, step, now_ns)
@@ -358,7 +363,7 @@ class EventContents:
         return request
 
     def request(
-        self, event: Event, own: Message, pod: LivePod, live: LiveContainer | None, step: Step
+        self, event: EventKind, own: Message, pod: LivePod, live: LiveContainer | None, step: Step
     ) -> Message:
         """Return a request with what this runtime tells about its subjects in ``event``."""
         adapted = self._profile.lifecycle_rules.adapted(event, own)
@@ -371,7 +376,7 @@ class EventContents:
         if shown_pod is not None:
             if (
                 self._profile.lifecycle_rules.forgets_pods
-                and event is Event.StopContainer
+                and event is EventKind.StopContainer
                 and pod.stage is SubjectStage.ABSENT
             ):
                 shown_pod.CopyFrom(api.PodSandbox(id=shown_pod.id))
@@ -380,35 +385,37 @@ class EventContents:
                 step.pod.apply(shown_pod)
         return request
 
-    def end(self, event: Event, pod: LivePod, container: LiveContainer | None, step: Step) -> None:
+    def end(
+        self, event: EventKind, pod: LivePod, container: LiveContainer | None, step: Step
+    ) -> None:
         """Change the subjects as they are after the event."""
         match event:
-            case Event.UpdateContainer if container is not None and step.resources is not None:
+            case EventKind.UpdateContainer if container is not None and step.resources is not None:
                 container.message = with_resources(container.message, step.resources)
-            case Event.UpdatePodSandbox:
+            case EventKind.UpdatePodSandbox:
                 if step.resources is not None:
                     pod.message.linux.pod_resources.CopyFrom(step.resources)
                 if step.overhead is not None:
                     pod.message.linux.pod_overhead.CopyFrom(step.overhead)
-            case Event.RemoveContainer if container is not None:
+            case EventKind.RemoveContainer if container is not None:
                 container.stage = SubjectStage.ABSENT
-            case Event.RemovePodSandbox:
+            case EventKind.RemovePodSandbox:
                 pod.stage = SubjectStage.ABSENT
             case _:
                 pass
 
 
-def _begin(event: Event, container: LiveContainer, step: Step, now_ns: int) -> None:
+def _begin(event: EventKind, container: LiveContainer, step: Step, now_ns: int) -> None:
     match event:
-        case Event.CreateContainer:
+        case EventKind.CreateContainer:
             container.create()
-        case Event.PostCreateContainer:
+        case EventKind.PostCreateContainer:
             container.message.created_at = container.message.created_at or now_ns
-        case Event.StartContainer:
+        case EventKind.StartContainer:
             container.stage, container.was_started = SubjectStage.RUNNING, True
-        case Event.PostStartContainer:
+        case EventKind.PostStartContainer:
             container.message.started_at = now_ns
-        case Event.StopContainer | Event.RemoveContainer if (
+        case EventKind.StopContainer | EventKind.RemoveContainer if (
             container.stage is not SubjectStage.STOPPED
         ):
             container.stage = SubjectStage.STOPPED

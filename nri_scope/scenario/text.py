@@ -10,7 +10,7 @@ from typing import cast
 from google.protobuf.message import Message
 
 from nri_scope.filter.moments import DURATION_UNITS
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.plain import fields_of, is_map
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_text import FlowMapping, YamlValue, to_yaml
@@ -150,7 +150,7 @@ def _nothing(message: Message, name: str) -> YamlValue:
 
 
 def _step(step: Step) -> Form:
-    name = step.what.name if isinstance(step.what, Event) else step.what.value
+    name = step.what.name if isinstance(step.what, EventKind) else step.what.value
     match step.what:
         case Verb.WAIT:
             return {name: duration_text(step.pause_ns)}

@@ -37,7 +37,7 @@ from nri_scope.events import (
     Tapped,
 )
 from nri_scope.nri import v01
-from nri_scope.nri.events import METHODS, Event
+from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.recorder.inbox import Begin, ControlEntry, End, Resume, ShownLine
 from nri_scope.recorder.transactions import DELETED
 from nri_scope.recording.reader import Recording
@@ -52,7 +52,7 @@ NRI_NAMES = frozenset(
     {
         *METHODS,
         *(one.service for one in METHODS.values()),
-        *(event.name for event in Event),
+        *(event.name for event in EventKind),
     }
 )
 """The names of NRI's methods, services and events."""

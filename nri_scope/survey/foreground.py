@@ -13,7 +13,7 @@ from pathlib import Path
 from nri_scope.errors import RecordingCut
 from nri_scope.events import Event
 from nri_scope.filter import Filter
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.events import EventKind
 from nri_scope.recording import lookup
 from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
@@ -23,7 +23,7 @@ from nri_scope.recording.work_budget import OnShare, ignore_share
 _CHANGES = frozenset({"changed", "owner"})
 ATTRIBUTED = _CHANGES | {"problem", "outcome"}
 """Fields of the filter language whose values a survey determines."""
-_UPDATE = NriEvent.UpdateContainer.name
+_UPDATE = EventKind.UpdateContainer.name
 _SOME_MAX = 10_000
 """Maximum number of events for which not the whole recording is read."""
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import ConnectError, RecordingError, UsageError
 from nri_scope.events import SessionStart, plugin_title
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.nri.versions import (
     NriVersion,
@@ -96,7 +96,7 @@ class Tap:
         """Count and report a plugin that was configured through the tap."""
         self.sessions += 1
         nri_version = NriVersion.parse(start.nri_version)
-        is_validator = start.mask & Event.ValidateContainerAdjustment.bit
+        is_validator = start.mask & EventKind.ValidateContainerAdjustment.bit
         if is_validator and asks_closed_validators(nri_version):
             self._validator = Identity(start.plugin_index, start.plugin_name)
         plugin = plugin_title(start.plugin_index, start.plugin_name)

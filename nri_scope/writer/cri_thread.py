@@ -34,8 +34,8 @@ from nri_scope.nri.events import (
     UNSOLICITED,
     UPDATE,
     VALIDATE,
+    EventKind,
 )
-from nri_scope.nri.events import Event as NriEvent
 from nri_scope.nri.request_subject import decode_reply, decode_request
 from nri_scope.recorder.inbox import Sink
 from nri_scope.recording.display import many
@@ -111,7 +111,7 @@ class CriQueue:
         if name == UNSOLICITED:
             return set(seen.targets)
         asked: set[str] = set()
-        if name in NriEvent.__members__:
+        if name in EventKind.__members__:
             found = (CREATE if name == VALIDATE else name), container or seen.pod
             if found != self._round:
                 asked.update(self._others)

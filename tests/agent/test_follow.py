@@ -23,7 +23,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.agent.event_reader import REMOVED
 from nri_scope.agent.responses import OVERRUN
 from nri_scope.events import REDACTED, RING_REMOVED, UNREADABLE
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.recording.node_files import NUMBERS
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
@@ -67,7 +67,7 @@ class Node:
             id=f"c{self.created}", pod_sandbox_id=pod, name="app", env=environment, args=args
         )
         message.container.CopyFrom(container)
-        await self.runtime.dispatch(Event.CreateContainer, message)
+        await self.runtime.dispatch(EventKind.CreateContainer, message)
 
     def newest(self, name: str) -> int:
         """Return the number of the newest event, also if it was removed."""

@@ -26,7 +26,7 @@ from nri_scope.agent.node_recordings import NodeRecordings
 from nri_scope.agent.recorder_status import RecorderStatus
 from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED
 from nri_scope.nri.changes import REQUIRED_PLUGINS
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.events import EventKind
 from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recorder.writer import WriterLimits
 from nri_scope.recording.node_files import MAX_RECORDINGS
@@ -156,7 +156,7 @@ async def test_a_running_recorder_and_its_plugins(tmp_path: Path) -> None:
             await runtime.wait_for(lambda: len(runtime.plugins) == 1)
             # Any other event lets the runtime forget the closed validator.
             stop = api.StopPodSandboxRequest(pod=api.PodSandbox(id="other"))
-            await runtime.operate(NriEvent.StopPodSandbox, stop)
+            await runtime.operate(EventKind.StopPodSandbox, stop)
             await create(runtime, "second")
             async with asyncio.timeout(PATIENCE):
                 while by(found, "nri_scope_plugin_connected", "plugin") != {("00-nri-scope",): 1}:

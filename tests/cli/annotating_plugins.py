@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from tests.runtime_emulation.profiles import patient
 from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.small_plugin import SmallPlugin
@@ -29,10 +29,10 @@ async def create(runtime: Runtime, name: str = "app") -> None:
     """Send the events of a container from its creation to its start."""
     container = a_container(name)
     for event, kind in (
-        (Event.CreateContainer, api.CreateContainerRequest),
-        (Event.PostCreateContainer, api.PostCreateContainerRequest),
-        (Event.StartContainer, api.StartContainerRequest),
-        (Event.PostStartContainer, api.PostStartContainerRequest),
+        (EventKind.CreateContainer, api.CreateContainerRequest),
+        (EventKind.PostCreateContainer, api.PostCreateContainerRequest),
+        (EventKind.StartContainer, api.StartContainerRequest),
+        (EventKind.PostStartContainer, api.PostStartContainerRequest),
     ):
         outcome = await runtime.operate(event, kind(pod=POD, container=container))
         assert not outcome.failure

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.runtime_emulation.runtime import Runtime
 
@@ -14,7 +14,7 @@ async def create(runtime: Runtime, *env: str) -> None:
     message.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))
     container = api.Container(id="c1", pod_sandbox_id="pod-1", name="app", env=env)
     message.container.CopyFrom(container)
-    await runtime.dispatch(Event.CreateContainer, message)
+    await runtime.dispatch(EventKind.CreateContainer, message)
 
 
 def setup(profile: str = "containerd-1.7") -> ProfileSetUp:
@@ -32,5 +32,5 @@ async def start(runtime: Runtime, number: int = 1, container: str = "c1") -> Non
         message.container.CopyFrom(
             api.Container(id=container, pod_sandbox_id="pod-1", name="app", env=["A=1"])
         )
-        answers = await runtime.dispatch(Event.StartContainer, message)
+        answers = await runtime.dispatch(EventKind.StartContainer, message)
         assert {answer.error for answer in answers} <= {None}

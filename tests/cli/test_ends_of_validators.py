@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.runtime import ProfileSetUp
 from tests.amount import sampled
 from tests.cli.live_process import live
@@ -41,7 +41,7 @@ async def validating(folder: Path, *more: str) -> AsyncIterator[tuple[Runtime, R
 
 
 async def create_at(runtime: Runtime) -> str:
-    outcome = await runtime.operate(Event.CreateContainer, CREATE)
+    outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
     return outcome.failure
 
 

@@ -16,7 +16,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.cli.new_plugin import TEMPLATE
-from nri_scope.nri.events import Event, events_in
+from nri_scope.nri.events import EventKind, events_in
 from tests.plugin_builders import adjust
 from tests.runtime_emulation.profiles import NEW
 from tests.runtime_emulation.runtime import Runtime
@@ -107,12 +107,12 @@ async def test_written_plugin_registers_and_adjusts(written: Path) -> None:
         plugin = await runtime.launch_command(
             program, "20", "pod-owner", environment={"PYTHONPATH": str(ROOT)}
         )
-        assert events_in(plugin.mask) == (Event.CreateContainer,)
+        assert events_in(plugin.mask) == (EventKind.CreateContainer,)
         replies = []
         for annotations in ({"example.com/owner": "night shift"}, {}):
             pod = api.PodSandbox(id="p1", name="batch", annotations=annotations)
             request = api.CreateContainerRequest(pod=pod, container=job)
-            (answer,) = await runtime.dispatch(Event.CreateContainer, request)
+            (answer,) = await runtime.dispatch(EventKind.CreateContainer, request)
             replies.append(answer.reply)
     adjusted = adjust(env={"POD_OWNER": "night shift"})
     assert replies == [

@@ -22,7 +22,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.errors import DeadlineExceeded
 from nri_scope.events import FILTERED
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recording.coverage import coverage
 from nri_scope.recording.reader import Recording
@@ -390,7 +390,7 @@ async def test_keep_connected_survives_a_missed_deadline(tmp_path: Path) -> None
             await runtime.wait_plugins(1)
             record.process.send_signal(signal.SIGSTOP)
             message = api.StartContainerRequest(pod=api.PodSandbox(id="pod-1"))
-            (late,) = await runtime.dispatch(Event.StartContainer, message)
+            (late,) = await runtime.dispatch(EventKind.StartContainer, message)
             record.process.send_signal(signal.SIGCONT)
             assert isinstance(late.error, DeadlineExceeded)
             await start(runtime)

@@ -15,7 +15,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.recording.heartbeat import heartbeat_of
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
@@ -35,7 +35,7 @@ async def noise(runtime: Runtime, number: int) -> None:
     )
     for each in range(10):
         message.container.env[0] = random.Random(number * 10 + each).randbytes(30_000).hex()
-        await runtime.dispatch(Event.StartContainer, message)
+        await runtime.dispatch(EventKind.StartContainer, message)
 
 
 def finished(folder: Path, name: str, modified: int, size: int = MIB) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.cli.live_process import live
@@ -43,7 +43,7 @@ async def start(runtime: Runtime) -> None:
             env=["LOG_LEVEL=debug", "PATH=/bin"],
         ),
     )
-    await runtime.dispatch(Event.StartContainer, message)
+    await runtime.dispatch(EventKind.StartContainer, message)
 
 
 def contents(path: Path) -> bytes:
@@ -180,7 +180,7 @@ async def test_live_diff_shows_changes_with_tokens(
         async with live("--socket", tmp_path / "s", "-o", path, "--redact", folder=tmp_path) as one:
             await runtime.wait_plugins(4)
             create = api.CreateContainerRequest(pod=pod, container=container)
-            await runtime.operate(Event.CreateContainer, create)
+            await runtime.operate(EventKind.CreateContainer, create)
             _, out, _ = await one.interrupt()
     (line,) = (line for line in out.splitlines() if "env DB_PASSWORD" in line)
     assert '"redacted-' in line

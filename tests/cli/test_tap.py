@@ -22,7 +22,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, RpcError
 from nri_scope.events import Role
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp
@@ -98,7 +98,7 @@ async def create(runtime: Runtime, number: int = 1, size: int = 0) -> list[Answe
         if size:
             container.env.append(f"A={os.urandom(size // 2).hex()}")
         message.container.CopyFrom(container)
-        answers += await runtime.dispatch(Event.CreateContainer, message)
+        answers += await runtime.dispatch(EventKind.CreateContainer, message)
     return answers
 
 
@@ -193,7 +193,7 @@ async def test_a_missed_deadline_of_a_plugin_that_stays_connected_is_diagnosed(
             same = api.PostCreateContainerRequest()
             same.pod.CopyFrom(api.PodSandbox(id="pod-1", namespace="shop", name="web"))
             same.container.CopyFrom(api.Container(id="c1", pod_sandbox_id="pod-1", name="app"))
-            await runtime.dispatch(Event.PostCreateContainer, same)
+            await runtime.dispatch(EventKind.PostCreateContainer, same)
             status, _, err = await tap.interrupt()
     assert status == 0, err
     with Recording.open(file) as recorded:

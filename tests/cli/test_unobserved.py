@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from nri_scope.cli.blame import command as blame
 from nri_scope.cli.diff import command as diff
 from nri_scope.cli.show import command as show
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.recording.coverage import CREATED_EARLIER, Coverage, coverage, life_coverage
 from nri_scope.recording.lookup import find
 from nri_scope.recording.reader import Recording
@@ -70,7 +70,7 @@ def test_a_creation_before_the_recording_was_not_observed() -> None:
 def test_changes_of_a_connection_without_updates_are_not_whole(tmp_path: Path) -> None:
     path = Path(shutil.copy(WHOLE, tmp_path / "r.nriscope.db"))
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE session SET mask = ?", [Event.CreateContainer.bit])
+        connection.execute("UPDATE session SET mask = ?", [EventKind.CreateContainer.bit])
     found = life(path, "shop/web/app")
     assert [one.why for one in found.unobserved] == ["not subscribed to UpdateContainer"]
     assert "not subscribed to UpdateContainer" in printed(blame, path, "shop/web/app")

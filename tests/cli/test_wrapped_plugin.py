@@ -10,7 +10,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import server
 from nri_scope.wire import Code
@@ -27,27 +27,27 @@ FAILS = "raise RuntimeError('refused')"
 LATE = "time.sleep(60)"
 FAILURES = [
     # The runtime; the event; what the plugin does; the status in the recording.
-    ("containerd-2.1", Event.CreateContainer, EXITS, Code.UNAVAILABLE),
-    ("containerd-2.1", Event.CreateContainer, LATE, Code.DEADLINE_EXCEEDED),
-    ("containerd-2.1", Event.PostStartContainer, EXITS, Code.UNAVAILABLE),
-    ("isulad", Event.CreateContainer, EXITS, Code.UNAVAILABLE),
-    ("isulad", Event.CreateContainer, FAILS, Code.UNKNOWN),
-    ("isulad", Event.CreateContainer, LATE, Code.DEADLINE_EXCEEDED),
-    ("isulad", Event.PostStartContainer, EXITS, Code.UNAVAILABLE),
-    ("isulad", Event.PostStartContainer, FAILS, Code.UNKNOWN),
+    ("containerd-2.1", EventKind.CreateContainer, EXITS, Code.UNAVAILABLE),
+    ("containerd-2.1", EventKind.CreateContainer, LATE, Code.DEADLINE_EXCEEDED),
+    ("containerd-2.1", EventKind.PostStartContainer, EXITS, Code.UNAVAILABLE),
+    ("isulad", EventKind.CreateContainer, EXITS, Code.UNAVAILABLE),
+    ("isulad", EventKind.CreateContainer, FAILS, Code.UNKNOWN),
+    ("isulad", EventKind.CreateContainer, LATE, Code.DEADLINE_EXCEEDED),
+    ("isulad", EventKind.PostStartContainer, EXITS, Code.UNAVAILABLE),
+    ("isulad", EventKind.PostStartContainer, FAILS, Code.UNKNOWN),
 ]
 METHODS = {
-    Event.CreateContainer: "create_container",
-    Event.PostStartContainer: "post_start_container",
+    EventKind.CreateContainer: "create_container",
+    EventKind.PostStartContainer: "post_start_container",
 }
 
 
-async def dispatch(runtime: Runtime, event: Event) -> None:
+async def dispatch(runtime: Runtime, event: EventKind) -> None:
     pod = api.PodSandbox(id="pod-1", namespace="shop", name="web")
     container = api.Container(id="c1", pod_sandbox_id="pod-1", name="app")
     request = {
-        Event.CreateContainer: api.CreateContainerRequest,
-        Event.PostStartContainer: api.PostStartContainerRequest,
+        EventKind.CreateContainer: api.CreateContainerRequest,
+        EventKind.PostStartContainer: api.PostStartContainerRequest,
     }[event]
     await runtime.operate(event, request(pod=pod, container=container))
 
@@ -56,7 +56,7 @@ async def dispatch(runtime: Runtime, event: Event) -> None:
 @pytest.mark.parametrize(("profile", "event", "action", "code"), sampled(FAILURES))
 async def test_the_request_at_which_a_wrapped_plugin_fails_is_recorded(
     profile: str,
-    event: Event,
+    event: EventKind,
     action: str,
     code: Code,
     tmp_path: Path,

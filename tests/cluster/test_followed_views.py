@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from tests.cli.running import PATIENCE
 from tests.cluster.fake_kubectl import agent_pod, pod
 from tests.cluster.live_node import Node, kubectl, live_node, processes, until
@@ -133,7 +133,7 @@ async def test_log_waits_for_the_first_event_of_a_pod(tmp_path: Path) -> None:
                 pod=api.PodSandbox(id="late", namespace="shop", name="late"),
                 container=api.Container(id="c", pod_sandbox_id="late", name="app"),
             )
-            await node.runtime.dispatch(Event.CreateContainer, request)
+            await node.runtime.dispatch(EventKind.CreateContainer, request)
             assert command.process.stdout is not None
             async with asyncio.timeout(PATIENCE):
                 assert b"CreateContainer" in await command.process.stdout.readline()

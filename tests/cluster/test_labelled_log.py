@@ -16,7 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cluster import labelled_events
 from nri_scope.cluster.kubectl import Kubectl
 from nri_scope.cluster.labelled_events import Copy, LabelledEvents, LabelledQuery
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from tests.cli.running import PATIENCE, Running
 from tests.cluster.fake_kubectl import agent_pod, pod
 from tests.cluster.live_node import Node, creations, kubectl, live_node, until
@@ -29,7 +29,7 @@ async def create_in(node: Node, pod_name: str, name: str) -> None:
         pod=api.PodSandbox(id=f"id-{pod_name}", namespace="shop", name=pod_name),
         container=api.Container(id=name, pod_sandbox_id=f"id-{pod_name}", name=name),
     )
-    await node.runtime.dispatch(Event.CreateContainer, request)
+    await node.runtime.dispatch(EventKind.CreateContainer, request)
 
 
 async def next_creation(command: Running) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.recording.reader import Recording
 from tests.cli.running import running
 from tests.cluster.live_node import Node, creations, live_node, until
@@ -33,7 +33,7 @@ async def restarted(folder: Path) -> AsyncIterator[Node]:
                     id=number, pod_sandbox_id="pod-1", name=name, env=[f"ID={number}"]
                 ),
             )
-            await node.runtime.dispatch(Event.CreateContainer, request)
+            await node.runtime.dispatch(EventKind.CreateContainer, request)
         await until(lambda: creations(node.recording) == 5)
         yield node
 

@@ -26,8 +26,7 @@ from nri_scope.errors import AdjustmentRefused
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Gap, Role, SessionStart
 from nri_scope.nri import merging
 from nri_scope.nri.changes import changes_of
-from nri_scope.nri.events import RUNTIME_SERVICE
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.events import RUNTIME_SERVICE, EventKind
 from nri_scope.nri.versions import NriVersion
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import event_messages
@@ -48,7 +47,7 @@ _CGROUP_VALUES = (
     "/linux/resources/memory/limit", "/linux/resources/memory/reservation",
     "/linux/resources/pids/limit",
 )  # fmt: skip
-_EVENTS = {one.name: one for one in NriEvent}
+_EVENTS = {one.name: one for one in EventKind}
 _SHOWN_BY_CRI_O = ("shares", "quota", "period", "cpus", "mems")
 _CRI_O_ID = "io.kubernetes.cri-o.ContainerID"
 

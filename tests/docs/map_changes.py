@@ -412,7 +412,7 @@ CHANGES = {
             Edit(
                 "nri/versions.py",
                 "_MASK_0_10 = _MASK_0_9_1",
-                "_MASK_0_13 = _MASK_0_10 | Event.PauseContainer.bit",
+                "_MASK_0_13 = _MASK_0_10 | EventKind.PauseContainer.bit",
             ),
             Edit(
                 "nri/versions.py",

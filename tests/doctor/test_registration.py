@@ -12,7 +12,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.doctor.check import Verdict
 from nri_scope.doctor.sockets import Registration, check_registration, register
 from nri_scope.errors import RpcError
-from nri_scope.nri.events import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, Event
+from nri_scope.nri.events import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, EventKind
 from nri_scope.nri.versions import SPLIT_ADVICE
 from nri_scope.runtime import EmulatedRuntime, Profile
 from nri_scope.transport import Link, adopt_descriptor
@@ -36,7 +36,7 @@ async def test_a_runtime_is_identified_and_disconnected_cleanly(
         registration = await register(ours.detach())
         plugin = await adopting
     assert (plugin.index, plugin.name) == ("00", "nri-scope-doctor")
-    assert plugin.mask == Event.RemovePodSandbox.bit
+    assert plugin.mask == EventKind.RemovePodSandbox.bit
     assert (registration.configured, registration.synchronized, registration.problem) == (
         True,
         True,

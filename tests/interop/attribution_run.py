@@ -19,7 +19,7 @@ from nri_scope import specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.logger.logger import Logger, LoggerService
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.merging import adjusted, updated
 from nri_scope.nri.versions import V0_10, V0_12, NriVersion
 from nri_scope.plugin import Identity, unix_socket
@@ -225,7 +225,7 @@ class _Chain:
         if dedicated:
             message = getattr(api, f"{event}Request")(pod=POD)
         else:
-            number = cast("api.Event.ValueType", Event[event].value)
+            number = cast("api.Event.ValueType", EventKind[event].value)
             message = api.StateChangeEvent(event=number, pod=POD)
         if container is not None:
             message.container.CopyFrom(container)  # type: ignore[attr-defined]
@@ -414,7 +414,7 @@ def _start(seen: Run, view: View, plugin: str, at_ns: int) -> SessionStart:
     like = seen.starts[PROBES[0]]
     mask = like.mask if plugin in view.probes or tapped else 0
     if plugin == VALIDATING and view.validator:
-        mask |= Event.ValidateContainerAdjustment.bit
+        mask |= EventKind.ValidateContainerAdjustment.bit
     return SessionStart(
         role=Role.TAP if tapped else Role.PROBE,
         plugin_name=plugin[3:],

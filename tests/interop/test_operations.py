@@ -11,7 +11,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RpcError
-from nri_scope.nri.events import METHODS, Event
+from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
 from nri_scope.runtime import EmulatedRuntime, Profile
 from nri_scope.wire import Code
@@ -94,9 +94,9 @@ async def reference_error(name: str, socket: Path) -> str:
 
 
 async def emulated_error(name: str) -> str:
-    event = Event[BAD[name][0]]
-    if event is Event.ValidateContainerAdjustment:
-        event = Event.CreateContainer
+    event = EventKind[BAD[name][0]]
+    if event is EventKind.ValidateContainerAdjustment:
+        event = EventKind.CreateContainer
     async with EmulatedRuntime(PROFILE) as runtime:
         await bad_plugin(name).join(runtime)
         outcome = await runtime.operate(event, METHODS[event.name].request())
@@ -116,7 +116,7 @@ async def reference_fate(name: str, policy: str, socket: Path) -> tuple[str, boo
     the number of requests to the plugin behind it.
     """
     plugin, behind = policy_plugin(name, policy), SmallPlugin("20-behind")
-    event = Event[BAD[name][0]]
+    event = EventKind[BAD[name][0]]
     async with await ReferenceRuntime.listen(
         socket, Variant.NRI_0_12, request_timeout=SHORT_TIMEOUT_S
     ) as runtime:
@@ -130,27 +130,28 @@ async def reference_fate(name: str, policy: str, socket: Path) -> tuple[str, boo
         )
         seen = behind.methods.count(sent.name)
         await runtime.send(
-            "RunPodSandbox", request(Event.RunPodSandbox, pod(2), container(2)).SerializeToString()
+            "RunPodSandbox",
+            request(EventKind.RunPodSandbox, pod(2), container(2)).SerializeToString(),
         )
         return answer.error, "RunPodSandbox" in plugin.methods, seen
 
 
 async def emulated_fate(name: str, policy: str) -> tuple[str, bool, int]:
     plugin, behind = policy_plugin(name, policy), SmallPlugin("20-behind")
-    sent = asked_of(Event[BAD[name][0]])
+    sent = asked_of(EventKind[BAD[name][0]])
     async with EmulatedRuntime(PROFILE) as runtime:
         await plugin.join(runtime)
         await behind.join(runtime)
         outcome = await runtime.operate(sent, request(sent, pod(1), container(1)))
         seen = behind.methods.count(sent.name)
         await runtime.operate(
-            Event.RunPodSandbox, request(Event.RunPodSandbox, pod(2), container(2))
+            EventKind.RunPodSandbox, request(EventKind.RunPodSandbox, pod(2), container(2))
         )
         return outcome.failure or outcome.error, "RunPodSandbox" in plugin.methods, seen
 
 
-def asked_of(event: Event) -> Event:
-    return Event.CreateContainer if event is Event.ValidateContainerAdjustment else event
+def asked_of(event: EventKind) -> EventKind:
+    return EventKind.CreateContainer if event is EventKind.ValidateContainerAdjustment else event
 
 
 def policy_plugin(name: str, policy: str) -> SmallPlugin:
@@ -210,11 +211,11 @@ async def reference_creation(between: str, release: Merger, socket: Path) -> str
         validator.connected.finish("it leaves")
         await validator.connected.wait_closed()
         if between == "an event":
-            message = request(Event.StopContainer, pod(2), container(2))
+            message = request(EventKind.StopContainer, pod(2), container(2))
             await runtime.send("StopContainer", message.SerializeToString())
         elif between == "a registration":
-            await connect(SmallPlugin("00-passive", Event.RemovePodSandbox.bit))
-        message = request(Event.CreateContainer, pod(1), container(1))
+            await connect(SmallPlugin("00-passive", EventKind.RemovePodSandbox.bit))
+        message = request(EventKind.CreateContainer, pod(1), container(1))
         return (await runtime.send("CreateContainer", message.SerializeToString())).error
 
 
@@ -225,12 +226,12 @@ async def emulated_creation(between: str, release: Merger) -> str:
         validator.connected.finish("it leaves")
         await runtime.wait_for(lambda: bool(runtime.former))
         if between == "an event":
-            message = request(Event.StopContainer, pod(2), container(2))
-            await runtime.operate(Event.StopContainer, message)
+            message = request(EventKind.StopContainer, pod(2), container(2))
+            await runtime.operate(EventKind.StopContainer, message)
         elif between == "a registration":
-            await SmallPlugin("00-passive", Event.RemovePodSandbox.bit).join(runtime)
-        message = request(Event.CreateContainer, pod(1), container(1))
-        return (await runtime.operate(Event.CreateContainer, message)).failure
+            await SmallPlugin("00-passive", EventKind.RemovePodSandbox.bit).join(runtime)
+        message = request(EventKind.CreateContainer, pod(1), container(1))
+        return (await runtime.operate(EventKind.CreateContainer, message)).failure
 
 
 @pytest.mark.parametrize("between", BETWEEN)

@@ -18,7 +18,7 @@ from nri_scope._gen.nri.api_pb2 import (
     UpdateContainersResponse,
 )
 from nri_scope.errors import DeadlineExceeded
-from nri_scope.nri.events import STATE_CHANGE_EVENTS, Event
+from nri_scope.nri.events import STATE_CHANGE_EVENTS, EventKind
 from nri_scope.runtime import PROFILES, Plugin, Profile, ProfileSetUp
 from nri_scope.runtime.lifecycle import as_state_change
 from tests.amount import amount
@@ -83,7 +83,7 @@ async def emulated(setup: Profile | ProfileSetUp, socket: Path) -> AsyncIterator
         yield runtime
 
 
-async def dispatch(runtime: Runtime, steps: Iterable[Step]) -> list[tuple[Event, str]]:
+async def dispatch(runtime: Runtime, steps: Iterable[Step]) -> list[tuple[EventKind, str]]:
     """Send each event; return the events without exactly one reply, with the results."""
     failed = []
     for step in steps:
@@ -149,7 +149,7 @@ async def test_replies_of_any_length_arrive(variant: Variant, socket: Path, leng
         async with await ReferencePlugin.connect(socket, variant, annotation="example.com/name"):
             await runtime.wait_plugins(1)
             (answer,) = await runtime.dispatch(
-                Event.CreateContainer, request(Event.CreateContainer, pod(1), created)
+                EventKind.CreateContainer, request(EventKind.CreateContainer, pod(1), created)
             )
 
     assert isinstance(answer.reply, CreateContainerResponse)
@@ -223,7 +223,7 @@ async def test_a_late_plugin_is_disconnected_and_the_event_continues(
     received = exchanges(read_requests(folder / "received"))
     assert len(received) == 2 + 15
     assert received[-1] == Pairing(profile, variant).expected(
-        Step(Event.StartContainer, request(Event.StartContainer, pod(1), container(1)))
+        Step(EventKind.StartContainer, request(EventKind.StartContainer, pod(1), container(1)))
     )
 
 

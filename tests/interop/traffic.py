@@ -10,21 +10,21 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import Container, LinuxResources, PodSandbox
 from nri_scope._gen.ttrpc.ttrpc_pb2 import Request
-from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS, Event
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS, EventKind
 from nri_scope.runtime.lifecycle import as_state_change
 
 LIFECYCLE = (
-    Event.RunPodSandbox,
-    Event.CreateContainer,
-    Event.PostCreateContainer,
-    Event.StartContainer,
-    Event.PostStartContainer,
-    Event.UpdateContainer,
-    Event.PostUpdateContainer,
-    Event.StopContainer,
-    Event.RemoveContainer,
-    Event.StopPodSandbox,
-    Event.RemovePodSandbox,
+    EventKind.RunPodSandbox,
+    EventKind.CreateContainer,
+    EventKind.PostCreateContainer,
+    EventKind.StartContainer,
+    EventKind.PostStartContainer,
+    EventKind.UpdateContainer,
+    EventKind.PostUpdateContainer,
+    EventKind.StopContainer,
+    EventKind.RemoveContainer,
+    EventKind.StopPodSandbox,
+    EventKind.RemovePodSandbox,
 )
 
 _HEADER_LENGTH = 10
@@ -33,7 +33,7 @@ _HEADER_LENGTH = 10
 class Step(NamedTuple):
     """One event and its dedicated request message."""
 
-    event: Event
+    event: EventKind
     request: Message
 
 
@@ -71,19 +71,19 @@ def lifecycle(number: int) -> Iterator[Step]:
         yield Step(event, request(event, pod(number), container(number)))
 
 
-def request(event: Event, of_pod: PodSandbox, of_container: Container) -> Message:
+def request(event: EventKind, of_pod: PodSandbox, of_container: Container) -> Message:
     """Return the event's dedicated request message."""
     message_class = METHODS[event.name].request
     if event.is_pod_event:
         return message_class(pod=of_pod)
-    if event is Event.UpdateContainer:
+    if event is EventKind.UpdateContainer:
         resources = LinuxResources()
         resources.cpu.shares.value = 512
         return message_class(pod=of_pod, container=of_container, linux_resources=resources)
     return message_class(pod=of_pod, container=of_container)
 
 
-def sized(event: Event, length: int, *, dedicated: bool, timeout_ns: int) -> Step:
+def sized(event: EventKind, length: int, *, dedicated: bool, timeout_ns: int) -> Step:
     """Return the event with a ttRPC message of exactly ``length`` bytes, header included."""
     # Padding of n bytes can take more than n, where the length before it takes another byte: the
     # last few go into another string.
@@ -106,7 +106,7 @@ def sized(event: Event, length: int, *, dedicated: bool, timeout_ns: int) -> Ste
     raise ValueError(f"cannot build a {event.name} message of {length} bytes")
 
 
-def _message_length(event: Event, message: Message, dedicated: bool, timeout_ns: int) -> int:
+def _message_length(event: EventKind, message: Message, dedicated: bool, timeout_ns: int) -> int:
     method, payload = event.name, message.SerializeToString()
     if not dedicated and event in STATE_CHANGE_EVENTS:
         method, payload = "StateChange", as_state_change(event, message)

@@ -13,7 +13,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import Container
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.differ.render import wording
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.merging.isulad import (
     SYNCHRONIZE_IGNORED,
     UNSOLICITED_CRASH,
@@ -165,7 +165,7 @@ def test_an_update_of_the_cri_kills_isulad_without_any_plugin(one_life: Path) ->
 
 
 def test_updates_in_a_reply_to_synchronize_are_ignored(one_life: Path) -> None:
-    peer = SmallPlugin("10-peer", Event.StopContainer.bit)
+    peer = SmallPlugin("10-peer", EventKind.StopContainer.bit)
     update = api.ContainerUpdate(container_id="old-id")
     peer.on["Synchronize"] = lambda request: api.SynchronizeResponse(update=[update])
     result = played_to_peers(job_of(one_life, {}, profile="isulad"), peer)

@@ -17,7 +17,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectError, RpcError, UsageError
 from nri_scope.logger import logger as logger_module
 from nri_scope.logger.logger import Logger, LoggerService, SessionReport, watch_clock
-from nri_scope.nri.events import PLUGIN_SERVICE, Event
+from nri_scope.nri.events import PLUGIN_SERVICE, EventKind
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from tests.logger.list_sink import ListSink, exchange
 from tests.plugin.runtime_end import RuntimeEnd, call, configure, synchronize
@@ -62,7 +62,11 @@ async def finish(running: Running) -> None:
         ({"NRI_version": "v0.12.2"}, {"validate": True}, 0x3FFF),
         ({"runtime_name": "podhouse", "runtime_version": "1"}, {}, 0x07FF),
         ({}, {"validate": True}, 0x07FF),
-        ({}, {"events": frozenset({Event.CreateContainer, Event.UpdatePodSandbox})}, 0x0008),
+        (
+            {},
+            {"events": frozenset({EventKind.CreateContainer, EventKind.UpdatePodSandbox})},
+            0x0008,
+        ),
     ],
 )
 async def test_the_mask_contains_only_events_of_the_runtimes_version(
@@ -207,7 +211,7 @@ async def test_a_missing_runtime_and_refusals_raise(runtime: RuntimeEnd, tmp_pat
     with pytest.raises(RpcError, match="bad index"):
         await Running(tmp_path / "nri.sock").task
     runtime.refuse = None
-    running = Running(tmp_path / "nri.sock", events=frozenset({Event.UpdatePodSandbox}))
+    running = Running(tmp_path / "nri.sock", events=frozenset({EventKind.UpdatePodSandbox}))
     await runtime.registrations.get()
     link, _ = await runtime.registered()
     with pytest.raises(RpcError, match="none of the chosen events"):

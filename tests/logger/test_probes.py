@@ -15,7 +15,7 @@ from nri_scope.errors import ConnectError, NriScopeError, UsageError
 from nri_scope.events import Role
 from nri_scope.logger.logger import SessionReport
 from nri_scope.logger.probe_recorder import ProbeListener, Probes, check_indices
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.plugin import SessionEnd
 from nri_scope.runtime import Profile
 from tests.logger.list_sink import ListSink
@@ -88,7 +88,7 @@ async def test_every_probe_sees_every_event_in_order(profile: Profile, tmp_path:
         running = Running(tmp_path, "99", "00", "50")
         await runtime.wait_plugins(3)
         assert plugin_ids(runtime) == ["00-nri-scope", "50-nri-scope", "99-nri-scope"]
-        answers = await runtime.dispatch(Event.StartContainer, START)
+        answers = await runtime.dispatch(EventKind.StartContainer, START)
         assert [answer.error for answer in answers] == [None] * 3
         await running.stop()
     sink = running.sink
@@ -145,7 +145,7 @@ async def test_all_probes_reconnect_after_a_restart_of_the_runtime(tmp_path: Pat
 async def test_only_the_first_probe_validates(runtime: Runtime, tmp_path: Path) -> None:
     running = Running(tmp_path, "10", "50", "99", validate=True)
     await runtime.wait_plugins(3)
-    bit = Event.ValidateContainerAdjustment.bit
+    bit = EventKind.ValidateContainerAdjustment.bit
     assert [plugin.index for plugin in runtime.plugins if plugin.mask & bit] == ["10"]
     assert running.probes.validator == "10"
     await running.stop()

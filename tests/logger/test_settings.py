@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.logger.launched import Settings, parse_settings
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.share.redaction import Rules
 from nri_scope.share.redaction.rules import read_rules
 
@@ -32,7 +32,7 @@ def test_all_keys_are_parsed() -> None:
     assert problems == ()
     assert settings.output == Path("/var/log/x.nriscope.db")
     assert (settings.max_size, settings.max_age) == (1 << 30, 86400.0)
-    assert settings.events == frozenset({Event.CreateContainer, Event.StopContainer})
+    assert settings.events == frozenset({EventKind.CreateContainer, EventKind.StopContainer})
     assert settings.where is not None
     assert settings.where.text == "ns:shop"
     assert settings.validate

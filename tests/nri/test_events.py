@@ -12,7 +12,7 @@ from nri_scope.nri.events import (
     METHODS,
     PASSIVE_EVENTS,
     POD_EVENTS,
-    Event,
+    EventKind,
     events_in,
     mask_of,
     parse_events,
@@ -24,45 +24,45 @@ def test_numbers_are_those_of_the_protocol() -> None:
         value.name.replace("_", "").lower(): value.number for value in api.Event.DESCRIPTOR.values
     }
     del protocol["unknown"], protocol["last"]
-    assert {event.name.lower(): event.value for event in Event} == protocol
+    assert {event.name.lower(): event.value for event in EventKind} == protocol
 
 
 def test_event_n_is_bit_n_minus_1() -> None:
-    assert mask_of([Event.RunPodSandbox, Event.CreateContainer]) == 0b1001
-    assert mask_of(Event) == 0x3FFF
+    assert mask_of([EventKind.RunPodSandbox, EventKind.CreateContainer]) == 0b1001
+    assert mask_of(EventKind) == 0x3FFF
 
 
-@given(st.frozensets(st.sampled_from(Event)))
-def test_a_mask_round_trips(events: frozenset[Event]) -> None:
+@given(st.frozensets(st.sampled_from(EventKind)))
+def test_a_mask_round_trips(events: frozenset[EventKind]) -> None:
     assert events_in(mask_of(events)) == tuple(sorted(events))
     assert events_in(mask_of(events) | 1 << 20) == tuple(sorted(events))
 
 
 def test_pod_events_are_those_without_a_container() -> None:
-    fields = {event: METHODS[event.name].request.DESCRIPTOR.fields_by_name for event in Event}
-    assert {event for event in Event if "container" not in fields[event]} == POD_EVENTS
+    fields = {event: METHODS[event.name].request.DESCRIPTOR.fields_by_name for event in EventKind}
+    assert {event for event in EventKind if "container" not in fields[event]} == POD_EVENTS
 
 
 def test_pod_and_container_events_are_all_passive_ones() -> None:
     assert POD_EVENTS | CONTAINER_EVENTS == PASSIVE_EVENTS == parse_events("all")
-    assert Event.ValidateContainerAdjustment not in PASSIVE_EVENTS
+    assert EventKind.ValidateContainerAdjustment not in PASSIVE_EVENTS
 
 
 @pytest.mark.parametrize(
     ("text", "events"),
     [
-        ("CreateContainer", {Event.CreateContainer}),
-        ("createcontainer, START_CONTAINER", {Event.CreateContainer, Event.StartContainer}),
-        ("stop-pod-sandbox", {Event.StopPodSandbox}),
+        ("CreateContainer", {EventKind.CreateContainer}),
+        ("createcontainer, START_CONTAINER", {EventKind.CreateContainer, EventKind.StartContainer}),
+        ("stop-pod-sandbox", {EventKind.StopPodSandbox}),
         ("pod", POD_EVENTS),
         ("Container", CONTAINER_EVENTS),
-        ("-RunPodSandbox", PASSIVE_EVENTS - {Event.RunPodSandbox}),
-        ("-pod,-RemoveContainer", CONTAINER_EVENTS - {Event.RemoveContainer}),
-        ("-StopPodSandbox,pod", POD_EVENTS - {Event.StopPodSandbox}),
-        ("all,ValidateContainerAdjustment", set(Event)),
+        ("-RunPodSandbox", PASSIVE_EVENTS - {EventKind.RunPodSandbox}),
+        ("-pod,-RemoveContainer", CONTAINER_EVENTS - {EventKind.RemoveContainer}),
+        ("-StopPodSandbox,pod", POD_EVENTS - {EventKind.StopPodSandbox}),
+        ("all,ValidateContainerAdjustment", set(EventKind)),
     ],
 )
-def test_event_selections_are_parsed(text: str, events: set[Event]) -> None:
+def test_event_selections_are_parsed(text: str, events: set[EventKind]) -> None:
     assert parse_events(text) == events
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import METHODS, STATE_CHANGE_EVENTS, Event
+from nri_scope.nri.events import METHODS, STATE_CHANGE_EVENTS, EventKind
 
 
 def test_the_method_table_equals_the_api_s_services() -> None:
@@ -25,7 +25,7 @@ def test_the_method_table_equals_the_api_s_services() -> None:
 
 
 def test_every_event_has_the_method_of_its_name() -> None:
-    assert {m.event: m.name for m in METHODS.values() if m.event} == {e: e.name for e in Event}
+    assert {m.event: m.name for m in METHODS.values() if m.event} == {e: e.name for e in EventKind}
 
 
 def test_nine_events_were_sent_as_state_change() -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.nri.events import PASSIVE_EVENTS, Event
+from nri_scope.nri.events import PASSIVE_EVENTS, EventKind
 from nri_scope.nri.runtime_setup import negotiate
 from nri_scope.nri.versions import valid_mask
 
@@ -29,9 +29,9 @@ CONFIGURES = st.builds(
 )
 
 
-@given(CONFIGURES, st.none() | st.frozensets(st.sampled_from(Event)), st.booleans())
+@given(CONFIGURES, st.none() | st.frozensets(st.sampled_from(EventKind)), st.booleans())
 def test_a_mask_is_never_0_and_has_only_known_events(
-    request: api.ConfigureRequest, chosen: frozenset[Event] | None, validate: bool
+    request: api.ConfigureRequest, chosen: frozenset[EventKind] | None, validate: bool
 ) -> None:
     try:
         result = negotiate(request, chosen, validate=validate)
@@ -40,9 +40,9 @@ def test_a_mask_is_never_0_and_has_only_known_events(
         return
     assert result.mask != 0
     assert result.mask & ~valid_mask(result.runtime.version) == 0
-    assert Event.ValidateContainerAdjustment not in result.events or validate
+    assert EventKind.ValidateContainerAdjustment not in result.events or validate
     assert set(result.events) <= (PASSIVE_EVENTS if chosen is None else chosen) | {
-        Event.ValidateContainerAdjustment
+        EventKind.ValidateContainerAdjustment
     }
 
 
@@ -82,17 +82,17 @@ def test_a_runtime_without_nri_version_is_older_than_that_field() -> None:
 
 
 def test_validation_requires_an_explicit_request() -> None:
-    chosen = frozenset({Event.CreateContainer, Event.ValidateContainerAdjustment})
+    chosen = frozenset({EventKind.CreateContainer, EventKind.ValidateContainerAdjustment})
     without = negotiate(NEW, chosen)
-    assert without.events == (Event.CreateContainer,)
+    assert without.events == (EventKind.CreateContainer,)
     assert "ValidateContainerAdjustment is left out" in without.warnings[0]
     assert set(negotiate(NEW, chosen, validate=True).events) == chosen
     assert negotiate(NEW, validate=True).mask == 0x3FFF
 
 
 def test_events_that_the_runtime_lacks_are_omitted_with_a_warning() -> None:
-    result = negotiate(OLD, {Event.RunPodSandbox, Event.UpdatePodSandbox})
-    assert result.events == (Event.RunPodSandbox,)
+    result = negotiate(OLD, {EventKind.RunPodSandbox, EventKind.UpdatePodSandbox})
+    assert result.events == (EventKind.RunPodSandbox,)
     assert result.warnings == (
         "containerd 1.7.24~ds1 (NRI 0.6.1, inferred) has no UpdatePodSandbox",
     )
@@ -101,6 +101,6 @@ def test_events_that_the_runtime_lacks_are_omitted_with_a_warning() -> None:
 
 def test_an_empty_subscription_is_an_error() -> None:
     with pytest.raises(UsageError, match="none of the chosen events; choose others"):
-        negotiate(OLD, {Event.UpdatePodSandbox})
+        negotiate(OLD, {EventKind.UpdatePodSandbox})
     with pytest.raises(UsageError):
-        negotiate(NEW, {Event.ValidateContainerAdjustment})
+        negotiate(NEW, {EventKind.ValidateContainerAdjustment})

@@ -23,7 +23,7 @@ from nri_scope.events import Role
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.logger.logger import Logger
 from nri_scope.nri import merging
-from nri_scope.nri.events import METHODS, PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, Event
+from nri_scope.nri.events import METHODS, PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, EventKind
 from nri_scope.nri.identity import check_index, check_name
 from nri_scope.nri.no_change import EMPTY_ADJUSTMENT, NO_CHANGE, is_empty_reply, no_change
 from nri_scope.nri.versions import CONSERVATIVE_MASK, NriVersion
@@ -121,7 +121,7 @@ def library(plugin: object) -> Start:
 
 
 async def small(descriptor: int) -> None:
-    plugin = SmallPlugin("42-passive", Event.CreateContainer.bit)
+    plugin = SmallPlugin("42-passive", EventKind.CreateContainer.bit)
     await plugin.adopt(descriptor)
     await plugin.register()
     await plugin.connected.wait_closed()

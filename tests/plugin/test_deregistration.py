@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import PASSIVE_EVENTS, Event, mask_of
+from nri_scope.nri.events import PASSIVE_EVENTS, EventKind, mask_of
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest
 from nri_scope.plugin import HandledCall, Identity, SessionEnd, ValidatorSession, unix_socket
@@ -28,10 +28,10 @@ CREATE = api.CreateContainerRequest(
     pod=api.PodSandbox(id="p1"), container=api.Container(id="c1", pod_sandbox_id="p1")
 )
 PASSIVE = mask_of(PASSIVE_EVENTS)
-VALIDATING = PASSIVE | Event.ValidateContainerAdjustment.bit
+VALIDATING = PASSIVE | EventKind.ValidateContainerAdjustment.bit
 ASKS_CLOSED = [
     name for name, one in PROFILES.items()
-    if one.mask & Event.ValidateContainerAdjustment.bit
+    if one.mask & EventKind.ValidateContainerAdjustment.bit
 ]  # fmt: skip
 SELF = Identity("00", "validator")
 
@@ -73,7 +73,7 @@ async def connected(
 
 
 async def create(runtime: Runtime) -> str:
-    return (await runtime.operate(Event.CreateContainer, CREATE)).failure
+    return (await runtime.operate(EventKind.CreateContainer, CREATE)).failure
 
 
 @pytest.mark.exhaustive

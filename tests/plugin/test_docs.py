@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import cli
-from nri_scope.nri.events import METHODS, Event
+from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.plugin.serving import EVENT_HANDLERS, HANDLERS, _arguments, handlers_of
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Plugin
@@ -49,7 +49,7 @@ def test_table_has_each_handler_with_as_many_arguments_as_it_gets() -> None:
 
 async def test_whole_plugin_adjusts_a_container() -> None:
     async with Runtime(NEW) as runtime, attached(runtime, make_plugin(UTC, "Utc")):
-        (answer,) = await runtime.dispatch(Event.CreateContainer, api.CreateContainerRequest())
+        (answer,) = await runtime.dispatch(EventKind.CreateContainer, api.CreateContainerRequest())
     assert answer.reply == api.CreateContainerResponse(adjust=adjust(env={"TZ": "UTC"}))
 
 
@@ -85,5 +85,5 @@ async def test_updates_outside_of_events_are_sent() -> None:
     assert set(handlers_of(warm)) == {"configure", "post_start_container"}
     started = api.PostStartContainerRequest(container=api.Container(id="c1"))
     async with Runtime(NEW, on_update=update) as runtime, attached(runtime, warm):
-        await runtime.dispatch(Event.PostStartContainer, started)
+        await runtime.dispatch(EventKind.PostStartContainer, started)
         assert (await requests.get()).update[0].linux.resources.cpu.shares.value == 4096

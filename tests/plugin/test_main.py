@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.runtime import PROFILES, Plugin
 from tests.plugin_builders import adjust
 from tests.runtime_emulation.runtime import Runtime
@@ -69,7 +69,7 @@ def program(tmp_path: Path) -> Path:
 
 async def adjusted(runtime: Runtime) -> str:
     """Return the value of the variable that the only plugin adds."""
-    (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+    (answer,) = await runtime.dispatch(EventKind.CreateContainer, CREATE)
     assert isinstance(answer.reply, api.CreateContainerResponse)
     return answer.reply.adjust.env[0].value
 
@@ -109,7 +109,7 @@ async def test_launched_plugin_is_configured_and_adjusts(program: Path) -> None:
     async with Runtime(OLD) as runtime:
         plugin = await runtime.launch(program, config="as wanted")
         assert plugin.id == "20-mine"
-        (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+        (answer,) = await runtime.dispatch(EventKind.CreateContainer, CREATE)
         assert answer.reply == api.CreateContainerResponse(
             adjust=adjust(env={"CONFIG": "as wanted"})
         )
@@ -124,7 +124,7 @@ async def test_external_plugin_reconnects_until_sigterm(program: Path, tmp_path:
                 await runtime.listen(socket)
                 await runtime.wait_plugins(1)
                 assert [plugin.id for plugin in runtime.plugins] == ["30-written"]
-                (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+                (answer,) = await runtime.dispatch(EventKind.CreateContainer, CREATE)
                 assert isinstance(answer.reply, api.CreateContainerResponse)
                 assert answer.reply.adjust.env[0].key == "CONFIG"
         async with Runtime(NEW) as runtime:
@@ -146,7 +146,7 @@ async def test_exception_is_one_printable_line_with_a_traceback_if_verbose(
         await runtime.listen(socket)
         async with running(program, "--socket", str(socket), "--once", *options) as process:
             await runtime.wait_plugins(1)
-            await runtime.dispatch(Event.CreateContainer, BAD)
+            await runtime.dispatch(EventKind.CreateContainer, BAD)
             runtime.plugins[0].drop("enough")
             status, _, err = await wait_for_output(process)
     assert status == 0

@@ -26,7 +26,7 @@ from nri_scope._gen.nri.api_pb2 import (
     ValidateContainerAdjustmentRequest,
 )
 from nri_scope.errors import ConnectionClosed, RpcError, UsageError
-from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, Event, events_in
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, EventKind, events_in
 from nri_scope.plugin import Identity, RuntimeHandle, inherited, serve
 from nri_scope.plugin.serving import EVENT_HANDLERS, HandlerSession
 from nri_scope.runtime import Answer, Profile
@@ -41,7 +41,7 @@ POD = PodSandbox(id="p1", name="web", namespace="shop", annotations={"note": "hi
 APP = Container(id="c1", pod_sandbox_id="p1", name="app")
 
 
-def request_of(event: Event) -> Message:
+def request_of(event: EventKind) -> Message:
     message = METHODS[event.name].request()
     message.MergeFrom(
         type(message).FromString(api.CreateContainerRequest(pod=POD).SerializeToString())
@@ -134,7 +134,7 @@ async def test_each_event_reaches_its_handler_by_any_rpc(profile: Profile) -> No
                 assert answer.error is None
                 name, arguments = plugin.calls.pop()
                 assert name == EVENT_HANDLERS[event]
-                if event is Event.ValidateContainerAdjustment:
+                if event is EventKind.ValidateContainerAdjustment:
                     assert arguments == (request_of(event),)
                     continue
                 assert arguments[0] == POD
@@ -150,11 +150,11 @@ async def test_update_handlers_receive_the_requested_resources() -> None:
     one = LinuxResources(pids=api.LinuxPids(limit=1))
     async with Runtime(NEW) as runtime, attached(runtime, plugin):
         await runtime.dispatch(
-            Event.UpdateContainer,
+            EventKind.UpdateContainer,
             api.UpdateContainerRequest(pod=POD, container=APP, linux_resources=shares),
         )
         await runtime.dispatch(
-            Event.UpdatePodSandbox,
+            EventKind.UpdatePodSandbox,
             api.UpdatePodSandboxRequest(
                 pod=POD, overhead_linux_resources=one, linux_resources=shares
             ),
@@ -207,7 +207,7 @@ class ReturningAsync:
         return self.answer
 
 
-async def answer_of(plugin: object, event: Event) -> Answer:
+async def answer_of(plugin: object, event: EventKind) -> Answer:
     async with Runtime(NEW) as runtime, attached(runtime, plugin):
         (answer,) = await runtime.dispatch(event, request_of(event))
         # The session continues in any case.
@@ -239,34 +239,34 @@ EVICTION = evict("other", "noisy")
 async def test_return_value_of_create_container_is_the_reply(
     kind: type[Returning | ReturningAsync], returned: object, reply: Message
 ) -> None:
-    assert (await answer_of(kind(returned), Event.CreateContainer)).reply == reply
+    assert (await answer_of(kind(returned), EventKind.CreateContainer)).reply == reply
 
 
 @pytest.mark.parametrize(
     ("event", "returned", "reply"),
     [
         (
-            Event.UpdateContainer,
+            EventKind.UpdateContainer,
             api.UpdateContainerResponse(update=[UPDATE], evict=[EVICTION]),
             api.UpdateContainerResponse(update=[UPDATE], evict=[EVICTION]),
         ),
-        (Event.StopContainer, UPDATE, api.StopContainerResponse(update=[UPDATE])),
-        (Event.StopContainer, (UPDATE, UPDATE), api.StopContainerResponse(update=[UPDATE] * 2)),
-        (Event.StartContainer, None, api.StartContainerResponse()),
+        (EventKind.StopContainer, UPDATE, api.StopContainerResponse(update=[UPDATE])),
+        (EventKind.StopContainer, (UPDATE, UPDATE), api.StopContainerResponse(update=[UPDATE] * 2)),
+        (EventKind.StartContainer, None, api.StartContainerResponse()),
         (
-            Event.ValidateContainerAdjustment,
+            EventKind.ValidateContainerAdjustment,
             None,
             api.ValidateContainerAdjustmentResponse(reject=False),
         ),
         (
-            Event.ValidateContainerAdjustment,
+            EventKind.ValidateContainerAdjustment,
             "no such",
             api.ValidateContainerAdjustmentResponse(reject=True, reason="no such"),
         ),
     ],
 )
 async def test_return_values_of_other_handlers_are_the_replies(
-    event: Event, returned: object, reply: Message
+    event: EventKind, returned: object, reply: Message
 ) -> None:
     assert (await answer_of(Returning(returned), event)).reply == reply
 
@@ -274,21 +274,21 @@ async def test_return_values_of_other_handlers_are_the_replies(
 @pytest.mark.parametrize(
     ("event", "returned", "words"),
     [
-        (Event.CreateContainer, 5, "TypeError: "),
-        (Event.CreateContainer, "yes", 'CreateContainerResponse has no "reject" field'),
-        (Event.CreateContainer, [ENV], "TypeError: "),
-        (Event.CreateContainer, [UPDATE, "A=b"], "TypeError: "),
-        (Event.UpdateContainer, ENV, 'UpdateContainerResponse has no "adjust" field'),
-        (Event.StopContainer, EVICTION, "TypeError: "),
-        (Event.StartContainer, True, 'StartContainerResponse has no "update" field'),
-        (Event.ValidateContainerAdjustment, False, 'Response has no "update" field'),
-        (Event.CreateContainer, KeyError("FOO"), "KeyError: 'FOO'"),
-        (Event.CreateContainer, UsageError("bad annotation", "mend it"), "annotation; mend it"),
-        (Event.CreateContainer, RpcError(9, "not yet"), "code 9: not yet"),
+        (EventKind.CreateContainer, 5, "TypeError: "),
+        (EventKind.CreateContainer, "yes", 'CreateContainerResponse has no "reject" field'),
+        (EventKind.CreateContainer, [ENV], "TypeError: "),
+        (EventKind.CreateContainer, [UPDATE, "A=b"], "TypeError: "),
+        (EventKind.UpdateContainer, ENV, 'UpdateContainerResponse has no "adjust" field'),
+        (EventKind.StopContainer, EVICTION, "TypeError: "),
+        (EventKind.StartContainer, True, 'StartContainerResponse has no "update" field'),
+        (EventKind.ValidateContainerAdjustment, False, 'Response has no "update" field'),
+        (EventKind.CreateContainer, KeyError("FOO"), "KeyError: 'FOO'"),
+        (EventKind.CreateContainer, UsageError("bad annotation", "mend it"), "annotation; mend it"),
+        (EventKind.CreateContainer, RpcError(9, "not yet"), "code 9: not yet"),
     ],
 )
 async def test_failed_handler_is_an_error_status_and_one_log_line(
-    event: Event, returned: object, words: str, caplog: pytest.LogCaptureFixture
+    event: EventKind, returned: object, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     error = (await answer_of(Returning(returned), event)).error
     assert isinstance(error, RpcError) and words in str(error)
@@ -300,7 +300,7 @@ async def test_failed_async_handler_logs_its_traceback_at_debug_level(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "nri_scope.plugin")
-    answer = await answer_of(ReturningAsync(ZeroDivisionError("oh")), Event.CreateContainer)
+    answer = await answer_of(ReturningAsync(ZeroDivisionError("oh")), EventKind.CreateContainer)
     assert str(answer.error) == "rpc error: code 2: ZeroDivisionError: oh"
     with_traceback = [one for one in caplog.records if one.exc_info]
     assert [one.levelno for one in with_traceback] == [logging.DEBUG]
@@ -349,8 +349,8 @@ async def test_mask_has_the_handled_events_and_is_never_empty() -> None:
             return ContainerAdjustment()
 
     for plugin, events in [
-        (Synchronizing(), (Event.RemovePodSandbox,)),
-        (Creating(), (Event.CreateContainer,)),
+        (Synchronizing(), (EventKind.RemovePodSandbox,)),
+        (Creating(), (EventKind.CreateContainer,)),
     ]:
         async with Runtime(NEW) as runtime, attached(runtime, plugin) as (taken, _):
             assert events_in(taken.mask) == events
@@ -444,7 +444,7 @@ async def test_updates_of_handlers_are_sent_after_their_replies_and_failures_are
 ) -> None:
     updates, plugin = Updates(), Updating()
     async with Runtime(NEW, on_update=updates) as runtime, attached(runtime, plugin):
-        for event in (Event.StartContainer, Event.RemoveContainer):
+        for event in (EventKind.StartContainer, EventKind.RemoveContainer):
             (answer,) = await runtime.dispatch(event, request_of(event))
             assert answer.error is None
             assert (await updates.requests.get()).update == [UPDATE]
@@ -467,7 +467,7 @@ async def test_running_handler_is_cancelled_when_the_connection_ends(
     async with Runtime(replace(NEW, request_timeout_ms=500)) as runtime:
         async with attached(runtime, plugin) as (_, serving):
             (answer,) = await runtime.dispatch(
-                Event.CreateContainer, request_of(Event.CreateContainer)
+                EventKind.CreateContainer, request_of(EventKind.CreateContainer)
             )
             assert answer.dropped
             assert (await serving).synchronized
@@ -485,7 +485,7 @@ async def test_late_answer_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
     async with Runtime(replace(NEW, request_timeout_ms=500)) as runtime:
         async with attached(runtime, Late()):
-            await runtime.dispatch(Event.CreateContainer, request_of(Event.CreateContainer))
+            await runtime.dispatch(EventKind.CreateContainer, request_of(EventKind.CreateContainer))
     assert re.search(r"CreateContainer: answered after .* s, the deadline was 0.5 s", caplog.text)
 
 

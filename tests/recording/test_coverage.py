@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.events import KILLED, NO_SESSION, Gap, Role, Session
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.coverage import (
     AFTER,
@@ -30,8 +30,8 @@ from tests.recording.observed_times import observed
 from tests.recording.traffic import NOW, a_start, an_item
 
 ALL = 0
-CREATE = Event.CreateContainer.bit
-STOP = Event.StopContainer.bit
+CREATE = EventKind.CreateContainer.bit
+STOP = EventKind.StopContainer.bit
 END = 40
 
 
@@ -79,7 +79,7 @@ def test_another_session_covers_the_gap_of_one() -> None:
 
 
 def test_events_that_were_not_subscribed_to_are_unobserved() -> None:
-    only_pods = a_session(1, 0, 0, 20, mask=Event.RunPodSandbox.bit)
+    only_pods = a_session(1, 0, 0, 20, mask=EventKind.RunPodSandbox.bit)
     assert of([only_pods], [], 0, 20).is_whole
     found = of([only_pods, a_session(2, 10, 10, 15)], [], 0, 20, CREATE)
     assert [*found.unobserved] == [(0, 10, UNSUBSCRIBED), (15, 20, UNSUBSCRIBED)]
@@ -109,7 +109,7 @@ def sessions(draw: st.DrawFn, number: int) -> Session:
         began,
         draw(st.sampled_from([synced, synced, None])),
         draw(st.sampled_from([ended, ended, None])),
-        mask=draw(st.sampled_from([ALL, CREATE, Event.StopContainer.bit])),
+        mask=draw(st.sampled_from([ALL, CREATE, EventKind.StopContainer.bit])),
         role=draw(st.sampled_from([Role.LOGGER, Role.PROBE, Role.TAP, Role.REPLAY])),
         reason="",
     )

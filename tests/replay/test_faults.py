@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import Container, ContainerUpdate, PodSandbox
 from nri_scope.errors import RpcError, UsageError
-from nri_scope.nri.events import PASSIVE_EVENTS, Event
+from nri_scope.nri.events import PASSIVE_EVENTS, EventKind
 from nri_scope.plugin.serving import EVENT_HANDLERS
 from nri_scope.replay.faults import (
     FORMS,
@@ -54,7 +54,7 @@ def names(peer: SmallPlugin) -> list[str]:
     return [
         event
         for event, _ in decode_events(peer.events)
-        if event != Event.ValidateContainerAdjustment.name
+        if event != EventKind.ValidateContainerAdjustment.name
     ]
 
 
@@ -63,7 +63,7 @@ def test_every_documented_form_is_parsed() -> None:
         form.replace("EVENT", "StopContainer").replace("DURATION", "3s").replace("N", "4")
         for form in FORMS.values()
     ]
-    stop = Event.StopContainer
+    stop = EventKind.StopContainer
     assert parse_faults(written) == Faults(
         slow=(EventFault("slow:StopContainer:3s", stop, 3.0),),
         error=(EventFault("error:StopContainer", stop),),
@@ -213,7 +213,7 @@ def storing(name: str) -> Callable[..., None]:
 
 
 # A validator is called before an injected error, but not after a real one.
-for passive in PASSIVE_EVENTS - {Event.StopContainer}:
+for passive in PASSIVE_EVENTS - {EventKind.StopContainer}:
     setattr(Watching, EVENT_HANDLERS[passive], storing(EVENT_HANDLERS[passive]))
 
 
@@ -252,7 +252,7 @@ def errors(replayed: Replayed, field: str) -> list[tuple[str, str]]:
     ],
 )
 def test_an_injected_error_has_the_effects_of_a_plugins_error(
-    all_events: tuple[Path, list[str]], event: Event, profile: str
+    all_events: tuple[Path, list[str]], event: EventKind, profile: str
 ) -> None:
     path, names = all_events
     restart = f"restart-runtime:after={names.index(event.name) + 1}"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.filter import parse
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.merging import ADJUSTABLE
 from nri_scope.nri.request_subject import container_of
 from nri_scope.recording.reader import Recording
@@ -61,7 +61,7 @@ class DeviceInjector(SmallPlugin):
     """Plugin at index 20 that was not captured; a later plugin's requests contain its devices."""
 
     def __init__(self, later: Remembering) -> None:
-        super().__init__("20-device-injector", Event.CreateContainer.bit)
+        super().__init__("20-device-injector", EventKind.CreateContainer.bit)
         self._devices = {
             message.container.id: list(message.container.linux.devices)
             for event, message in later.recorded

@@ -6,7 +6,7 @@ from __future__ import annotations
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import METHODS, Event
+from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.runtime import Plugin
 from tests.runtime_emulation.runtime import Runtime
 
@@ -18,7 +18,7 @@ START = api.StartContainerRequest(pod=POD, container=CONTAINER)
 CREATE = api.CreateContainerRequest(pod=POD, container=CONTAINER)
 
 
-def request_of(event: Event) -> Message:
+def request_of(event: EventKind) -> Message:
     """Return the event's own request about the test's pod and container."""
     parts: dict[str, Message] = {"pod": POD}
     request = METHODS[event.name].request

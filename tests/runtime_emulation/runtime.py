@@ -7,7 +7,7 @@ from pathlib import Path
 
 from google.protobuf.message import Message
 
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.runtime import Answer, Plugin
 from nri_scope.runtime import EmulatedRuntime as EmulatedRuntime
@@ -17,7 +17,7 @@ from nri_scope.runtime.operations import event_of, request_for
 class Runtime(EmulatedRuntime):
     """Emulated runtime, with shortcuts for tests."""
 
-    async def dispatch(self, event: Event, request: Message) -> list[Answer]:
+    async def dispatch(self, event: EventKind, request: Message) -> list[Answer]:
         """Send ``request``, the event's own request message, to all subscribers of ``event``.
 
         It is sent as the event's own RPC or as StateChange, depending on the profile. Returns an

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.events import METHODS, Event
+from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.runtime import PROFILES, LifecycleState, Profile
 from nri_scope.runtime.lifecycle import LifecycleStep
@@ -24,7 +24,7 @@ ISULAD = PROFILES["isulad"]
 RECORDED = Profile.of("recorded", "containerd", "2.1.9", "0.8.0")
 
 
-def about(event: Event, container: api.Container = APP) -> api.StateChangeEvent:
+def about(event: EventKind, container: api.Container = APP) -> api.StateChangeEvent:
     """Return the event's own request; typed as one that has both a pod and a container."""
     request = METHODS[event.name].request()
     request.pod.CopyFrom(POD)  # type: ignore[attr-defined]
@@ -33,7 +33,7 @@ def about(event: Event, container: api.Container = APP) -> api.StateChangeEvent:
     return request  # type: ignore[return-value]
 
 
-def sent(course: LifecycleState, *events: Event) -> list[str]:
+def sent(course: LifecycleState, *events: EventKind) -> list[str]:
     """Return the names of the events that are sent for ``events``; skipped ones in brackets."""
     return [
         f"({step.event.name})" if step.skipped else step.event.name
@@ -43,15 +43,15 @@ def sent(course: LifecycleState, *events: Event) -> list[str]:
 
 
 LIFE = (
-    Event.RunPodSandbox,
-    Event.CreateContainer,
-    Event.PostCreateContainer,
-    Event.StartContainer,
-    Event.PostStartContainer,
-    Event.StopContainer,
-    Event.RemoveContainer,
-    Event.StopPodSandbox,
-    Event.RemovePodSandbox,
+    EventKind.RunPodSandbox,
+    EventKind.CreateContainer,
+    EventKind.PostCreateContainer,
+    EventKind.StartContainer,
+    EventKind.PostStartContainer,
+    EventKind.StopContainer,
+    EventKind.RemoveContainer,
+    EventKind.StopPodSandbox,
+    EventKind.RemovePodSandbox,
 )
 
 
@@ -80,9 +80,9 @@ def test_captured_lifecycle_is_sent_unchanged(capture: str, profile: str) -> Non
         decoded = decode_request(stored.method, stored.request)
         if isinstance(decoded.message, api.SynchronizeRequest):
             course.note_containers(decoded.message.containers)
-        if decoded.event not in Event.__members__:
+        if decoded.event not in EventKind.__members__:
             continue
-        event = Event[decoded.event]
+        event = EventKind[decoded.event]
         request = METHODS[event.name].request()
         if decoded.pod is not None:
             request.pod.CopyFrom(decoded.pod)  # type: ignore[attr-defined]
@@ -98,28 +98,34 @@ def test_captured_lifecycle_is_sent_unchanged(capture: str, profile: str) -> Non
 def test_removal_of_a_running_container_adds_its_stop(profile: Profile) -> None:
     course = LifecycleState(profile)
     sent(course, *LIFE[:5])
-    stop, removal = course.steps_of(Event.RemoveContainer, about(Event.RemoveContainer))
-    assert (stop.event, stop.added, stop.skipped) == (Event.StopContainer, True, "")
-    assert stop.request == about(Event.StopContainer)
-    assert (removal.event, removal.added) == (Event.RemoveContainer, False)
+    stop, removal = course.steps_of(EventKind.RemoveContainer, about(EventKind.RemoveContainer))
+    assert (stop.event, stop.added, stop.skipped) == (EventKind.StopContainer, True, "")
+    assert stop.request == about(EventKind.StopContainer)
+    assert (removal.event, removal.added) == (EventKind.RemoveContainer, False)
 
 
 @pytest.mark.parametrize("profile", [CONTAINERD, CRI_O], ids=lambda profile: profile.name)
 def test_stop_is_sent_once(profile: Profile) -> None:
     course = LifecycleState(profile)
-    stop = Event.StopContainer
+    stop = EventKind.StopContainer
     assert sent(course, *LIFE[:5], stop, stop)[5:] == ["StopContainer", "(StopContainer)"]
 
 
 @pytest.mark.parametrize("profile", [RECORDED, ISULAD], ids=lambda profile: profile.name)
 def test_runtime_without_tracking_sends_every_event(profile: Profile) -> None:
-    events = (Event.StopContainer, Event.StopContainer, Event.RemoveContainer,
-              Event.StopPodSandbox, Event.StopPodSandbox, Event.RemovePodSandbox)  # fmt: skip
+    events = (
+        EventKind.StopContainer,
+        EventKind.StopContainer,
+        EventKind.RemoveContainer,
+        EventKind.StopPodSandbox,
+        EventKind.StopPodSandbox,
+        EventKind.RemovePodSandbox,
+    )
     assert sent(LifecycleState(profile), *events) == [event.name for event in events]
 
 
 def test_ends_of_containers_are_sent_only_if_plugins_know_the_container() -> None:
-    ends = (Event.StopContainer, Event.RemoveContainer)
+    ends = (EventKind.StopContainer, EventKind.RemoveContainer)
     course = LifecycleState(CONTAINERD)
     assert sent(course, *ends) == ["(StopContainer)", "(RemoveContainer)"]
     course.note_containers([api.Container(id="app", state=api.ContainerState.CONTAINER_RUNNING)])
@@ -129,12 +135,12 @@ def test_ends_of_containers_are_sent_only_if_plugins_know_the_container() -> Non
 
 
 def test_containerd_skips_ends_of_unknown_pods_and_cri_o_does_not() -> None:
-    ends = (Event.StopPodSandbox, Event.StopPodSandbox, Event.RemovePodSandbox)
+    ends = (EventKind.StopPodSandbox, EventKind.StopPodSandbox, EventKind.RemovePodSandbox)
     assert sent(LifecycleState(CONTAINERD), *ends) == [
         "(StopPodSandbox)", "(StopPodSandbox)", "(RemovePodSandbox)",
     ]  # fmt: skip
     assert sent(LifecycleState(CRI_O), *ends) == [event.name for event in ends]
-    assert sent(LifecycleState(CONTAINERD), Event.RunPodSandbox, *ends)[1:] == [
+    assert sent(LifecycleState(CONTAINERD), EventKind.RunPodSandbox, *ends)[1:] == [
         "StopPodSandbox", "(StopPodSandbox)", "RemovePodSandbox",
     ]  # fmt: skip
 
@@ -142,19 +148,19 @@ def test_containerd_skips_ends_of_unknown_pods_and_cri_o_does_not() -> None:
 def test_ends_of_pods_from_before_are_sent_once_noted() -> None:
     course = LifecycleState(CONTAINERD)
     course.note_pods([POD])
-    ends = (Event.StopPodSandbox, Event.StopPodSandbox, Event.RemovePodSandbox)
+    ends = (EventKind.StopPodSandbox, EventKind.StopPodSandbox, EventKind.RemovePodSandbox)
     assert sent(course, *ends) == ["StopPodSandbox", "(StopPodSandbox)", "RemovePodSandbox"]
 
 
 def test_stop_after_its_pod_s_removal_has_only_the_pod_s_id_on_containerd() -> None:
     course = LifecycleState(CONTAINERD)
-    sent(course, *LIFE[:5], Event.StopPodSandbox, Event.RemovePodSandbox)
-    (step,) = course.steps_of(Event.StopContainer, about(Event.StopContainer))
+    sent(course, *LIFE[:5], EventKind.StopPodSandbox, EventKind.RemovePodSandbox)
+    (step,) = course.steps_of(EventKind.StopContainer, about(EventKind.StopContainer))
     assert step.request == api.StopContainerRequest(pod=api.PodSandbox(id="pod"), container=APP)
     course = LifecycleState(CRI_O)
-    sent(course, *LIFE[:5], Event.StopPodSandbox, Event.RemovePodSandbox)
-    (step,) = course.steps_of(Event.StopContainer, about(Event.StopContainer))
-    assert step.request == about(Event.StopContainer)
+    sent(course, *LIFE[:5], EventKind.StopPodSandbox, EventKind.RemovePodSandbox)
+    (step,) = course.steps_of(EventKind.StopContainer, about(EventKind.StopContainer))
+    assert step.request == about(EventKind.StopContainer)
 
 
 EVENT_SEQUENCES = st.lists(
@@ -167,7 +173,7 @@ EVENT_SEQUENCES = st.lists(
 @pytest.mark.parametrize("name", PROFILES)
 @given(sequence=EVENT_SEQUENCES)
 def test_any_event_sequence_has_one_stop_and_removal_per_container(
-    name: str, sequence: list[tuple[Event, str, bool]]
+    name: str, sequence: list[tuple[EventKind, str, bool]]
 ) -> None:
     """Check that each container has one stop, then one removal; nothing is undone twice."""
     profile = PROFILES[name]
@@ -189,23 +195,23 @@ def test_any_event_sequence_has_one_stop_and_removal_per_container(
             if step.skipped:
                 continue
             match step.event:
-                case Event.CreateContainer | Event.StartContainer:
+                case EventKind.CreateContainer | EventKind.StartContainer:
                     live.add(container_id)
-                case Event.StopContainer:
+                case EventKind.StopContainer:
                     assert container_id in live
                     live.remove(container_id)
-                case Event.RemoveContainer:
+                case EventKind.RemoveContainer:
                     assert container_id not in live
                 case _:
                     pass
-        if failed and event is Event.CreateContainer:
+        if failed and event is EventKind.CreateContainer:
             live.discard(container_id)
 
 
 # -- failures -------------------------------------------------------------------------------------
 
 
-def added_after_failure(course: LifecycleState, event: Event) -> list[str]:
+def added_after_failure(course: LifecycleState, event: EventKind) -> list[str]:
     steps = course.steps_after_failure(event, about(event))
     assert all(step.added and step.request == about(step.event) for step in steps)
     return [step.event.name for step in steps]
@@ -214,8 +220,8 @@ def added_after_failure(course: LifecycleState, event: Event) -> list[str]:
 @pytest.mark.parametrize("profile", [CONTAINERD, RECORDED], ids=lambda profile: profile.name)
 def test_containerd_undoes_a_failed_creation_and_skips_later_events(profile: Profile) -> None:
     course = LifecycleState(profile)
-    sent(course, Event.RunPodSandbox, Event.CreateContainer)
-    assert added_after_failure(course, Event.CreateContainer) == [
+    sent(course, EventKind.RunPodSandbox, EventKind.CreateContainer)
+    assert added_after_failure(course, EventKind.CreateContainer) == [
         "StopContainer",
         "RemoveContainer",
     ]
@@ -229,16 +235,16 @@ def test_containerd_undoes_a_failed_creation_and_skips_later_events(profile: Pro
 
 def test_cri_o_does_not_undo_a_creation_that_plugins_rejected() -> None:
     course = LifecycleState(CRI_O)
-    sent(course, Event.RunPodSandbox, Event.CreateContainer)
-    assert added_after_failure(course, Event.CreateContainer) == []
+    sent(course, EventKind.RunPodSandbox, EventKind.CreateContainer)
+    assert added_after_failure(course, EventKind.CreateContainer) == []
     assert sent(course, *LIFE[5:7]) == ["(StopContainer)", "(RemoveContainer)"]
 
 
 @pytest.mark.parametrize("profile", [CONTAINERD, CRI_O], ids=lambda profile: profile.name)
 def test_pod_that_failed_to_run_is_stopped_and_removed_immediately(profile: Profile) -> None:
     course = LifecycleState(profile)
-    sent(course, Event.RunPodSandbox)
-    assert added_after_failure(course, Event.RunPodSandbox) == [
+    sent(course, EventKind.RunPodSandbox)
+    assert added_after_failure(course, EventKind.RunPodSandbox) == [
         "StopPodSandbox",
         "RemovePodSandbox",
     ]
@@ -248,7 +254,7 @@ def test_pod_that_failed_to_run_is_stopped_and_removed_immediately(profile: Prof
 def test_failed_start_is_followed_by_a_stop_and_keeps_the_removal() -> None:
     course = LifecycleState(CONTAINERD)
     sent(course, *LIFE[:4])
-    assert added_after_failure(course, Event.StartContainer) == ["StopContainer"]
+    assert added_after_failure(course, EventKind.StartContainer) == ["StopContainer"]
     assert sent(course, *LIFE[4:7]) == [
         "(PostStartContainer)", "(StopContainer)", "RemoveContainer",
     ]  # fmt: skip
@@ -256,9 +262,9 @@ def test_failed_start_is_followed_by_a_stop_and_keeps_the_removal() -> None:
 
 def test_failed_update_is_not_followed_by_its_post_event() -> None:
     course = LifecycleState(CONTAINERD)
-    sent(course, *LIFE[:5], Event.UpdateContainer)
-    assert added_after_failure(course, Event.UpdateContainer) == []
-    both = (Event.PostUpdateContainer, Event.UpdateContainer, Event.PostUpdateContainer)
+    sent(course, *LIFE[:5], EventKind.UpdateContainer)
+    assert added_after_failure(course, EventKind.UpdateContainer) == []
+    both = (EventKind.PostUpdateContainer, EventKind.UpdateContainer, EventKind.PostUpdateContainer)
     assert sent(course, *both) == [
         "(PostUpdateContainer)", "UpdateContainer", "PostUpdateContainer",
     ]  # fmt: skip
@@ -269,7 +275,7 @@ def test_failed_update_is_not_followed_by_its_post_event() -> None:
 
 def test_isulad_creates_containers_without_an_id() -> None:
     request = api.CreateContainerRequest(pod=POD, container=APP)
-    told = ISULAD.lifecycle_rules.adapted(Event.CreateContainer, request)
+    told = ISULAD.lifecycle_rules.adapted(EventKind.CreateContainer, request)
     assert told.container == api.Container(pod_sandbox_id="pod", name="app")
     assert request.container == APP
 
@@ -279,14 +285,14 @@ def test_isulad_sends_long_names_except_of_a_container_in_its_creation() -> None
     container = api.Container(id="app", name="app", pod_sandbox_id="pod")
     rules = ISULAD.lifecycle_rules
     create = rules.adapted(
-        Event.CreateContainer, api.CreateContainerRequest(pod=pod, container=container)
+        EventKind.CreateContainer, api.CreateContainerRequest(pod=pod, container=container)
     )
     assert (create.pod.name, create.container.name) == ("k8s_POD_web_shop_u-1_0", "app")
     stop = rules.adapted(
-        Event.StopContainer, api.StopContainerRequest(pod=pod, container=container)
+        EventKind.StopContainer, api.StopContainerRequest(pod=pod, container=container)
     )
     assert stop.container.name == "k8s_app_web_shop_u-1_0"
-    assert rules.adapted(Event.StopContainer, stop) == stop
+    assert rules.adapted(EventKind.StopContainer, stop) == stop
     pods, containers = rules.adapted_state([pod], [container])
     assert (pods, containers) == ([stop.pod], [stop.container])
 
@@ -294,7 +300,7 @@ def test_isulad_sends_long_names_except_of_a_container_in_its_creation() -> None
 def test_a_recorded_isulad_creates_containers_without_an_id() -> None:
     recorded = recorded_profile(api.ConfigureRequest(runtime_name="v2"))
     request = api.CreateContainerRequest(pod=POD, container=APP)
-    sent = recorded.lifecycle_rules.adapted(Event.CreateContainer, request)
+    sent = recorded.lifecycle_rules.adapted(EventKind.CreateContainer, request)
     assert (sent.container.id, sent.container.name, sent.pod) == ("", "app", POD)
 
 
@@ -302,7 +308,7 @@ def test_unchanged_request_is_not_copied() -> None:
     for profile in PROFILES.values():
         if profile is ISULAD:
             continue
-        request = about(Event.CreateContainer, api.Container(name="app"))
-        assert profile.lifecycle_rules.adapted(Event.RunPodSandbox, request) is request
-    request = about(Event.StopContainer)
-    assert RECORDED.lifecycle_rules.adapted(Event.StopContainer, request) is request
+        request = about(EventKind.CreateContainer, api.Container(name="app"))
+        assert profile.lifecycle_rules.adapted(EventKind.RunPodSandbox, request) is request
+    request = about(EventKind.StopContainer)
+    assert RECORDED.lifecycle_rules.adapted(EventKind.StopContainer, request) is request

@@ -12,7 +12,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError, UsageError
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.runtime import Plugin, Profile, ProfileSetUp, SetupStage
 from nri_scope.wire import Code
 from tests.runtime_emulation.container_requests import START, joined
@@ -39,7 +39,7 @@ async def test_restart_removes_and_recreates_the_socket(tmp_path: Path) -> None:
         assert not path.exists() and not runtime.plugins
         await asyncio.gather(plugin.connected.wait_closed(), adopted.connected.wait_closed())
         assert {one.end_reason for one in runtime.former} == {"the runtime restarts"}
-        assert (await runtime.operate(Event.StartContainer, START)).answers == []
+        assert (await runtime.operate(EventKind.StartContainer, START)).answers == []
         with pytest.raises(ConnectError):
             await plugin.connect(path)
         await runtime.start_again()
@@ -48,7 +48,7 @@ async def test_restart_removes_and_recreates_the_socket(tmp_path: Path) -> None:
         await again.register()
         await runtime.wait_plugins(1)
         assert again.methods == ["Configure", "Synchronize"]
-        (answer,) = (await runtime.operate(Event.StartContainer, START)).answers
+        (answer,) = (await runtime.operate(EventKind.StartContainer, START)).answers
         assert answer.plugin == "10-external"
         assert not runtime.rejections
 
@@ -192,7 +192,7 @@ async def test_launched_plugins_are_synchronized_since_nri_0_7_except_on_isulad(
         await runtime.launch_command(plugin_program(), "10", "launched")
         external = SmallPlugin("20-external")
         await external.join(runtime)
-        outcome = await runtime.operate(Event.StartContainer, START)
+        outcome = await runtime.operate(EventKind.StartContainer, START)
         assert [answer.plugin for answer in outcome.answers] == ["10-launched", "20-external"][
             :: -1 if profile.dispatch_rules.orders_by_name else 1
         ]
@@ -258,13 +258,13 @@ async def test_unknown_event_is_sent_by_its_own_rpc_and_then_as_state_change() -
         assert not falls_back.events[0].payload.strip(b"\x08\x63")
         assert len(runtime.plugins) == 3
         # Known events still have their own RPCs.
-        await runtime.operate(Event.StartContainer, START)
+        await runtime.operate(EventKind.StartContainer, START)
         assert falls_back.events[-1].method == "StartContainer"
 
 
 async def test_unknown_event_on_an_older_runtime_is_a_state_change_to_every_plugin() -> None:
     async with Runtime(OLD) as runtime:
-        failing, last = SmallPlugin("10-a"), SmallPlugin("20-b", Event.StartContainer.bit)
+        failing, last = SmallPlugin("10-a"), SmallPlugin("20-b", EventKind.StartContainer.bit)
         failing.on["StateChange"] = lambda request: RpcError(Code.UNKNOWN, "unhandled event")
         await joined(runtime, failing, last)
         answers = await runtime.send_unknown()

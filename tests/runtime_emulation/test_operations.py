@@ -10,7 +10,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import ConnectionClosed, RpcError
-from nri_scope.nri.events import PASSIVE_EVENTS, Event
+from nri_scope.nri.events import PASSIVE_EVENTS, EventKind
 from nri_scope.nri.merging import CreationMerging, IsuladCreation, UpdateMerging
 from nri_scope.runtime import PROFILES, Profile
 from nri_scope.wire import RequestReceived
@@ -75,7 +75,7 @@ async def test_each_plugin_receives_earlier_plugins_adjustments() -> None:
             for number in (1, 2, 3)
         ]
         await joined(runtime, *plugins)
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
         seen = [plugin.messages("CreateContainer")[0] for plugin in plugins]
         assert [answer.request for answer in outcome.answers] == seen
         assert [set(one.container.annotations) for one in seen] == [  # type: ignore[attr-defined]
@@ -93,7 +93,7 @@ async def test_each_plugin_receives_earlier_plugins_updates() -> None:
         first = answering("10-a", UpdateContainer=api.UpdateContainerResponse(update=mine))
         second = SmallPlugin("20-b")
         await joined(runtime, first, second)
-        outcome = await runtime.operate(Event.UpdateContainer, UPDATE)
+        outcome = await runtime.operate(EventKind.UpdateContainer, UPDATE)
         assert [
             one.linux_resources.cpu.shares.value  # type: ignore[attr-defined]
             for plugin in (first, second)
@@ -107,13 +107,15 @@ async def test_each_plugin_receives_earlier_plugins_updates() -> None:
 @pytest.mark.parametrize(
     ("event", "reply"),
     [
-        (Event.CreateContainer, api.CreateContainerResponse(update=with_shares(7))),
-        (Event.UpdateContainer, api.UpdateContainerResponse(update=with_shares(7))),
-        (Event.StopContainer, api.StopContainerResponse(update=with_shares(7))),
+        (EventKind.CreateContainer, api.CreateContainerResponse(update=with_shares(7))),
+        (EventKind.UpdateContainer, api.UpdateContainerResponse(update=with_shares(7))),
+        (EventKind.StopContainer, api.StopContainerResponse(update=with_shares(7))),
     ],
-    ids=lambda one: one.name if isinstance(one, Event) else "",
+    ids=lambda one: one.name if isinstance(one, EventKind) else "",
 )
-async def test_updates_of_other_containers_are_in_the_outcome(event: Event, reply: Reply) -> None:
+async def test_updates_of_other_containers_are_in_the_outcome(
+    event: EventKind, reply: Reply
+) -> None:
     async with Runtime(NEW) as runtime:
         await joined(runtime, answering("10-a", **{event.name: reply}))
         outcome = await runtime.operate(event, request_of(event))
@@ -132,7 +134,7 @@ async def test_every_event_is_sent_by_the_profile_s_rpc(profile: Profile) -> Non
                 bool(outcome.skipped) == bool(profile.skip_reason(event)) == (not outcome.answers)
             )
             # iSulad dies of any update.
-            dies = profile.name == "isulad" and event is Event.UpdateContainer
+            dies = profile.name == "isulad" and event is EventKind.UpdateContainer
             assert bool(outcome.failure) == outcome.killed == dies
         methods = {request.method for request in plugin.events}
         assert ("StateChange" in methods) != profile.dedicated_rpcs
@@ -142,7 +144,7 @@ async def test_container_has_the_state_that_the_runtime_sends() -> None:
     async with Runtime(CRI_O) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
-        await runtime.operate(Event.StopContainer, STOP)
+        await runtime.operate(EventKind.StopContainer, STOP)
         (seen,) = plugin.messages("StopContainer")
         assert seen.container.state == api.ContainerState.CONTAINER_STOPPED  # type: ignore[attr-defined]
 
@@ -151,8 +153,8 @@ async def test_deadline_is_the_profile_s_unless_overridden() -> None:
     async with Runtime(NEW) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
-        await runtime.operate(Event.StartContainer, START)
-        outcome = await runtime.operate(Event.StartContainer, START, timeout_ns=50_000_000_000)
+        await runtime.operate(EventKind.StartContainer, START)
+        outcome = await runtime.operate(EventKind.StartContainer, START, timeout_ns=50_000_000_000)
         assert [request.timeout_ns for request in plugin.events] == [
             60_000_000_000, 50_000_000_000,
         ]  # fmt: skip
@@ -162,16 +164,22 @@ async def test_deadline_is_the_profile_s_unless_overridden() -> None:
 # -- errors ---------------------------------------------------------------------------------------
 
 CONTAINERD_FAILS = {
-    Event.RunPodSandbox: "NRI RunPodSandbox failed: ",
-    Event.UpdatePodSandbox: "NRI sandbox update failed: ",
-    Event.CreateContainer: CREATION_FAILED,
-    Event.StartContainer: "NRI container start failed: ",
-    Event.UpdateContainer: "NRI container update failed: ",
+    EventKind.RunPodSandbox: "NRI RunPodSandbox failed: ",
+    EventKind.UpdatePodSandbox: "NRI sandbox update failed: ",
+    EventKind.CreateContainer: CREATION_FAILED,
+    EventKind.StartContainer: "NRI container start failed: ",
+    EventKind.UpdateContainer: "NRI container update failed: ",
 }
 CRI_O_FAILS = dict.fromkeys(
-    (Event.RunPodSandbox, Event.StopPodSandbox, Event.UpdatePodSandbox, Event.CreateContainer,
-     Event.UpdateContainer), "",
-)  # fmt: skip
+    (
+        EventKind.RunPodSandbox,
+        EventKind.StopPodSandbox,
+        EventKind.UpdatePodSandbox,
+        EventKind.CreateContainer,
+        EventKind.UpdateContainer,
+    ),
+    "",
+)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +187,7 @@ CRI_O_FAILS = dict.fromkeys(
 )
 @pytest.mark.parametrize("event", sorted(PASSIVE_EVENTS), ids=lambda event: event.name)
 async def test_error_stops_the_chain_and_fails_the_request_or_is_logged(
-    profile: Profile, failing: dict[Event, str], event: Event
+    profile: Profile, failing: dict[EventKind, str], event: EventKind
 ) -> None:
     if profile.skip_reason(event):
         return
@@ -204,7 +212,7 @@ async def test_failed_operation_has_no_updates() -> None:
             answering("10-a", CreateContainer=first),
             answering("20-b", CreateContainer=BOOM),
         )
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
         assert outcome.failure and outcome.updates == []
 
 
@@ -216,7 +224,7 @@ async def test_plugin_lost_during_an_operation_does_not_fail_it() -> None:
         )
         lost.on["CreateContainer"] = lambda request: lost.connected.abort()
         await joined(runtime, lost, last)
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
         assert [answer.dropped for answer in outcome.answers] == [True, False]
         assert (outcome.failure, outcome.error) == ("", "")
         assert isinstance(outcome.merged, CreationMerging)
@@ -229,7 +237,7 @@ async def test_conflict_fails_the_creation_with_the_runtime_s_message() -> None:
             answering(f"{number}0-p", CreateContainer=annotating("key")) for number in (1, 2, 3)
         ]
         await joined(runtime, *plugins)
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
         assert outcome.failure.startswith(CREATION_FAILED)
         assert '"20-p" and "10-p" both tried to set' in outcome.failure
         assert (outcome.culprit, outcome.refused) == ("20-p", True)
@@ -241,7 +249,7 @@ async def test_evictions_and_unknown_fields_are_dropped() -> None:
         reply = api.CreateContainerResponse(evict=[api.ContainerEviction(container_id="other")])
         reply.adjust.linux.oom_score_adj.value = 5
         await joined(runtime, answering("10-a", CreateContainer=reply))
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
         assert {(one.plugin, one.path) for one in outcome.dropped} == {
             ("10-a", "/evict"), ("10-a", "/process/oomScoreAdj"),
         }  # fmt: skip
@@ -249,17 +257,17 @@ async def test_evictions_and_unknown_fields_are_dropped() -> None:
 
 # -- validation -----------------------------------------------------------------------------------
 
-VALIDATE = Event.ValidateContainerAdjustment
-CREATE_BIT = Event.CreateContainer.bit
+VALIDATE = EventKind.ValidateContainerAdjustment
+CREATE_BIT = EventKind.CreateContainer.bit
 
 
 async def test_validators_receive_the_merged_adjustment_its_owners_and_all_plugins() -> None:
     async with Runtime(NEW) as runtime:
         adjusting = answering("20-b", CREATE_BIT, CreateContainer=annotating("key"))
-        uninterested = SmallPlugin("30-c", Event.StartContainer.bit)
+        uninterested = SmallPlugin("30-c", EventKind.StartContainer.bit)
         validator = SmallPlugin("10-a", VALIDATE.bit)
         await joined(runtime, adjusting, uninterested, validator)
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
         assert [answer.plugin for answer in outcome.validations] == ["10-a"]
         (seen,) = validator.messages("ValidateContainerAdjustment")
         assert isinstance(seen, api.ValidateContainerAdjustmentRequest)
@@ -287,7 +295,7 @@ async def test_validators_are_called_concurrently() -> None:
         first.on["ValidateContainerAdjustment"] = lambda request: waiting.append(request)
         second.on["ValidateContainerAdjustment"] = second_answers_both
         await joined(runtime, first, second)
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
         assert [answer.error for answer in outcome.validations] == [None, None]
 
 
@@ -302,7 +310,7 @@ async def test_rejection_fails_the_creation() -> None:
     ):  # fmt: skip
         async with Runtime(profile) as runtime:
             await joined(runtime, answering("10-a", ValidateContainerAdjustment=reply))
-            outcome = await runtime.operate(Event.CreateContainer, CREATE)
+            outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
             assert outcome.failure == words
             assert (outcome.culprit, outcome.refused) == ("10-a", True)
 
@@ -332,7 +340,7 @@ async def test_validator_fails_closed() -> None:
                 case _:
                     validator.on["CreateContainer"] = vanish(validator)
             await joined(runtime, validator, SmallPlugin("20-b"))
-            outcome = await runtime.operate(Event.CreateContainer, CREATE)
+            outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
             assert outcome.failure == f"{CREATION_FAILED}validator plugin 10-a failed: {words}"
             assert len(runtime.plugins) == (2 if kind == "errs" else 1)
 
@@ -342,7 +350,7 @@ async def test_validator_lost_in_the_chain_is_left_out_from_nri_0_12_5_on() -> N
         lost, other = SmallPlugin("10-lost"), SmallPlugin("20-other")
         lost.on["CreateContainer"] = lambda request: lost.connected.abort()
         await joined(runtime, lost, other)
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
         assert [answer.plugin for answer in outcome.validations] == ["20-other"]
         assert not outcome.failure
 
@@ -355,7 +363,7 @@ async def test_validation_is_sent_only_with_create_container_since_nri_0_10() ->
         assert "part of CreateContainer" in outcome.skipped and not validator.events
     async with Runtime(OLD) as runtime:
         await validator.join(runtime)
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
         assert not outcome.validations
 
 
@@ -366,7 +374,7 @@ async def test_isulad_disconnects_a_failing_plugin_and_continues() -> None:
     async with Runtime(ISULAD) as runtime:
         failing, next_one = answering("10-a", CreateContainer=BOOM), SmallPlugin("20-b")
         await joined(runtime, failing, next_one)
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
         assert [(one.plugin, one.dropped) for one in outcome.answers] == [
             ("10-a", True), ("20-b", False),
         ]  # fmt: skip
@@ -384,7 +392,7 @@ async def test_isulad_hides_earlier_adjustments() -> None:
             answering("30-c", CreateContainer=annotating("key")),
         ]
         await joined(runtime, *plugins)
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
     (first, second) = (plugin.messages("CreateContainer")[0] for plugin in plugins)
     assert first == second
     assert not first.container.id  # type: ignore[attr-defined]
@@ -411,7 +419,7 @@ async def test_a_reply_that_would_kill_isulad_fails_the_creation(
     async with Runtime(ISULAD) as runtime:
         last = SmallPlugin("20-b")
         await joined(runtime, answering("10-a", CreateContainer=reply), last)
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
     assert outcome.failure.startswith(words)
     assert (outcome.culprit, outcome.refused) == ("10-a", True)
     assert not last.messages("CreateContainer")
@@ -423,7 +431,7 @@ async def test_isulad_fails_a_creation_with_an_environment_variable_after_the_ch
     async with Runtime(ISULAD) as runtime:
         last = answering("20-b", CreateContainer=annotating("key"))
         await joined(runtime, answering("10-a", CreateContainer=reply), last)
-        outcome = await runtime.operate(Event.CreateContainer, CREATE)
+        outcome = await runtime.operate(EventKind.CreateContainer, CREATE)
     assert "sets an environment variable" in outcome.failure
     assert outcome.culprit == "10-a"
     assert last.messages("CreateContainer")
@@ -442,7 +450,7 @@ async def test_isulad_calls_plugins_in_order_of_names() -> None:
 
     async with Runtime(ISULAD) as runtime:
         await joined(runtime, remember(SmallPlugin("10-zebra")), remember(SmallPlugin("20-ant")))
-        await runtime.operate(Event.StartContainer, START)
+        await runtime.operate(EventKind.StartContainer, START)
     assert order == ["ant", "zebra"]
 
 
@@ -460,8 +468,8 @@ async def test_operations_are_serial() -> None:
             plugin.on[method] = handle
         await plugin.join(runtime)
         await asyncio.gather(
-            runtime.operate(Event.CreateContainer, CREATE),
-            runtime.operate(Event.StartContainer, START),
+            runtime.operate(EventKind.CreateContainer, CREATE),
+            runtime.operate(EventKind.StartContainer, START),
         )
     assert order == ["CreateContainer", "ValidateContainerAdjustment", "StartContainer"]
 
@@ -474,7 +482,7 @@ async def test_answer_contains_the_request_actually_sent() -> None:
     async with Runtime(NEW) as runtime:
         older = answering("10-older", StartContainer=RpcError(12, "unknown method"))
         await joined(runtime, older, SmallPlugin("20-newer"))
-        outcome = await runtime.operate(Event.StartContainer, START)
+        outcome = await runtime.operate(EventKind.StartContainer, START)
         first, second = outcome.answers
         assert isinstance(first.request, api.StateChangeEvent)
         assert isinstance(second.request, api.StartContainerRequest)
@@ -496,7 +504,7 @@ async def test_plugin_that_exits_before_its_turn_never_becomes_ready() -> None:
         first = SmallPlugin("10-first")
         first.on["StateChange"] = lambda request: None
         await first.join(runtime)
-        operation = asyncio.create_task(runtime.operate(Event.StartContainer, START))
+        operation = asyncio.create_task(runtime.operate(EventKind.StartContainer, START))
         while not first.events:
             first.arrived.clear()
             await first.arrived.wait()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse, SynchronizeRequest
 from nri_scope.errors import RpcError, UsageError
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.replay.playback import pause_s
 from nri_scope.runtime import PROFILES, Answer, Profile
 from nri_scope.wire import RequestReceived
@@ -78,7 +78,7 @@ async def test_one_plugin_s_stream_can_be_sent_to_others(name: str) -> None:
     setup, events = split_setup(stream)
     everything, creations = (
         SmallPlugin("00-everything"),
-        SmallPlugin("90-creations", Event.CreateContainer.bit),
+        SmallPlugin("90-creations", EventKind.CreateContainer.bit),
     )
     async with Runtime(setup) as runtime:
         await everything.join(runtime)

@@ -18,7 +18,7 @@ from nri_scope.errors import (
     RemoteProtocolError,
     RpcError,
 )
-from nri_scope.nri.events import PLUGIN_SERVICE, POD_EVENTS, STATE_CHANGE_EVENTS, Event
+from nri_scope.nri.events import PLUGIN_SERVICE, POD_EVENTS, STATE_CHANGE_EVENTS, EventKind
 from nri_scope.runtime import Plugin, Profile
 from nri_scope.wire import Code, RequestReceived
 from tests.runtime_emulation.container_requests import (
@@ -54,7 +54,7 @@ async def test_plugins_are_called_in_index_order_regardless_of_their_arrival() -
     async with Runtime(NEW) as runtime:
         for name in ("50-b", "99-last", "00-first", "50-a"):
             await remember(SmallPlugin(name)).join(runtime)
-        answers = await runtime.dispatch(Event.StartContainer, START)
+        answers = await runtime.dispatch(EventKind.StartContainer, START)
     assert order == ["00-first", "50-b", "50-a", "99-last"]
     assert [answer.plugin for answer in answers] == order
     assert all(answer.error is None and answer.took_ns > 0 for answer in answers)
@@ -63,14 +63,17 @@ async def test_plugins_are_called_in_index_order_regardless_of_their_arrival() -
 async def test_only_subscribers_are_called() -> None:
     async with Runtime(NEW) as runtime:
         starts, creates = (
-            SmallPlugin("10-starts", Event.StartContainer.bit),
-            SmallPlugin("20-creates", Event.CreateContainer.bit),
+            SmallPlugin("10-starts", EventKind.StartContainer.bit),
+            SmallPlugin("20-creates", EventKind.CreateContainer.bit),
         )
         await joined(runtime, starts, creates)
-        answers = await runtime.dispatch(Event.StartContainer, START)
+        answers = await runtime.dispatch(EventKind.StartContainer, START)
         assert [answer.plugin for answer in answers] == ["10-starts"]
         assert not creates.events
-        assert await runtime.dispatch(Event.RunPodSandbox, request_of(Event.RunPodSandbox)) == []
+        assert (
+            await runtime.dispatch(EventKind.RunPodSandbox, request_of(EventKind.RunPodSandbox))
+            == []
+        )
 
 
 async def test_reply_is_decoded() -> None:
@@ -81,15 +84,15 @@ async def test_reply_is_decoded() -> None:
         )
         plugin.on["CreateContainer"] = lambda request: adjustment
         await plugin.join(runtime)
-        (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+        (answer,) = await runtime.dispatch(EventKind.CreateContainer, CREATE)
     assert answer.reply == adjustment
     assert answer.payload == adjustment.SerializeToString()
     assert plugin.messages("CreateContainer") == [CREATE]
 
 
-@pytest.mark.parametrize("event", Event, ids=lambda event: event.name)
+@pytest.mark.parametrize("event", EventKind, ids=lambda event: event.name)
 @pytest.mark.parametrize("profile", [OLD, NEW], ids=lambda profile: profile.name)
-async def test_event_is_sent_by_the_profile_s_rpc(profile: Profile, event: Event) -> None:
+async def test_event_is_sent_by_the_profile_s_rpc(profile: Profile, event: EventKind) -> None:
     plugin = SmallPlugin()
     # An emulated runtime can send events that its profile lacks.
     async with Runtime(replace(profile, mask=NEW.mask)) as runtime:
@@ -112,14 +115,14 @@ async def test_event_is_sent_by_the_profile_s_rpc(profile: Profile, event: Event
 async def test_wrong_message_type_for_the_event_is_a_type_error() -> None:
     async with Runtime(NEW) as runtime:
         with pytest.raises(TypeError, match="takes StartContainerRequest"):
-            await runtime.dispatch(Event.StartContainer, CREATE)
+            await runtime.dispatch(EventKind.StartContainer, CREATE)
 
 
 async def test_deadline_is_sent_with_the_request() -> None:
     async with Runtime(replace(NEW, request_timeout_ms=2_000)) as runtime:
         plugin = SmallPlugin()
         await plugin.join(runtime)
-        await runtime.dispatch(Event.StartContainer, START)
+        await runtime.dispatch(EventKind.StartContainer, START)
         await runtime.send("StartContainer", b"", timeout_ns=1_999_934_312)
     assert [one.timeout_ns for one in plugin.events] == [2_000_000_000, 1_999_934_312]
 
@@ -141,8 +144,8 @@ async def test_concurrent_dispatches_are_serialized() -> None:
             later(plugin)
         await joined(runtime, *plugins)
         await asyncio.gather(
-            runtime.dispatch(Event.CreateContainer, CREATE),
-            runtime.dispatch(Event.StartContainer, START),
+            runtime.dispatch(EventKind.CreateContainer, CREATE),
+            runtime.dispatch(EventKind.StartContainer, START),
         )
     assert order == ["CreateContainer a", "CreateContainer b", "StartContainer a",
                      "StartContainer b"]  # fmt: skip
@@ -158,7 +161,7 @@ async def test_messages_of_every_size_are_sent_and_received(size: int) -> None:
         plugin.on["CreateContainer"] = lambda request: reply
         await plugin.join(runtime)
         request = api.CreateContainerRequest(container=api.Container(env=["X=" + "x" * size]))
-        (answer,) = await runtime.dispatch(Event.CreateContainer, request)
+        (answer,) = await runtime.dispatch(EventKind.CreateContainer, request)
     assert answer.reply == reply
     assert plugin.messages("CreateContainer") == [request]
 
@@ -171,7 +174,7 @@ async def test_error_status_stops_the_chain_and_keeps_the_plugin() -> None:
         first, second, third = SmallPlugin("10-a"), SmallPlugin("20-b"), SmallPlugin("30-c")
         second.on["StartContainer"] = lambda request: RpcError(Code.UNKNOWN, "not today")
         await joined(runtime, first, second, third)
-        ok, refused = await runtime.dispatch(Event.StartContainer, START)
+        ok, refused = await runtime.dispatch(EventKind.StartContainer, START)
         assert ok.error is None
         assert isinstance(refused.error, RpcError) and refused.error.message == "not today"
         assert refused.stops_chain and not refused.dropped
@@ -185,7 +188,7 @@ async def test_late_answer_drops_the_plugin_and_the_chain_continues() -> None:
         slow, quick = SmallPlugin("10-slow"), SmallPlugin("20-quick")
         slow.on["StartContainer"] = lambda request: None
         await joined(runtime, slow, quick)
-        late, fine = await runtime.dispatch(Event.StartContainer, START)
+        late, fine = await runtime.dispatch(EventKind.StartContainer, START)
         assert isinstance(late.error, DeadlineExceeded) and late.dropped
         assert fine.error is None
         assert [plugin.id for plugin in runtime.plugins] == ["20-quick"]
@@ -193,7 +196,7 @@ async def test_late_answer_drops_the_plugin_and_the_chain_continues() -> None:
         await slow.connected.wait_closed()
         await runtime.wait_for(lambda: bool(runtime.former))
         assert runtime.former[0].end_reason == "StartContainer: no answer within 0.2 s"
-        (answer,) = await runtime.dispatch(Event.StartContainer, START)
+        (answer,) = await runtime.dispatch(EventKind.StartContainer, START)
         assert answer.plugin == "20-quick"
 
 
@@ -202,7 +205,7 @@ async def test_deadline_exceeded_status_is_the_plugin_s_own_error() -> None:
         plugin = SmallPlugin()
         await plugin.join(runtime)
         plugin.on["StartContainer"] = lambda request: RpcError(Code.DEADLINE_EXCEEDED, "mine")
-        (answer,) = await runtime.dispatch(Event.StartContainer, START)
+        (answer,) = await runtime.dispatch(EventKind.StartContainer, START)
         assert isinstance(answer.error, RpcError) and not answer.dropped
         assert len(runtime.plugins) == 1
 
@@ -217,7 +220,7 @@ async def test_connection_lost_during_a_request_does_not_stop_the_chain() -> Non
 
         dying.on["StartContainer"] = die
         await joined(runtime, dying, living)
-        lost, fine = await runtime.dispatch(Event.StartContainer, START)
+        lost, fine = await runtime.dispatch(EventKind.StartContainer, START)
         assert isinstance(lost.error, ConnectionClosed) and lost.dropped
         assert fine.error is None
         assert [plugin.id for plugin in runtime.plugins] == ["20-living"]
@@ -246,7 +249,7 @@ async def test_broken_stream_does_not_stop_the_chain(garbage: bytes, reason: str
         await broken.adopt(theirs.detach())
         await asyncio.gather(broken.register(), runtime.adopt(ours))
         await living.join(runtime)
-        lost, fine = await runtime.dispatch(Event.StartContainer, START)
+        lost, fine = await runtime.dispatch(EventKind.StartContainer, START)
         assert isinstance(lost.error, ConnectionClosed) and reason in lost.error.reason
         assert fine.error is None
     backdoor.close()
@@ -257,7 +260,7 @@ async def test_undecodable_reply_stops_the_chain_and_keeps_the_plugin() -> None:
         plugin, next_one = SmallPlugin("10-a"), SmallPlugin("20-b")
         plugin.on["CreateContainer"] = lambda request: b"\xff\xff"
         await joined(runtime, plugin, next_one)
-        (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+        (answer,) = await runtime.dispatch(EventKind.CreateContainer, CREATE)
         assert isinstance(answer.error, RemoteProtocolError)
         assert answer.payload == b"\xff\xff"
         assert len(runtime.plugins) == 2
@@ -268,9 +271,9 @@ async def test_request_over_the_size_limit_stops_the_chain_and_keeps_the_plugin(
         plugin = SmallPlugin()
         await plugin.join(runtime)
         huge = api.CreateContainerRequest(container=api.Container(args=["x" * (5 << 20)]))
-        (answer,) = await runtime.dispatch(Event.CreateContainer, huge)
+        (answer,) = await runtime.dispatch(EventKind.CreateContainer, huge)
         assert isinstance(answer.error, LocalProtocolError)
-        (answer,) = await runtime.dispatch(Event.CreateContainer, CREATE)
+        (answer,) = await runtime.dispatch(EventKind.CreateContainer, CREATE)
         assert answer.error is None
 
 
@@ -313,7 +316,10 @@ async def test_other_errors_and_other_events_do_not_fall_back() -> None:
         plugin.on["StartContainer"] = lambda request: RpcError(Code.UNKNOWN, "broken")
         plugin.on["CreateContainer"] = lambda request: RpcError(Code.UNIMPLEMENTED, "what?")
         await plugin.join(runtime)
-        for event, request in ((Event.StartContainer, START), (Event.CreateContainer, CREATE)):
+        for event, request in (
+            (EventKind.StartContainer, START),
+            (EventKind.CreateContainer, CREATE),
+        ):
             (answer,) = await runtime.dispatch(event, request)
             assert isinstance(answer.error, RpcError)
         assert "StateChange" not in plugin.methods
@@ -324,7 +330,7 @@ async def test_unimplemented_state_change_is_an_error() -> None:
         plugin = only_state_change(SmallPlugin())
         plugin.on["StateChange"] = lambda request: RpcError(Code.UNIMPLEMENTED, "that neither")
         await plugin.join(runtime)
-        (answer,) = await runtime.dispatch(Event.StartContainer, START)
+        (answer,) = await runtime.dispatch(EventKind.StartContainer, START)
         assert isinstance(answer.error, RpcError) and answer.error.message == "that neither"
         assert answer.stops_chain
 
@@ -333,7 +339,7 @@ async def test_one_deadline_covers_both_attempts() -> None:
     async with Runtime(NEW) as runtime:
         plugin = only_state_change(SmallPlugin())
         await plugin.join(runtime)
-        await runtime.dispatch(Event.StartContainer, START)
+        await runtime.dispatch(EventKind.StartContainer, START)
         first, second = plugin.events
         assert second.timeout_ns < first.timeout_ns == NEW.request_timeout_ms * 1_000_000
 
@@ -342,12 +348,12 @@ async def test_reconnected_plugin_is_called_by_dedicated_rpc_again() -> None:
     async with Runtime(NEW) as runtime:
         plugin = only_state_change(SmallPlugin())
         await plugin.join(runtime)
-        await runtime.dispatch(Event.StartContainer, START)
+        await runtime.dispatch(EventKind.StartContainer, START)
         plugin.connected.close()
         await runtime.wait_for(lambda: bool(runtime.former))
         again = SmallPlugin()
         await again.join(runtime)
-        await runtime.dispatch(Event.StartContainer, START)
+        await runtime.dispatch(EventKind.StartContainer, START)
         assert [one.method for one in again.events] == ["StartContainer"]
 
 
@@ -370,7 +376,7 @@ async def test_stored_request_is_sent_unchanged_to_the_selected_plugin() -> None
 
 async def test_stored_request_is_sent_to_subscribers_only() -> None:
     async with Runtime(OLD) as runtime:
-        plugin = SmallPlugin(mask=Event.StartContainer.bit)
+        plugin = SmallPlugin(mask=EventKind.StartContainer.bit)
         await plugin.join(runtime)
         start = api.StateChangeEvent(event=api.START_CONTAINER).SerializeToString()
         stop_pod = api.StateChangeEvent(event=api.STOP_POD_SANDBOX).SerializeToString()
@@ -386,7 +392,7 @@ async def test_stored_request_is_sent_to_subscribers_only() -> None:
 )
 async def test_unknown_request_is_sent_to_every_plugin(method: str, payload: bytes) -> None:
     async with Runtime(OLD) as runtime:
-        plugin = SmallPlugin(mask=Event.CreateContainer.bit)
+        plugin = SmallPlugin(mask=EventKind.CreateContainer.bit)
         await plugin.join(runtime)
         (answer,) = await runtime.send(method, payload)
         assert answer.error is None
@@ -452,7 +458,7 @@ async def test_update_containers_inside_a_handler_deadlocks() -> None:
 
         plugin.on["StartContainer"] = handle
         await plugin.join(runtime)
-        (answer,) = await runtime.dispatch(Event.StartContainer, START)
+        (answer,) = await runtime.dispatch(EventKind.StartContainer, START)
         assert isinstance(answer.error, DeadlineExceeded)
         with pytest.raises(ConnectionClosed):
             await updates[0]

@@ -14,7 +14,7 @@ from nri_scope.errors import (
     RpcError,
     UsageError,
 )
-from nri_scope.nri.events import METHODS, Event
+from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.nri.request_subject import (
     container_of,
     decode_request,
@@ -65,15 +65,15 @@ def test_unknown_profile_s_error_names_the_nearest(name: str, hint: str) -> None
 @pytest.mark.parametrize(
     ("name", "event"),
     [
-        ("containerd-1.7", Event.UpdatePodSandbox),
-        ("containerd-2.1", Event.ValidateContainerAdjustment),
-        ("containerd-2.2", Event.UpdatePodSandbox),
-        ("containerd-2.2", Event.PostUpdatePodSandbox),
-        ("cri-o", Event.PostUpdatePodSandbox),
-        ("isulad", Event.PostUpdatePodSandbox),
+        ("containerd-1.7", EventKind.UpdatePodSandbox),
+        ("containerd-2.1", EventKind.ValidateContainerAdjustment),
+        ("containerd-2.2", EventKind.UpdatePodSandbox),
+        ("containerd-2.2", EventKind.PostUpdatePodSandbox),
+        ("cri-o", EventKind.PostUpdatePodSandbox),
+        ("isulad", EventKind.PostUpdatePodSandbox),
     ],
 )
-def test_event_that_a_runtime_never_sends_has_a_skip_reason(name: str, event: Event) -> None:
+def test_event_that_a_runtime_never_sends_has_a_skip_reason(name: str, event: EventKind) -> None:
     profile = PROFILES[name]
     assert event.name in profile.skip_reason(event)
     assert profile.nri_version in profile.skip_reason(event)
@@ -88,8 +88,8 @@ def test_captured_events_are_not_skipped() -> None:
     ):
         for stored, _ in exchanges(capture):
             decoded = decode_request(stored.method, stored.request)
-            if decoded.event in Event.__members__:
-                assert not PROFILES[name].skip_reason(Event[decoded.event]), (
+            if decoded.event in EventKind.__members__:
+                assert not PROFILES[name].skip_reason(EventKind[decoded.event]), (
                     capture,
                     decoded.event,
                 )
@@ -110,7 +110,7 @@ def test_container_states_match_captures() -> None:
                 # A container that never ran keeps its state.
                 continue
             expected = profile.lifecycle_rules.states.get(
-                Event[decoded.event], decoded.container.state
+                EventKind[decoded.event], decoded.container.state
             )
             assert decoded.container.state == expected, (capture, decoded.event)
 

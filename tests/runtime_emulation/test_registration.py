@@ -19,7 +19,7 @@ from nri_scope._gen.nri.api_pb2 import (
     UpdateContainersRequest,
 )
 from nri_scope.errors import ConnectError, ConnectionClosed, RpcError
-from nri_scope.nri.events import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE, Event
+from nri_scope.nri.events import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE, EventKind
 from nri_scope.runtime import PROFILES, Plugin, Profile, Rejection, SetupStage
 from nri_scope.runtime.answer import registration_problem
 from nri_scope.wire import Code, Connection, RequestReceived, ResponseReceived, WireEvent
@@ -263,7 +263,7 @@ async def joins_and_is_dropped(runtime: Runtime, plugin: SmallPlugin) -> Plugin:
 
 async def test_plugin_with_an_unknown_event_bit_is_dropped_after_configure() -> None:
     async with Runtime(OLD) as runtime:
-        plugin = SmallPlugin(mask=Event.UpdatePodSandbox.bit | Event.CreateContainer.bit)
+        plugin = SmallPlugin(mask=EventKind.UpdatePodSandbox.bit | EventKind.CreateContainer.bit)
         former = await joins_and_is_dropped(runtime, plugin)
         assert former.end_reason == (
             "subscribed to events 0x800 that containerd 1.7.24 (NRI 0.6.1) does not know"
@@ -278,14 +278,14 @@ async def test_plugin_with_an_unknown_event_bit_is_dropped_after_configure() -> 
 async def test_empty_mask_subscribes_to_every_event_and_validation() -> None:
     async with Runtime(NEW) as runtime:
         plugin = await SmallPlugin(mask=0).join(runtime)
-        assert plugin.subscribes(Event.ValidateContainerAdjustment)
+        assert plugin.subscribes(EventKind.ValidateContainerAdjustment)
 
 
 async def test_mask_limits_the_subscription() -> None:
     async with Runtime(NEW) as runtime:
-        plugin = await SmallPlugin(mask=Event.StartContainer.bit).join(runtime)
-        assert plugin.subscribes(Event.StartContainer)
-        assert not plugin.subscribes(Event.CreateContainer)
+        plugin = await SmallPlugin(mask=EventKind.StartContainer.bit).join(runtime)
+        assert plugin.subscribes(EventKind.StartContainer)
+        assert not plugin.subscribes(EventKind.CreateContainer)
 
 
 @pytest.mark.parametrize("method", ["Configure", "Synchronize"])

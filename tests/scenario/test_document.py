@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.scenario.document import parse_scenario
 from nri_scope.scenario.model import ContainerKind, Verb
 from nri_scope.scenario.text import duration_text, scenario_text
@@ -87,7 +87,7 @@ def test_a_whole_scenario_is_read_and_written() -> None:
     steps = found.steps
     assert steps is not None
     assert [one.what for one in steps] == [
-        Verb.RUN, Verb.WAIT, Verb.REPEAT, Verb.UPDATE, Event.StopContainer, Verb.RESTART,
+        Verb.RUN, Verb.WAIT, Verb.REPEAT, Verb.UPDATE, EventKind.StopContainer, Verb.RESTART,
     ]  # fmt: skip
     assert [one.exit_code for one in steps[2].steps] == [None, 3]
 

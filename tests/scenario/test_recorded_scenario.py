@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.filter import parse
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.plain import plain
 from nri_scope.nri.request_subject import container_of, decode_request
 from nri_scope.recording.reader import Recording
@@ -36,7 +36,7 @@ def passive() -> object:
     async def ignore(self: object, *args: object, **named: object) -> None:
         pass
 
-    names = [re.sub(r"(?<!^)([A-Z])", r"_\1", event.name).lower() for event in Event]
+    names = [re.sub(r"(?<!^)([A-Z])", r"_\1", event.name).lower() for event in EventKind]
     return type("Passive", (), dict.fromkeys(names, ignore))()
 
 

@@ -18,8 +18,8 @@ from nri_scope.nri.events import (
     UNSOLICITED,
     UPDATE,
     VALIDATE,
+    EventKind,
 )
-from nri_scope.nri.events import Event as NriEvent
 
 from .applied_spec import container_status
 from .attributed_changes import Failure, FailureKind, RoundDiff, Shows
@@ -457,7 +457,7 @@ class Differ:
             return False
         sessions = self._rounds.sessions
         listed = (sessions[number] for number in self._synchronized_with if number in sessions)
-        is_complete = any(session.subscribes_to(NriEvent.CreateContainer) for session in listed)
+        is_complete = any(session.subscribes_to(EventKind.CreateContainer) for session in listed)
         return is_complete and not self._containers.is_named(container_id)
 
     def _diff(

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 
 from nri_scope.entries import OperationOutcome
 from nri_scope.events import NO_ID, Event, Gap, Role, Session
-from nri_scope.nri.events import CREATE, POST_CREATE, STARTS, UPDATE, VALIDATE
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.events import CREATE, POST_CREATE, STARTS, UPDATE, VALIDATE, EventKind
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.recording.creation_outcomes import UNKNOWN
 
@@ -26,7 +25,7 @@ from .observed_round import GONE, ConnectionPart, Round
 from .presence import ASIDE as _AT_ANY_TIME
 from .presence import SET_UP, SessionTracker, began_before, outlived
 
-_BY_NAME = {event.name: event for event in NriEvent}
+_BY_NAME = {event.name: event for event in EventKind}
 ROUND_MAX = 256 << 20
 """Maximum size of one round's messages, in bytes. Sixteen probes with a runtime's largest message
 use a quarter."""

@@ -30,7 +30,7 @@ from hashlib import blake2b
 from typing import NamedTuple, cast
 
 from nri_scope.errors import did_you_mean
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.plain import Plain
 from nri_scope.text.yaml_reader import MalformedYaml, Node
 from nri_scope.text.yaml_text import FlowList
@@ -48,7 +48,7 @@ QUIET = "quiet"
 _FIRST = ("Configure", "Synchronize")
 _RANKS = {
     name: rank
-    for rank, name in enumerate((*_FIRST, *(event.name for event in sorted(Event))), start=1)
+    for rank, name in enumerate((*_FIRST, *(event.name for event in sorted(EventKind))), start=1)
 }
 _TIMES = re.compile(r"(.*)#([1-9][0-9]{0,8})", re.ASCII | re.DOTALL)
 

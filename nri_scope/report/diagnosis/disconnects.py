@@ -15,8 +15,7 @@ from nri_scope.differ.attribution.owner import Owner
 from nri_scope.differ.render.values import clipped
 from nri_scope.end_reasons import oversized_message, parse_end_reason
 from nri_scope.events import PASSIVE_ROLES, Event, Session
-from nri_scope.nri.events import CREATE, SYNCHRONIZE, UNSOLICITED, UPDATE
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.events import CREATE, SYNCHRONIZE, UNSOLICITED, UPDATE, EventKind
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.nri.versions import SPLIT_ADVICE
@@ -288,7 +287,7 @@ class DisconnectDetector(Detector):
             plugin = session.plugin
             if plugin in self._gone or plugin in diff.seen_by:
                 continue
-            creates = session.subscribes_to(NriEvent.CreateContainer)
+            creates = session.subscribes_to(EventKind.CreateContainer)
             if not (creates and self._outlived(session, diff)):
                 continue
             why = f"was disconnected after event {newest}"

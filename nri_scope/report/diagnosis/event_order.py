@@ -25,14 +25,14 @@ from nri_scope.nri.events import (
     STOP,
     STOP_POD,
     SYNCHRONIZE,
+    EventKind,
 )
-from nri_scope.nri.events import Event as NriEvent
 from nri_scope.recording.display import many
 
 from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Detector, Latest, LostEventDetector, RecordingFacts
 
-_START_EVENTS = NriEvent.StartContainer, NriEvent.PostStartContainer
+_START_EVENTS = EventKind.StartContainer, EventKind.PostStartContainer
 _PAIRS_MAX = 4
 """Maximum number of misordered events that are named."""
 
@@ -135,7 +135,7 @@ class EventOrderDetector(Detector):
         elif newest and order.index(name) < order.index(newest):
             self._backwards(event, newest)
         elif name == REMOVE_POD and seen == {RUN_POD, STOP_POD}:
-            creates = self._facts.sessions[event.session].subscribes_to(NriEvent.CreateContainer)
+            creates = self._facts.sessions[event.session].subscribes_to(EventKind.CreateContainer)
             if creates and self._lost.is_whole(event.session):
                 self._note(Rule.UNUSED_POD, event)
         elif subject == event.container_id:
@@ -162,7 +162,7 @@ class EventOrderDetector(Detector):
             if never_ran and self._lost.is_whole(event.session):
                 return Rule.NEVER_RAN
         unstopped = event.event == REMOVE and started and STOP not in seen
-        unstopped = unstopped and session.subscribes_to(NriEvent.StopContainer)
+        unstopped = unstopped and session.subscribes_to(EventKind.StopContainer)
         if unstopped and self._lost.is_whole(event.session):
             return Rule.UNSTOPPED
         return None
@@ -189,7 +189,7 @@ _UNKNOWN_ADVICE = (
     "data from that event. What the plugin does at the first event was not done: create it again. "
     "Avoid connecting plugins while pods are being started."
 )
-_FIRST = {"pod": NriEvent.RunPodSandbox, "container": NriEvent.CreateContainer}
+_FIRST = {"pod": EventKind.RunPodSandbox, "container": EventKind.CreateContainer}
 
 
 class MissedSubjectDetector(Detector):
@@ -247,7 +247,7 @@ class MissedSubjectDetector(Detector):
             shown = self._shown.setdefault((event.session, kind), Shown())
             shown.add(event.id, container=self._facts.name_of(about))
 
-    def _is_unknown(self, event: Event, about: str, first: NriEvent) -> bool:
+    def _is_unknown(self, event: Event, about: str, first: EventKind) -> bool:
         session = self._facts.sessions.get(event.session)
         if session is None or not session.is_connection or not self._lost.is_whole(session.id):
             return False

@@ -10,7 +10,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import WAITING_BYTES_MAX, Differ
 from nri_scope.events import CONTAINER_STATUS, Event, Gap, Role, Session
-from nri_scope.nri.events import Event as NriEvent
+from nri_scope.nri.events import EventKind
 from nri_scope.recording.event_messages import status_request
 
 from ..chains import BEGUN_NS, POD, START_NS, Traffic, session, traffic
@@ -160,7 +160,7 @@ class TestBetweenCreationAndValidation:
         for number, one in enumerate((*chain.sessions.values(), session(9, "-cri", Role.CRI))):
             ended_ns = START_NS + HOUR if ended else None
             # The tapped plugin is not in the chain.
-            mask = NriEvent.StopPodSandbox.bit if one.role == Role.TAP else one.mask
+            mask = EventKind.StopPodSandbox.bit if one.role == Role.TAP else one.mask
             kept = replace(one, ended_ns=ended_ns, mask=mask)
             chain.sessions[one.plugin if number < 3 else "cri"] = kept
             chain.differ.begin(kept)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CapturedCall, Gap, Role, SessionStart
 from nri_scope.nri import merging
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.recorder.inbox import Begin, End
 from nri_scope.recording.event_messages import status_request
 
@@ -29,7 +29,7 @@ MS = 10**6
 DEADLINE_NS = 2_000 * MS
 PLACES = ("00", "25", "35", "50", "99")
 POD = api.PodSandbox(id="pod-id", name="web", namespace="shop")
-ALL = sum(event.bit for event in Event if event is not Event.ValidateContainerAdjustment)
+ALL = sum(event.bit for event in EventKind if event is not EventKind.ValidateContainerAdjustment)
 
 
 @dataclass
@@ -129,7 +129,7 @@ class Delayed:
         for number, place in enumerate(places):
             self._synchronize(self._configure(place, validates=validates and not number))
         if self._yes():
-            self.ask(Event.RunPodSandbox, "")
+            self.ask(EventKind.RunPodSandbox, "")
         for number in range(self._pick(st.integers(1, 3))):
             self._create(f"c{number}")
         if self._yes():
@@ -137,26 +137,30 @@ class Delayed:
                 self._leave(probe)
 
     def _create(self, name: str) -> None:
-        truth = self.ask(Event.CreateContainer, name)
+        truth = self.ask(EventKind.CreateContainer, name)
         if truth.failed:
             # containerd sends these events; CRI-O does not.
             if self._yes():
-                self.ask(Event.StopContainer, name)
-                self.ask(Event.RemoveContainer, name)
+                self.ask(EventKind.StopContainer, name)
+                self.ask(EventKind.RemoveContainer, name)
             return
-        life = [Event.PostCreateContainer, Event.StartContainer, Event.PostStartContainer]
-        life += [Event.UpdateContainer, Event.StopContainer, Event.RemoveContainer]
+        life = [
+            EventKind.PostCreateContainer,
+            EventKind.StartContainer,
+            EventKind.PostStartContainer,
+        ]
+        life += [EventKind.UpdateContainer, EventKind.StopContainer, EventKind.RemoveContainer]
         for event in life[: self._pick(st.integers(0, len(life)))]:
             truth = self.ask(event, name)
             self._beside(name)
-            if event is not Event.UpdateContainer:
+            if event is not EventKind.UpdateContainer:
                 continue
             truth.failed = truth.failed or self._rarely()
             if not truth.failed:
                 self._created[name].linux.resources.cpu.shares.value = 512
-                self.ask(Event.PostUpdateContainer, name)
+                self.ask(EventKind.PostUpdateContainer, name)
 
-    def ask(self, event: Event, name: str) -> Truth:
+    def ask(self, event: EventKind, name: str) -> Truth:
         """Send an event through the chain."""
         truth = Truth(event.name, f"{name}-id" if name else "")
         self.truths.append(truth)
@@ -178,7 +182,7 @@ class Delayed:
                 one.gone = True
             if truth.failed:
                 break
-        if event is Event.CreateContainer and not truth.failed:
+        if event is EventKind.CreateContainer and not truth.failed:
             self._validate(turn, truth)
             self._created[name] = turn.request.container
         self.now_ns += MS
@@ -187,7 +191,7 @@ class Delayed:
             probe.joined = True
         return truth
 
-    def _see(self, probe: Probe, event: Event, shown: api.Container, truth: Truth) -> None:
+    def _see(self, probe: Probe, event: EventKind, shown: api.Container, truth: Truth) -> None:
         if probe.ended:
             return
         if probe.lossy and self._yes():
@@ -197,20 +201,20 @@ class Delayed:
         request = getattr(api, f"{event.name}Request")(pod=POD)
         if truth.container:
             request.container.CopyFrom(shown)
-        if event is Event.UpdateContainer:
+        if event is EventKind.UpdateContainer:
             request.linux_resources.cpu.shares.value = 512
         self._capture(probe.session, event.name, request)
         truth.seen_by.append(probe.session)
 
     def _is_late(
-        self, one: Hidden, event: Event, turn: merging.CreationMerging, truth: Truth
+        self, one: Hidden, event: EventKind, turn: merging.CreationMerging, truth: Truth
     ) -> bool:
         takes_ns = one.takes_ns[one.asked % len(one.takes_ns)]
         one.asked += 1
         self._pass(min(takes_ns, DEADLINE_NS + 4 * MS), truth)
         if takes_ns >= DEADLINE_NS:
             return True
-        if event is Event.CreateContainer:
+        if event is EventKind.CreateContainer:
             one.creations += 1
             truth.failed = one.creations - 1 == one.fails_at
             if one.sets and not truth.failed:
@@ -263,7 +267,7 @@ class Delayed:
     # -- entries for the recorder --------------------------------------------------------------
 
     def _configure(self, index: str, *, validates: bool = False) -> Probe:
-        mask = ALL | (Event.ValidateContainerAdjustment.bit if validates else 0)
+        mask = ALL | (EventKind.ValidateContainerAdjustment.bit if validates else 0)
         session = self._begin(index, Role.PROBE, mask)
         probe = Probe(index, session, validates)
         self._capture(session, "Configure", api.ConfigureRequest(runtime_name="containerd"))

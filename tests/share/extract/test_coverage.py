@@ -13,7 +13,7 @@ import pytest
 import nri_scope
 from nri_scope.events import LATE_SYNCHRONIZE, LEFT_OUT
 from nri_scope.filter import parse
-from nri_scope.nri.events import Event
+from nri_scope.nri.events import EventKind
 from nri_scope.recording.coverage import CHANGING, Coverage, Unobserved, coverage
 from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
@@ -62,7 +62,7 @@ def in_microseconds(found: Coverage) -> Coverage:
 
 @pytest.mark.parametrize(("path", "where"), PARTS, ids=lambda part: getattr(part, "name", part))
 @pytest.mark.parametrize("copied", [part_of, json_lines_of])
-@pytest.mark.parametrize("mask", [0, Event.CreateContainer.bit, CHANGING])
+@pytest.mark.parametrize("mask", [0, EventKind.CreateContainer.bit, CHANGING])
 def test_a_part_observed_what_the_whole_did(
     path: Path, where: str, copied: Callable[[Path, str, Path], None], mask: int, tmp_path: Path
 ) -> None:
