@@ -127,12 +127,12 @@ def _print(file: Path, what: str | None, rules: Rules | None) -> None:
     from nri_scope.api import Recording
     from nri_scope.recording.temporary_files import temporary_folder
     from nri_scope.report.markdown import markdown
-    from nri_scope.report.output_file import write
+    from nri_scope.share.output_files import write_text
 
     with Output() as output, interrupted_by_signals(), temporary_folder() as folder:
         facts, redactor, _ = _read(file, what, rules, Recording.report)
         draft = folder / "report.md"
-        write(draft, [markdown(facts)])
+        write_text(draft, [markdown(facts)])
         if redactor is not None:
             _scan_for_leaks(redactor, draft, Path("standard output"))
         output.text(draft.read_text("utf-8"))
@@ -141,14 +141,13 @@ def _print(file: Path, what: str | None, rules: Rules | None) -> None:
 def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
     from nri_scope.api import Recording
     from nri_scope.recording.display import many
-    from nri_scope.report.output_file import write
-    from nri_scope.share.output_files import Outputs
+    from nri_scope.share.output_files import Outputs, write_text
 
     render = renderer_of(output)
     with interrupted_by_signals(), Outputs(output, file, force=force) as outputs:
         facts, redactor, values = _read(file, what, rules, Recording.report)
         draft = outputs.new(output.suffix)
-        size = write(draft, render(facts))
+        size = write_text(draft, render(facts))
         if redactor is not None:
             _scan_for_leaks(redactor, draft, output)
         outputs.place(draft)
@@ -175,10 +174,10 @@ def _scan_for_leaks(redactor: Redactor, draft: Path, output: Path) -> None:
     """Raise RedactionLeak if the report contains a replaced value."""
     from html import unescape
 
-    from nri_scope.report.output_file import own_words
+    from nri_scope.report.html import fixed_text
     from nri_scope.share.bundle.leak_scan import Scan
 
-    scan = Scan(redactor.replaced_words, output, own_words)
+    scan = Scan(redactor.replaced_words, output, fixed_text)
     scan.file(draft, "the report")
     scan.text(unescape(draft.read_text("utf-8")).encode(), "the report")
     scan.name(output.name)

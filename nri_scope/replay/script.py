@@ -10,8 +10,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError, did_you_mean
-from nri_scope.events import Event
-from nri_scope.events import Role
+from nri_scope.events import Event, Role
 from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import (
     DEFAULT_REGISTRATION_TIMEOUT_MS,

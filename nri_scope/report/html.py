@@ -28,6 +28,7 @@ from . import wording
 from .limits import WORDS_MAX
 from .report_data import Facts, Lane, Mark, Timeline
 
+_PAGE = "report.html.j2"
 _HEIGHT = 40
 """Height of the bars of event counts, in units of the viewBox."""
 _LEAST_NS = 10_000
@@ -38,8 +39,8 @@ _BAR = 100
 
 def html(facts: Facts) -> Iterator[str]:
     """Yield the file, in parts."""
-    css = files(__package__ or "nri_scope.report").joinpath("templates/report.css").read_text()
-    template = _environment().get_template("report.html.j2")
+    css = _source("report.css")
+    template = _environment().get_template(_PAGE)
     yield from template.generate(
         facts=facts,
         # Trusted text; escapes have no meaning inside a style element.
@@ -48,6 +49,21 @@ def html(facts: Facts) -> Iterator[str]:
         "form-action 'none'",
         levels=wording.counted_levels(facts.findings),
     )
+
+
+@cache
+def fixed_text() -> bytes:
+    """Return the text of every page, which the search for leaked values ignores: its colours look
+    like digests.
+    """
+    tokens = Environment().lex(_source(_PAGE))
+    # Only text: neither comments nor expressions.
+    words = (text for _, token, text in tokens if token in ("data", "string"))
+    return "\n".join((_source("report.css"), *words)).encode()
+
+
+def _source(name: str) -> str:
+    return files(__package__ or "nri_scope.report").joinpath("templates", name).read_text("utf-8")
 
 
 @cache

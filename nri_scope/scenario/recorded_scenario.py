@@ -17,8 +17,7 @@ from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import NO_ID, InitialState, Session
-from nri_scope.events import Event
+from nri_scope.events import NO_ID, Event, InitialState, Session
 from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.nri.request_subject import (

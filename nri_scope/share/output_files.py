@@ -7,8 +7,9 @@ import os
 import secrets
 import shutil
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recording.file_errors import error_words, writing_hint
@@ -117,6 +118,21 @@ class Outputs:
     def _unwritable(self, error: OSError) -> UsageError:
         problem = error_words(error)
         return UsageError(f"{self.output}: cannot be written: {problem}", writing_hint(problem))
+
+
+def create_private(path: Path) -> BinaryIO:
+    """Create a file that only its owner can read, whatever the umask. Raises OSError."""
+    # Opened by path: formats create temporary files in the folder of ``stream.name``.
+    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+def write_text(path: Path, parts: Iterable[str]) -> int:
+    """Create a private UTF-8 file; return its size in bytes. Raises OSError."""
+    with create_private(path) as stream:
+        for part in parts:
+            # A recording may contain lone surrogates.
+            stream.write(part.encode("utf-8", "replace"))
+        return stream.tell()
 
 
 def _private(path: str, flags: int) -> int:

@@ -3,12 +3,10 @@
 
 from __future__ import annotations
 
-import os
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO
 
 from nri_scope.events import Mark
 from nri_scope.recording.reader import Recording
@@ -19,7 +17,7 @@ from .bundle.leak_scan import Scan
 from .extract import Extracted, Selection, extract
 from .extract.selected_events import choose
 from .formats import Analysed, Format
-from .output_files import Outputs
+from .output_files import Outputs, create_private
 from .redaction import Redactor, ReplacementCounts
 
 _ALL = Selection()
@@ -113,11 +111,11 @@ def convert(
     """
     numbers = selected_numbers(source, selection)
     if redactor is None:
-        with _create_private(draft) as stream:
+        with create_private(draft) as stream:
             return form.write(source, numbers, stream, analysed)
     redacted = draft.with_suffix(".redacted.db")
     extract(source, redacted, selection, redactor=redactor, on_progress=on_progress)
-    with Recording.open(redacted) as recording, _create_private(draft) as stream:
+    with Recording.open(redacted) as recording, create_private(draft) as stream:
         count = form.write(recording, numbers, stream, analysed)
     scan = Scan(redactor.replaced_words, target)
     scan.recording(redacted)
@@ -130,9 +128,3 @@ def convert(
 def selected_numbers(source: Recording, selection: Selection) -> array[int] | None:
     """Return the numbers of the selected events; None: all. Raises UsageError if there are none."""
     return None if selection.is_all else choose(source, selection).events
-
-
-def _create_private(path: Path) -> BinaryIO:
-    """Create a file that only its owner can read."""
-    # Opened by path: formats create temporary files in the folder of ``stream.name``.
-    return open(path, "xb", opener=lambda name, flags: os.open(name, flags, 0o600))

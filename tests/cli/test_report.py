@@ -15,7 +15,7 @@ from nri_scope.cli.main import cli, run
 from nri_scope.recording.display import moment
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import rfc3339
-from nri_scope.report import output_file as report_file
+from nri_scope.share import output_files
 from tests.replay import recordings
 from tests.replay.recordings import RECORDING, ROOT
 from tests.report import problem_recordings
@@ -85,12 +85,12 @@ def test_a_secret_left_in_the_report_is_an_error(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recording = problem_recordings.secret(tmp_path)
-    draw = report_file.write
+    draw = output_files.write_text
 
     def write(path: Path, parts: Iterable[str]) -> int:
         return draw(path, [*parts, f"<b>{problem_recordings.SECRET.replace('2', '&#50;')}</b>"])
 
-    monkeypatch.setattr(report_file, "write", write)
+    monkeypatch.setattr(output_files, "write_text", write)
     assert run(["report", str(recording), "-o", str(tmp_path / name), "--redact"]) == 2
     assert "is still in the report; please report it" in capsys.readouterr().err
     assert not (tmp_path / name).exists()

@@ -124,8 +124,6 @@ CHANGES = {
                 "share/formats/ids.py",
                 "",
                 """
-                OWN_WORDS = ("number:",)
-
                 def write(recording, numbers, stream):
                     known = [one.id for one in recording.events()]
                     wanted = set(numbers or ())
@@ -140,10 +138,14 @@ CHANGES = {
         ),
         (
             TESTS + "tests/share/formats/test_formats.py tests/docs/test_formats.py "
-            "tests/share/bundle/test_own_words.py -k 'ids or every_format'",
+            "tests/share/bundle/test_fixed_text.py -k 'ids or every_format'",
             DOCS,
         ),
-        (Edit("tests/share/bundle/test_own_words.py", '"deadline_ms", "Cr', '"ids": ["number"],'),),
+        (
+            Edit(
+                "tests/share/bundle/test_fixed_text.py", '"deadline_ms", "Cr', '"ids": ["number"],'
+            ),
+        ),
     ),
     "TUI key": Change(
         (

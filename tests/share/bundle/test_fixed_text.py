@@ -15,9 +15,8 @@ from nri_scope.errors import RedactionLeak
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
-from nri_scope.report.html import html
+from nri_scope.report.html import fixed_text, html
 from nri_scope.report.markdown import markdown
-from nri_scope.report.output_file import own_words
 from nri_scope.share.bundle.leak_scan import Scan, _contents, _texts
 from nri_scope.share.extract import extract
 from nri_scope.share.formats import FORMATS
@@ -85,14 +84,14 @@ def test_a_redacted_recording_may_contain_fixed_words(tmp_path: Path) -> None:
     "word", ["microseconds", "spreadsheet", "passing", "hexadecimal", "deliberately"]
 )
 def test_words_of_source_comments_are_leaks(word: str) -> None:
-    scan = Scan({word: "a-rule"}, Path("x"), own_words)
+    scan = Scan({word: "a-rule"}, Path("x"), fixed_text)
     with pytest.raises(RedactionLeak, match="the written file"):
         scan.text(f"DB_PASSWORD={word}".encode(), "the written file")
 
 
 def test_few_words_are_exempt() -> None:
     """An earlier version exempted 377 kB."""
-    assert len(own_words()) < 30_000
+    assert len(fixed_text()) < 30_000
 
 
 SECRETS = ["microseconds", "container", "CreateContainer", "environment", "schemaversion7"]
@@ -175,9 +174,9 @@ def test_each_word_of_an_output_is_known_or_recorded(path: Path, tmp_path: Path)
         facts = collect(recording, None)
         written["report"] = unescape(f"{markdown(facts)}{''.join(html(facts))}").encode()
     known = b"\n".join(texts)
-    known_words = set(_WORD.findall(known))
+    knfixed_text = set(_WORD.findall(known))
     for name, content in written.items():
         # Few words are searched in the whole text.
-        words = {word for word in {*_WORD.findall(content)} - known_words if word not in known}
+        words = {word for word in {*_WORD.findall(content)} - knfixed_text if word not in known}
         unknown = {run for word in words for run in unknown_words(word.decode())}
-        assert sorted(run for run in unknown if run.encode() not in own_words()) == [], name
+        assert sorted(run for run in unknown if run.encode() not in fixed_text()) == [], name

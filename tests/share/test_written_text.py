@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.report.output_file import write
+from nri_scope.share.output_files import write_text
 
 
 def test_only_its_owner_can_read_it(tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     before = os.umask(0)
     try:
-        assert write(path, ["a", "ß"]) == 3
+        assert write_text(path, ["a", "ß"]) == 3
     finally:
         os.umask(before)
     assert path.read_text() == "aß"
@@ -26,10 +26,10 @@ def test_an_existing_path_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "report.md"
     path.symlink_to(tmp_path / "nowhere")
     with pytest.raises(FileExistsError):
-        write(path, ["new"])
+        write_text(path, ["new"])
     assert not path.exists()
 
 
 def test_surrogates_are_replaced(tmp_path: Path) -> None:
-    write(tmp_path / "report.md", ["a\udcffb"])
+    write_text(tmp_path / "report.md", ["a\udcffb"])
     assert (tmp_path / "report.md").read_text() == "a?b"
