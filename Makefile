@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 LOCK := requirements/dev.txt
 RUNTIME_LOCK := requirements/runtime.txt
+BUILD_LOCK := requirements/build.txt
 
 # The interpreter that creates .venv: python3 if it is new enough, else a versioned one.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -139,7 +140,7 @@ lint-imports:
 	@echo "== import-linter"; $(BIN)/lint-imports --no-logo --no-cache && ! grep -rnE '^\s*(from|import) .*\btest_' --include='*.py' $(CODE)
 # The lock names no index or folder, and the environment satisfies all requirements.
 lint-lock:
-	@echo "== lock"; ! grep -nE '://|--(extra-)?index|--find-links' $(LOCK) $(RUNTIME_LOCK) && $(BIN)/uv pip check --quiet --python $(BIN)/python
+	@echo "== lock"; ! grep -nE '://|--(extra-)?index|--find-links' $(LOCK) $(RUNTIME_LOCK) $(BUILD_LOCK) && $(BIN)/uv pip check --quiet --python $(BIN)/python
 lint-generated:
 	@echo "== generated code"; $(BIN)/python -m scripts.generate --check
 lint-words:
@@ -189,6 +190,10 @@ lock: $(STAMP) ## lock the newest development dependencies
 	$(BIN)/uv pip compile pyproject.toml --constraint $(LOCK) --no-emit-package pip --universal \
 		--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--no-annotate --quiet --custom-compile-command "make lock" --output-file $(RUNTIME_LOCK)
+	@# What builds nri-scope for the image and for the action.
+	$(BIN)/uv pip compile --group pyproject.toml:build --constraint $(LOCK) --universal \
+		--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+		--no-annotate --quiet --custom-compile-command "make lock" --output-file $(BUILD_LOCK)
 
 .PHONY: clean
 clean: ## remove .venv, caches and build products
