@@ -28,9 +28,9 @@ from nri_scope import __version__
 
 ROOT = Path(__file__).parent.parent
 NAME = f"localhost/nri-scope:{__version__}"
-OWNER = 65532
-"""User and group of all files, and of processes for which a pod names no other user. Folders belong
-to root: a recorder refuses a place that another user could replace."""
+USER = 65532
+"""User and group of processes for which a pod names no other user. All files belong to root: no
+process can replace what it runs."""
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -191,8 +191,8 @@ def system_files() -> Files:
     """Return accounts and descriptions of terminals."""
     files: Files = {
         "etc/passwd": f"root:x:0:0:root:/tmp:/sbin/nologin\n"
-        f"nri-scope:x:{OWNER}:{OWNER}::/tmp:/sbin/nologin\n".encode(),
-        "etc/group": f"root:x:0:\nnri-scope:x:{OWNER}:\n".encode(),
+        f"nri-scope:x:{USER}:{USER}::/tmp:/sbin/nologin\n".encode(),
+        "etc/group": f"root:x:0:\nnri-scope:x:{USER}:\n".encode(),
     }
     for name in _TERMINALS:
         for folder in _TERMINFO:
@@ -234,7 +234,7 @@ def write_archive(path: Path, layers: list[bytes]) -> None:
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
         "config": {
-            "User": f"{OWNER}:{OWNER}",
+            "User": f"{USER}:{USER}",
             "Env": [f"{name}={value}" for name, value in ENVIRONMENT.items()],
             "Entrypoint": ["nri-scope"],
             "Labels": LABELS,
@@ -278,7 +278,7 @@ def _is_program(name: str) -> bool:
 def _entry(name: str, kind: bytes, mode: int) -> tarfile.TarInfo:
     entry = tarfile.TarInfo(name)
     entry.type, entry.mode = kind, mode
-    entry.uid = entry.gid = 0 if kind == tarfile.DIRTYPE else OWNER
+    entry.uid = entry.gid = 0
     return entry
 
 
