@@ -200,11 +200,11 @@ class InputLine(Horizontal):
     """An input line, hidden until it is opened."""
 
     DEFAULT_CSS = """
-    Question { height: 1; display: none; background: $panel; }
-    Question.-open { display: block; }
-    Question Label { width: auto; padding: 0 1; text-style: bold; color: $text-primary; }
-    Question Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
-    Question Input:focus { border: none; }
+    InputLine { height: 1; display: none; background: $panel; }
+    InputLine.-open { display: block; }
+    InputLine Label { width: auto; padding: 0 1; text-style: bold; color: $text-primary; }
+    InputLine Input { width: 1fr; height: 1; border: none; padding: 0; background: $panel; }
+    InputLine Input:focus { border: none; }
     """
 
     def __init__(self) -> None:

@@ -28,7 +28,6 @@ from nri_scope.events import (
 )
 from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.versions import NriVersion, has_failure_policy
-from nri_scope.wire.ttrpc import Code
 
 from .heartbeat import Heartbeat
 from .rows import optional_numbers_of
@@ -49,12 +48,10 @@ _REPLY = (
 
 LATE_SYNCHRONIZE_QUERY = (
     "SELECT s.id, e.at_ns + e.timeout_ns FROM session AS s JOIN event AS e ON e.id = s.sync_event "
-    "WHERE e.timeout_ns > 0 AND (e.took_ns > e.timeout_ns OR e.status_code = "
-    f"{Code.DEADLINE_EXCEEDED:d}) AND NOT EXISTS (SELECT 1 FROM event AS later "
-    "WHERE later.id > e.id AND later.session = s.id) ORDER BY s.id"
+    "WHERE e.timeout_ns > 0 AND e.took_ns >= e.timeout_ns AND NOT EXISTS "
+    "(SELECT 1 FROM event AS later WHERE later.id > e.id AND later.session = s.id) ORDER BY s.id"
 )
 """Sessions whose last event is a Synchronize that got a late reply, and its deadline in ns."""
-
 
 _PART = 1 << 40
 """Difference of the ids of parts of a derived gap; larger than ids of sessions."""

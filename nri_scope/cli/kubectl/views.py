@@ -191,7 +191,7 @@ def _perform(shown: View, local: click.Command, **options: Any) -> object:
     if options.pop("all_nodes", False) or selector:
         return print_labelled(selector or "", namespace, cluster, options)
     named = NamedTarget.parse(what, namespace) if what else None
-    if named is not None and named.is_workload and local.name == "log":
+    if named is not None and named.is_workload and shown is VIEWS["log"]:
         return print_workload(named, what, node, cluster, options)
     make = partial(_node_view, shown, local, cluster, options)
     if named is not None and other:
