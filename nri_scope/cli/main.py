@@ -25,13 +25,6 @@ COMMANDS = (
 )
 """Commands, ordered for new users. ``nri_scope.cli.NAME`` contains the command NAME."""
 
-_REMOVED = {
-    "import": "export FILE -o X.nriscope.db",
-    "redact": "export FILE -o X.nriscope.db --redact",
-    "shrink": "export FILE -o X.nriscope.db --where FILTER",
-    "v01": "tap --wrap PLUGIN",
-}
-"""Commands of earlier versions, and what does the same."""
 RECORDING_SUFFIXES = (".nriscope.db", ".nriscope.zip")
 EXIT_TROUBLE = 2
 """As in diff(1): 0 success, 1 a difference or failed check, 2 an error."""
@@ -69,8 +62,6 @@ class LazyGroup(click.Group):
                 if _is(pathlib.Path.is_dir, name):
                     ctx.fail(f"{name!r} is a folder, not a recording")
                 ctx.fail(f"no such command or file {name!r}")
-            if name in _REMOVED:
-                ctx.fail(f"no such command {name!r}; use `nri-scope {_REMOVED[name]}`")
             hint = did_you_mean(name, COMMANDS)
             ctx.fail(f"no such command {name!r}{hint and '; '}{hint}")
         return super().resolve_command(ctx, args)

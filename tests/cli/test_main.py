@@ -96,10 +96,6 @@ def test_a_file_is_opened_as_by_tui(
         (["./" + "a" * 300], f"no such command or file './{'a' * 300}'; see `nri-scope --help`"),
         (["nosuch.nriscope.db"], "nosuch.nriscope.db: no such file; give a *.nriscope.db that "
          "`nri-scope record` wrote, or a *.nriscope.zip"),
-        (["import"], "no such command 'import'; use `nri-scope export FILE -o X.nriscope.db`; see "
-         "`nri-scope --help`"),
-        (["v01", "-h"], "no such command 'v01'; use `nri-scope tap --wrap PLUGIN`; see "
-         "`nri-scope --help`"),
         (["show"], "Missing argument 'FILE'; see `nri-scope show --help`"),
     ],
 )  # fmt: skip
