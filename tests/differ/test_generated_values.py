@@ -119,4 +119,8 @@ def test_deep_nesting_is_supported() -> None:
     value: Json = CONTAINER
     for level in range(50_000):
         value = [value] if level % 2 else {"x": value}
-    GENERATED.comparable({"annotations": value})
+    value = GENERATED.comparable({"annotations": value}).spec["annotations"]
+    for level in reversed(range(50_000)):
+        assert isinstance(value, list if level % 2 else dict)
+        (value,) = value if isinstance(value, list) else value.values()
+    assert value == "<container id>"

@@ -9,9 +9,22 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.specs import Spec
+from nri_scope.specs import Json, Spec
 
 _M = TypeVar("_M", bound=Message)
+
+
+def assert_includes(spec: Json, part: Json) -> None:
+    """Check that `spec` has every value of `part`; its objects and arrays may have more."""
+    match part:
+        case dict():
+            assert isinstance(spec, dict)
+            for key, value in part.items():
+                assert_includes(spec.get(key), value)
+        case list():
+            assert isinstance(spec, list) and all(value in spec for value in part)
+        case _:
+            assert spec == part
 
 
 def unset_fields(message: Message) -> set[str]:

@@ -11,7 +11,7 @@ from nri_scope.oci import adjust, sort_mounts, spec_of
 from nri_scope.specs import Json, Spec, changes, same
 from tests.specs.generated import SPECS
 
-from .examples import ADJUSTMENT, ADJUSTMENT_SPEC, CONTAINER, unset_fields
+from .examples import ADJUSTMENT, ADJUSTMENT_SPEC, CONTAINER, assert_includes, unset_fields
 
 
 def test_every_field_of_an_adjustment_reaches_the_spec() -> None:
@@ -359,12 +359,15 @@ def test_fields_of_a_newer_api_are_kept_raw() -> None:
 
 
 @pytest.mark.parametrize("odd", [None, 1, "x", [], [1, None, "x", [], {}], {"x": 1}])
-def test_parts_with_invalid_types_are_accepted(odd: Json) -> None:
-    for key in ("process", "mounts", "hooks", "annotations", "linux", "cdiDevices", "nri"):
-        adjust({key: odd}, ADJUSTMENT)
+def test_parts_with_invalid_types_are_adjusted(odd: Json) -> None:
+    specs: list[Spec] = [
+        {key: odd} for key in ("process", "mounts", "hooks", "annotations", "linux", "cdiDevices")
+    ]
     names = "env", "rlimits", "args", "devices", "namespaces", "sysctl", "netDevices", "intelRdt"
     process: Spec = dict.fromkeys(names, odd)
-    linux: Spec = {**process, "resources": odd}
-    adjust({"process": process, "linux": linux}, ADJUSTMENT)
+    specs.append({"process": process, "linux": {**process, "resources": odd}})
     parts = "cpu", "memory", "pids", "devices", "hugepageLimits", "unified", "blockIO"
-    adjust({"linux": {"resources": dict.fromkeys(parts, odd)}}, ADJUSTMENT)
+    specs.append({"linux": {"resources": dict.fromkeys(parts, odd)}})
+    for spec in specs:
+        assert_includes(adjust(spec, ADJUSTMENT), ADJUSTMENT_SPEC)
+    assert adjust({"nri": odd}, ADJUSTMENT) == {**ADJUSTMENT_SPEC, "nri": odd}

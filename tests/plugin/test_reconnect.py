@@ -154,4 +154,4 @@ async def test_runtime_is_found_after_its_folder_was_replaced(tmp_path: Path) ->
             listening.close()
             shutil.rmtree(folder)
         stopping = True
-        await asyncio.gather(connecting, return_exceptions=True)
+        await connecting

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,8 +115,15 @@ def test_the_first_event_wakes_a_sleeping_thread() -> None:
     assert woken == [1] * 50
 
 
-def test_ringing_twice_does_no_harm() -> None:
+def test_ringing_twice_wakes_once() -> None:
     inbox = _inbox(1)
     inbox.ring()
     inbox.ring()
-    inbox.sleep(-1)
+    assert _seconds_asleep(inbox, 60) < 30
+    assert _seconds_asleep(inbox, 0.05) > 0.04
+
+
+def _seconds_asleep(inbox: Inbox, timeout: float) -> float:
+    began = time.monotonic()
+    inbox.sleep(timeout)
+    return time.monotonic() - began

@@ -158,8 +158,8 @@ class TestOfAnotherUser:
         give(theirs.parent / "file", theirs.parent / "pipe")
         with acting(theirs.parent, _SWAPPER, theirs.name, "file", "pipe"):
             for _ in range(_ATTEMPTS):
-                with suppress(RecordingError):
-                    Recording.open(theirs).close()
+                with suppress(RecordingError), Recording.open(theirs) as recording:
+                    assert list(recording.events())
 
 
 @needs_root

@@ -150,4 +150,5 @@ def test_an_impossible_change_is_an_error(change: str, problem: str) -> None:
 @given(st.text(st.sampled_from("shop/web:labels.=-'\"[]{}a0 \n\\"), max_size=40))
 def test_any_text_is_a_change_or_an_error(text: str) -> None:
     with suppress(UsageError):
-        changed(f"shop/web:{text}")
+        new = changed(f"shop/web:{text}")
+        assert scenario_text(scenario(new)) == new

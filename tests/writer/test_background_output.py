@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 
@@ -50,7 +51,9 @@ def test_close_stops_waiting_for_blocked_output_after_its_timeout() -> None:
 
     output = Background[str](write)
     output.put("x")
+    began = time.monotonic()
     output.close(timeout=0.05)
+    assert time.monotonic() - began < 30
     never.set()
 
 

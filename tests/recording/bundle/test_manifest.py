@@ -122,4 +122,5 @@ def test_any_replaced_value_is_read_or_rejected(data: st.DataObject) -> None:
         place[key] = data.draw(_json)
         break
     with suppress(ManifestError):
-        from_bytes(json.dumps(document).encode())
+        read = from_bytes(json.dumps(document).encode())
+        assert from_bytes(to_bytes(read)) == read
