@@ -35,7 +35,8 @@ _USER_FIELDS = (".users[0].user.token", ".users[0].user.tokenFile", ".users[0].u
 _TOKEN = re.compile(r"[!-~]+", re.ASCII)
 _TOKEN_MAX = 64 << 10
 _LINE_MAX = 2_000
-_END_S = 2.0
+END_S = 2.0
+"""Time that kubectl has to end before it is killed."""
 _SERVER = re.compile(r"^(?:error: |Error from server \((?!NotFound)\w+\): |Error from server )")
 
 
@@ -213,7 +214,7 @@ class Kubectl:
             assert process.stdout is not None
             # At their ends, the pipes are closed.
             with suppress(TimeoutError):
-                async with asyncio.timeout(_END_S):
+                async with asyncio.timeout(END_S):
                     await asyncio.gather(_discard(process.stdout), errors.task)
                     await asyncio.sleep(0)
 
@@ -328,7 +329,7 @@ async def _end(process: Process) -> None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         try:
-            async with asyncio.timeout(_END_S):
+            async with asyncio.timeout(END_S):
                 await process.wait()
         except TimeoutError:
             pass

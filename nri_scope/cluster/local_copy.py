@@ -21,14 +21,14 @@ from nri_scope.recorder.complete_recording import CompleteRecording
 from nri_scope.share.agent_messages import entry_of
 
 _INT_MAX = 2**63 - 1
-_ITEMS_MAX = 1_000_000
+ITEMS_MAX = 1_000_000
 """Maximum number of sessions, gaps, notes and lines of output of one copy."""
 COPY_MAX = 16 << 30
 """Maximum number of bytes of a copy."""
 _TEXT_MAX = 64 << 10
 """Maximum length of a name or reason."""
 _LONG_TEXTS = frozenset({*EVENT_TEXTS, "text"})
-_SESSIONS_BYTES_MAX = 64 << 20
+SESSIONS_BYTES_MAX = 64 << 20
 """Maximum number of bytes of the descriptions of sessions, which stay in memory."""
 _UNWRITTEN_MAX = 4 << 20
 """Number of bytes after which a transaction is written."""
@@ -255,8 +255,8 @@ class LocalCopy:
         number = hash((self._source(recording), *item))
         if number in self._written_hashes:
             return False
-        if len(self._written_hashes) >= _ITEMS_MAX:
-            raise RemoteProtocolError(f"it sent more than {_ITEMS_MAX:,} gaps, notes and lines")
+        if len(self._written_hashes) >= ITEMS_MAX:
+            raise RemoteProtocolError(f"it sent more than {ITEMS_MAX:,} gaps, notes and lines")
         self._written_hashes.add(number)
         return True
 
@@ -291,8 +291,8 @@ class LocalCopy:
         if number > _INT_MAX:
             raise RemoteProtocolError(f"session number {number} is out of range")
         self._session_bytes += 500 + _size(message)
-        if len(self._sessions) >= _ITEMS_MAX or self._session_bytes > _SESSIONS_BYTES_MAX:
-            limits = f"{_ITEMS_MAX:,} sessions or {_SESSIONS_BYTES_MAX >> 20} MiB of session data"
+        if len(self._sessions) >= ITEMS_MAX or self._session_bytes > SESSIONS_BYTES_MAX:
+            limits = f"{ITEMS_MAX:,} sessions or {SESSIONS_BYTES_MAX >> 20} MiB of session data"
             raise RemoteProtocolError(f"more than {limits}")
         self._last_session = self._sessions[key] = number
         self._begun[number] = replace(session, id=number)

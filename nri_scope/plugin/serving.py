@@ -257,7 +257,7 @@ class HandlerSession:
             event = next((one for one in STATE_CHANGE_EVENTS if one.value == message.event), None)
         if event is None or EVENT_HANDLERS[event] not in self._handlers:
             return no_change(received.method, received.payload)
-        arguments = _arguments(event, message)
+        arguments = handler_arguments(event, message)
         return self._call(EVENT_HANDLERS[event], arguments, method.reply, _subject(message))
 
     def _synchronize(self, part: api.SynchronizeRequest) -> bytes:
@@ -347,7 +347,8 @@ def _log_failure(where: str, error: Exception) -> str:
     return text
 
 
-def _arguments(event: EventKind, message: Message) -> list[object]:
+def handler_arguments(event: EventKind, message: Message) -> list[object]:
+    """Return the arguments of a plugin's handler: the parts of a request, or validation's whole."""
     if isinstance(message, api.ValidateContainerAdjustmentRequest):
         return [message]
     names = ["pod", "container", "overhead_linux_resources", "linux_resources"]

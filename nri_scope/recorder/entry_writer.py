@@ -159,7 +159,7 @@ class EntryWriter:
             if 0 < sessions.killed_ns < start.started_ns:
                 self.apply(Gap(0, None, sessions.killed_ns, start.started_ns, KILLED, None))
             sessions.killed_ns = 0
-        _insert_session(self.connection, begin, self.encoder.next_event)
+        insert_session(self.connection, begin, self.encoder.next_event)
 
     def _continue(self, number: int) -> None:
         """Continue the numbers of events of a session that ended in this file."""
@@ -298,7 +298,8 @@ class EntryWriter:
             self.result.problems.append(reason)
 
 
-def _insert_session(connection: sqlite3.Connection, begin: Begin, first_event: int) -> None:
+def insert_session(connection: sqlite3.Connection, begin: Begin, first_event: int) -> None:
+    """Insert a session that has not ended, and whose first event gets this number."""
     row: dict[str, str | int | None] = {
         name: named(str(value)) if isinstance(value, str) else int64(value)
         for name, value in asdict(begin.start).items()

@@ -170,11 +170,11 @@ class NameTable:
         return row
 
 
-_MAX_CACHED = 4_096
+MAX_CACHED = 4_096
 """Number of ids whose rows are cached."""
 _MAX_SAME_ID = 8
 """Number of rows with the same id that are kept distinct. Only a faulty peer reuses ids."""
-_MAX_WITHOUT_ID = 256
+MAX_WITHOUT_ID = 256
 """Number of creations without id that wait for it. iSulad assigns it some milliseconds later."""
 
 
@@ -221,7 +221,7 @@ class _Rows(Generic[_Row]):
         self._limits = TableLimits.of_names(
             connection, table, [column.name for column in fields(make) if column.type == "str"]
         )
-        self._known: RecentlyUsed[str, tuple[_Row, ...]] = RecentlyUsed(_MAX_CACHED)
+        self._known: RecentlyUsed[str, tuple[_Row, ...]] = RecentlyUsed(MAX_CACHED)
         (newest,) = connection.execute(f"SELECT max(key) FROM {table}").fetchone()
         self._next = (newest or 0) + 1
         self._new: list[_Row] = []
@@ -414,7 +414,7 @@ class SubjectTables:
         row = self._containers.add_unlisted(f"{NO_ID}{event}", name, pod)
         self._without_id.pop((pod, name), None)
         self._without_id[pod, name] = row, {session}
-        if len(self._without_id) > _MAX_WITHOUT_ID:
+        if len(self._without_id) > MAX_WITHOUT_ID:
             del self._without_id[next(iter(self._without_id))]
         return row
 

@@ -37,7 +37,7 @@ _YIELD_EVENTS = 6
 the hash functions release the GIL too briefly for the replying thread to acquire it.
 """
 _PAUSE_SECONDS = 15e-6
-_LOG_BYTES = 4 << 20
+LOG_BYTES = 4 << 20
 """Size of the write-ahead log above which it is moved into the file."""
 
 
@@ -195,7 +195,7 @@ class TransactionWriter:
     def _set_up(self, file: RecordingFile) -> None:
         connection = file.connection
         self._limits = RowLimits(connection)
-        log_bytes = min(_LOG_BYTES, self._ring.log_bytes // 2)
+        log_bytes = min(LOG_BYTES, self._ring.log_bytes // 2)
         # Moving the log into the file waits for the disk; meanwhile, events wait in the queue.
         connection.execute(f"PRAGMA wal_autocheckpoint = {log_bytes // PAGE}").fetchall()
         connection.execute(f"PRAGMA journal_size_limit = {log_bytes}").fetchall()

@@ -38,10 +38,10 @@ from .ring import Ring
 from .transactions import LATE, TransactionWriter
 
 # Limits of one transaction. Larger ones save little, and a killed process loses uncommitted events.
-_BATCH_EVENTS = 500
+BATCH_EVENTS = 500
 _BATCH_BYTES = 8 << 20
 _UNLIMITED = 1 << 62
-_MIN_PAUSE_SECONDS = 0.05
+MIN_PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 0.5
 _LOCK_TOLERANCE_SECONDS = 0.5
 """Time for which a locked file is not reported. Other programs may lock it briefly."""
@@ -53,7 +53,7 @@ _MAX_PROBLEMS = 20
 """Maximum number of different problems that are reported."""
 NICER = 5
 """Niceness of the writer thread relative to the replying thread."""
-_GRACE_SECONDS = 5.0
+GRACE_SECONDS = 5.0
 """Time after the timeout for the current event, and for reporting lost events."""
 
 
@@ -214,7 +214,7 @@ class Recorder(Sink):
             self._deadline = time.monotonic() + timeout
             self._finishing = True
             self._inbox.ring()
-            self._thread.join(timeout + _GRACE_SECONDS)
+            self._thread.join(timeout + GRACE_SECONDS)
             # Zero unless the thread is blocked in the file system or has died.
             self._abandoned = self._inbox.events_waiting + self._pending_events
         return self.counters
@@ -248,7 +248,7 @@ class Recorder(Sink):
             if self._is_too_late():
                 entries = inbox.take(_UNLIMITED, _UNLIMITED)
             else:
-                entries = inbox.take(_BATCH_EVENTS, self._batch_bytes)
+                entries = inbox.take(BATCH_EVENTS, self._batch_bytes)
             if entries or self._own:
                 self._pending_events = sum(type(entry) is tuple for entry in entries)
                 self._write(entries)
@@ -275,7 +275,7 @@ class Recorder(Sink):
     def _write(self, entries: list[Queued]) -> None:
         failed_at: float | None = None
         lost_before = self._inbox.lost
-        pause = _MIN_PAUSE_SECONDS
+        pause = MIN_PAUSE_SECONDS
         while True:
             try:
                 written = self._writing.write([*self._own, *entries])

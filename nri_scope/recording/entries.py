@@ -28,7 +28,7 @@ from .work_budget import Allowance
 
 _PAGE_BYTES = 8 << 20
 """Number of bytes of messages after which a page is yielded, even if it has few events."""
-_BUDGET_FACTOR = 9
+BUDGET_FACTOR = 9
 """Factor for the usual decoding budget (see `Recording.allowance`): copies must be complete."""
 
 
@@ -94,7 +94,7 @@ def exchanges(
 
     Raises Stopped.
     """
-    allowance = source.allowance(_BUDGET_FACTOR, is_copy=True)
+    allowance = source.allowance(BUDGET_FACTOR, is_copy=True)
     every = (
         _numbers_of(source, until=part.until, after=after, together=together)
         if part.kept is None

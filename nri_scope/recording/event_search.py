@@ -15,7 +15,8 @@ from .reader import Recording
 from .sqlite_errors import query_column, query_numbers
 
 _STEP = 4_000
-_AMONG = 500
+PART_EVENTS = 500
+"""Number of events that are searched between two reports of progress."""
 _SEPARATOR = "x'0a'"
 _TEXT = f" || {_SEPARATOR} || ".join(
     (
@@ -96,13 +97,13 @@ def among_some(
     """
     needle = fold(text)
     order = "ASC" if forwards else "DESC"
-    for done in range(0, len(rows), _AMONG):
+    for done in range(0, len(rows), PART_EVENTS):
         stop = len(rows) - done
         events = events_of(
-            rows[done : done + _AMONG] if forwards else rows[max(0, stop - _AMONG) : stop]
+            rows[done : done + PART_EVENTS] if forwards else rows[max(0, stop - PART_EVENTS) : stop]
         )
-        share = min(1.0, (done + _AMONG) / len(rows))
-        parts = [events[at : at + _AMONG] for at in range(0, len(events), _AMONG)]
+        share = min(1.0, (done + PART_EVENTS) / len(rows))
+        parts = [events[at : at + PART_EVENTS] for at in range(0, len(events), PART_EVENTS)]
         for some in parts if forwards else reversed(parts):
             found = query_numbers(
                 recording,

@@ -42,7 +42,7 @@ from .sqlite_text import WORDS_MAX, cut_sql, number_list
 
 _PAGE = 500
 """Number of events per query; small, so that a writer can reuse its log during a slow iteration."""
-_PAGE_CHARACTERS = 2 << 20
+PAGE_CHARACTERS = 2 << 20
 """Number of characters of long texts above which a page ends."""
 _long_texts = itemgetter(*map(EVENT_FIELDS.index, EVENT_TEXTS), *LISTS)
 
@@ -199,7 +199,7 @@ class TableReader(RecordingConnection):
                 page.append(event_of(row))
                 newest = page[-1].id
                 characters += sum(map(len, _long_texts(row)))
-                if characters > _PAGE_CHARACTERS:
+                if characters > PAGE_CHARACTERS:
                     return page, False
             return page, len(page) < _PAGE
 

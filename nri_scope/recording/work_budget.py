@@ -104,7 +104,7 @@ _SHORT_MEMBER, _SHORT = 8, 16
 """Extra units for a list member of fewer than ``_SHORT`` bytes: even an empty mount is displayed
 with all of its fields.
 """
-_MAX_UNITS_PER_BYTE = 3
+MAX_UNITS_PER_BYTE = 3
 """Upper bound of units per byte, for messages whose elements are not counted."""
 _MAX_CACHED = 100_000
 
@@ -152,7 +152,7 @@ class Allowance(Budget):
             again = units = len(content) // _LARGE_BYTES + _LARGE_SHORT * short_elements(content)
         else:
             # No counting is needed while the bytes so far cannot exceed a quarter of the budget.
-            self._uncounted -= _MAX_UNITS_PER_BYTE * len(content)
+            self._uncounted -= MAX_UNITS_PER_BYTE * len(content)
             if self._uncounted >= 0:
                 return
             units = _elements_in(kind, content)

@@ -27,7 +27,7 @@ from .trusted_location import FolderAccess, folder_access, name_of, try_lock
 PAGE = 4096
 """Page size of new recordings, in bytes."""
 _BUSY_TIMEOUT_MS = 20
-_OPENING_TIMEOUT_MS = 500
+OPENING_TIMEOUT_MS = 500
 """Maximum wait for a process that recovers the log of a killed recorder."""
 _LOCK_SECONDS = 0.05
 """Maximum wait for the lock, which `FolderBudget` holds for a moment."""
@@ -75,7 +75,7 @@ class RecordingFile:
                 names = _reserve(path, lock, is_new=is_new)
                 connection = connect(path)
                 try:
-                    connection.execute(f"PRAGMA busy_timeout = {_OPENING_TIMEOUT_MS}")
+                    connection.execute(f"PRAGMA busy_timeout = {OPENING_TIMEOUT_MS}")
                     if names is None and is_new:
                         initialize(connection)
                     _avoid_journal(connection, lock)

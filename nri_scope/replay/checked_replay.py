@@ -50,7 +50,7 @@ def prepared(job: Job, checks: Checks) -> tuple[Job, Expected]:
         expected = TapComparison(checks.golden_from, job)
         job = expected.prepared(job)
     if checks.junit is not None:
-        _check_junit(checks.junit)
+        check_junit_file(checks.junit)
     if checks.golden is not None and checks.update_golden:
         Golden.check_place(checks.golden)
     return job, expected
@@ -102,7 +102,7 @@ class CheckedReplay:
     def write_junit(self) -> None:
         """Write JUnit XML if requested. Raises UsageError."""
         if self.checks.junit is not None:
-            _write(self.checks.junit, self.junit())
+            write_junit_file(self.checks.junit, self.junit())
 
     @property
     def well(self) -> bool:
@@ -168,7 +168,7 @@ class CheckedReplay:
         return {**result, "times": times}
 
 
-def _check_junit(path: Path) -> None:
+def check_junit_file(path: Path) -> None:
     """Raise `UsageError` if the file cannot be written, or exists and is not JUnit XML."""
     start = b""
     try:
@@ -184,7 +184,8 @@ def _check_junit(path: Path) -> None:
         )
 
 
-def _write(path: Path, text: str) -> None:
+def write_junit_file(path: Path, text: str) -> None:
+    """Write JUnit XML, readable by this user only; raise `UsageError` if that fails."""
     try:
         write_private(path, text.encode())
     except OSError as error:

@@ -28,7 +28,7 @@ from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.runtime.rules import recorded_rules_of
 from nri_scope.scenario.recorded_scenario import initial_state
 
-_BUDGET_FACTOR = 0.5
+BUDGET_FACTOR = 0.5
 """Factor for the usual decoding budget: an event takes longer here, and is one of one session."""
 _BATCH_BYTES = 32 << 10
 """Bytes of requests that are read in one batch."""
@@ -175,7 +175,7 @@ class Script:
             yield self._step(recorded, request, span.begun and self._selection.selects(recorded))
 
     def _exchanges(self) -> Iterator[tuple[Event, bytes]]:
-        allowance = self._recording.allowance(_BUDGET_FACTOR)
+        allowance = self._recording.allowance(BUDGET_FACTOR)
         for session in self._sessions:
             for recorded, request, _ in self._recording.exchanges(
                 where=parse(f"session:{session.id}"),

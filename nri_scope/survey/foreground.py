@@ -24,7 +24,7 @@ _CHANGES = frozenset({"changed", "owner"})
 ATTRIBUTED = _CHANGES | {"problem", "outcome"}
 """Fields of the filter language whose values a survey determines."""
 _UPDATE = EventKind.UpdateContainer.name
-_SOME_MAX = 10_000
+PARTIAL_MAX_EVENTS = 10_000
 """Maximum number of events for which not the whole recording is read."""
 
 
@@ -91,7 +91,7 @@ def analysed(
 
     None: all events. ``beside`` and errors are as for `surveyed`.
     """
-    if numbers is None or len(numbers) > _SOME_MAX:
+    if numbers is None or len(numbers) > PARTIAL_MAX_EVENTS:
         with surveyed(recording, None, needed=True, beside=beside):
             yield
         return

@@ -39,7 +39,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.report.finder import Finder, keeps_removed
 from nri_scope.report.finding import Finding
 
-_WAIT_S = 10.0
+WAIT_S = 10.0
 """Maximum time to wait for the outcome of a creation. Runtimes take some tens of milliseconds."""
 _WATCHED_MAX = 10_000
 """Maximum number of creations whose outcome may change."""
@@ -153,7 +153,7 @@ class Assumptions:
             self._waiting = event.id, monotonic()
         # The clock of the recording host may differ from the clock of this one.
         waited_s = max(monotonic() - self._waiting[1], (self._recorded_ns - event.at_ns) / 1e9)
-        return waited_s < _WAIT_S
+        return waited_s < WAIT_S
 
     def outcome(self, event: Event) -> OperationOutcome:
         """Return the outcome of the creation to which ``event`` belongs, see `Creations`."""

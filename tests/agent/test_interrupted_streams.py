@@ -417,13 +417,13 @@ def test_recordings_beyond_the_limit(node: Node, monkeypatch: pytest.MonkeyPatch
 
 def test_unreadable_recordings_are_opened_once(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[Path] = []
-    first = node_recordings._first_session_ns
+    open_recording = Recording.open
 
-    def first_session_ns(path: Path) -> int | None:
+    def counted(path: Path) -> Recording:
         opened.append(path)
-        return first(path)
+        return open_recording(path)
 
-    monkeypatch.setattr(node_recordings, "_first_session_ns", first_session_ns)
+    monkeypatch.setattr(Recording, "open", counted)
     node.path("damaged").write_bytes(b"x" * 5000)
     os.utime(node.path("damaged"), (0, 0))
     node.write("a", 1)

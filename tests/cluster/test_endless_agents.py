@@ -123,7 +123,7 @@ def test_names_are_counted_and_written(
 
 
 def test_sessions_have_a_maximum_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_copy, "_SESSIONS_BYTES_MAX", 1 << 20)
+    monkeypatch.setattr(local_copy, "SESSIONS_BYTES_MAX", 1 << 20)
     every = (v1.GetEventsResponse(session=NAMES_ONLY["session"](number)) for number in count(2))
     problem = "more than 1,000,000 sessions or 1 MiB of session data"
     with pytest.raises(RemoteProtocolError, match=problem):

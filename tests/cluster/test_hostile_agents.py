@@ -359,7 +359,7 @@ ENDLESS: dict[str, Callable[[int], Any]] = {
 def test_endless_streams_are_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(local_copy, "_ITEMS_MAX", 100)
+    monkeypatch.setattr(local_copy, "ITEMS_MAX", 100)
     every = (v1.GetEventsResponse(**{kind: ENDLESS[kind](number)}) for number in count(2))
     with pytest.raises(RemoteProtocolError):
         add_all(tmp_path, every)

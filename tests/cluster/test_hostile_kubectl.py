@@ -158,7 +158,7 @@ async def test_a_hanging_kubectl_ends_with_its_children(
     script: Script, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     monkeypatch.setattr(module, "GET_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(module, "_END_S", 0.5)
+    monkeypatch.setattr(module, "END_S", 0.5)
     file = script(text)
     with pytest.raises(UsageError, match=r"no answer within 0\.5 s"):
         await Kubectl().get([".metadata.name"], "pods")

@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from nri_scope._gen.agent.nri_scope.agent import v1
-from nri_scope.cli.kubectl.status import _lines, _row
+from nri_scope.cli.kubectl.status import status_lines, status_row
 from nri_scope.cluster.agent_pods import NO_AGENT, NamedPod
 from nri_scope.cluster.gather import pods_filters
 from nri_scope.cluster.node_states import NodeState
@@ -77,14 +77,14 @@ def test_failed_nodes_are_listed_by_reason() -> None:
         *(NodeState(name, None, "no answer within 5 s") for name in ("b", "d")),
         NodeState("c", None, NO_AGENT),
     ]
-    lines = list(_lines(states, None))
+    lines = list(status_lines(states, None))
     assert [line.split()[0] for line in (lines[0], lines[2])] == ["node", "a"]
     assert lines[3:5] == [
         "no answer from 2 nodes: no answer within 5 s: b, d",
         f"no answer from 1 node: {NO_AGENT}: c",
     ]
     # Without a table.
-    first, *_ = _lines(states[1:2], None)
+    first, *_ = status_lines(states[1:2], None)
     assert first == "no answer from 1 node: no answer within 5 s: b"
 
 
@@ -101,11 +101,11 @@ def test_failed_nodes_are_listed_by_reason() -> None:
 def test_losses_that_are_unknown_are_no_number(more: dict[str, Any], lost: int, shown: str) -> None:
     recording = v1.RecordingStatus(recording_now=True, lost=lost, **more)
     state = NodeState("a", v1.GetStatusResponse(recordings=[recording]))
-    assert _row(state)[4] == shown
+    assert status_row(state)[4] == shown
     assert state.document()["lost_is_lower_bound"] == (not shown.isdigit())
-    assert _row(state)[1].startswith(UNRESPONSIVE) == ("trouble" in more)
+    assert status_row(state)[1].startswith(UNRESPONSIVE) == ("trouble" in more)
     between = NodeState("a", v1.GetStatusResponse(recordings=[recording], gaps_between=1))
-    assert not _row(between)[4].isdigit()
+    assert not status_row(between)[4].isdigit()
 
 
 def test_plugins_are_those_of_connected_recordings() -> None:

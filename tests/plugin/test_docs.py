@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import cli
 from nri_scope.nri.events import METHODS, EventKind
-from nri_scope.plugin.serving import EVENT_HANDLERS, HANDLERS, _arguments, handlers_of
+from nri_scope.plugin.serving import EVENT_HANDLERS, HANDLERS, handler_arguments, handlers_of
 from nri_scope.recording.reader import Recording
 from nri_scope.runtime import Plugin
 from tests.plugin_builders import adjust
@@ -44,7 +44,7 @@ def test_table_has_each_handler_with_as_many_arguments_as_it_gets() -> None:
     assert {name for name, _ in calls} == set(HANDLERS)
     arguments = {name: len(names.split(", ")) for name, names in calls}
     for event, name in EVENT_HANDLERS.items():
-        assert len(_arguments(event, METHODS[event.name].request())) == arguments[name]
+        assert len(handler_arguments(event, METHODS[event.name].request())) == arguments[name]
 
 
 async def test_whole_plugin_adjusts_a_container() -> None:

@@ -118,7 +118,7 @@ def test_gaps_of_two_consecutive_failures_are_both_stored(
         return write(self, batch)
 
     monkeypatch.setattr(TransactionWriter, "write", fail)
-    monkeypatch.setattr("nri_scope.recorder.writer._BATCH_EVENTS", 3)
+    monkeypatch.setattr("nri_scope.recorder.writer.BATCH_EVENTS", 3)
     recorder = Recorder.open(tmp_path / "r.db")
     session = recorder.begin_session(a_start())
     for item in EVENTS:
@@ -198,8 +198,8 @@ def test_every_event_is_stored_or_counted_in_a_gap(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionWriter, "write", fail)
         patch.setattr(Recorder, "_is_too_late", late)
-        patch.setattr("nri_scope.recorder.writer._BATCH_EVENTS", batch)
-        patch.setattr("nri_scope.recorder.writer._MIN_PAUSE_SECONDS", 0.001)
+        patch.setattr("nri_scope.recorder.writer.BATCH_EVENTS", batch)
+        patch.setattr("nri_scope.recorder.writer.MIN_PAUSE_SECONDS", 0.001)
         limits = WriterLimits(queue_bytes=room, batch_seconds=0.001)
         recorder = Recorder.open(path, limits=limits, redaction=redaction)
         session = recorder.begin_session(a_start())

@@ -57,11 +57,11 @@ _RECORD_AND_DIE = """
 import os, sys
 from pathlib import Path
 from nri_scope.recording.writable_file import RecordingFile
-from nri_scope.recorder.entry_writer import _insert_session
+from nri_scope.recorder.entry_writer import insert_session
 from nri_scope.recorder.inbox import Begin
 from tests.recording.traffic import a_start
 connection = RecordingFile.open(Path(sys.argv[1])).connection
-_insert_session(connection, Begin(1, a_start()), 1)
+insert_session(connection, Begin(1, a_start()), 1)
 os.kill(os.getpid(), 9)
 """
 _READ = """

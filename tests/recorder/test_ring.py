@@ -376,7 +376,7 @@ def test_a_recorder_closes_while_it_still_removes_events(tmp_path: Path) -> None
 def test_the_log_is_moved_into_the_file_while_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transactions, "_LOG_BYTES", 100_000)
+    monkeypatch.setattr(transactions, "LOG_BYTES", 100_000)
     path = tmp_path / "r.db"
     recorder = Recorder.open(path, limits=WriterLimits(batch_seconds=0.001))
     session = recorder.begin_session(a_start())

@@ -107,7 +107,7 @@ def test_a_subject_without_id_and_name_has_no_key(connection: sqlite3.Connection
 def test_evicted_subjects_are_looked_up_again(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MAX_CACHED", 4)
+    monkeypatch.setattr(module, "MAX_CACHED", 4)
     subjects = SubjectTables(connection)
     keys = {}
     for number in range(40):
@@ -208,7 +208,7 @@ def test_a_creation_stays_joined_while_old_rows_are_removed(
 def test_pending_creations_are_limited(
     connection: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_MAX_WITHOUT_ID", 2)
+    monkeypatch.setattr(module, "MAX_WITHOUT_ID", 2)
     subjects = SubjectTables(connection)
     pod = subjects.pod(WEB)
     for name in "abc":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.recorder.inbox import Inbox
 from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording
@@ -46,10 +47,10 @@ def test_an_error_in_removal_of_old_events_stops_only_the_removal(
 def test_the_thread_s_end_is_reported_and_later_events_are_lost(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(self: Recorder, entries: object) -> None:
+    def done(self: Inbox, entries: object) -> None:
         raise ValueError("oh")
 
-    monkeypatch.setattr(Recorder, "_write", write)
+    monkeypatch.setattr(Inbox, "done", done)
     ended = threading.Event()
     problems: list[str] = []
 
@@ -82,7 +83,7 @@ def test_events_of_a_blocked_write_are_counted_as_lost(
     for item in EVENTS:
         recorder.capture(session, item)
     assert hanging.wait(30)
-    monkeypatch.setattr("nri_scope.recorder.writer._GRACE_SECONDS", 0.0)
+    monkeypatch.setattr("nri_scope.recorder.writer.GRACE_SECONDS", 0.0)
     counters = recorder.close(0.1)
     assert counters.recorded + counters.lost == len(EVENTS)
     assert counters.lost == len(EVENTS)

@@ -120,8 +120,8 @@ _CONTENTS: dict[str, Callable[[Path, Path], bytes]] = {
 def impatient() -> Iterator[None]:
     """Shorten the time that writers wait for a lock."""
     with (
-        mock.patch.object(sidecar, "_LOCK_SECONDS", 0.02),
-        mock.patch.object(writable_file, "_OPENING_TIMEOUT_MS", 20),
+        mock.patch.object(sidecar, "LOCK_SECONDS", 0.02),
+        mock.patch.object(writable_file, "OPENING_TIMEOUT_MS", 20),
     ):
         yield
 

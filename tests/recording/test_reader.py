@@ -529,7 +529,7 @@ def test_a_page_ends_after_long_lists_of_changes(
     reply = api.CreateContainerResponse()
     reply.adjust.annotations["key"] = "value"
     record(path, [an_item("CreateContainer", request, reply.SerializeToString())] * 3)
-    monkeypatch.setattr(table_reader, "_PAGE_CHARACTERS", len("[]") * 4)
+    monkeypatch.setattr(table_reader, "PAGE_CHARACTERS", len("[]") * 4)
     with Recording.open(path) as recording:
         pages = list(recording._pages())
     assert [len(page) for page in pages if page] == [1, 1, 1]

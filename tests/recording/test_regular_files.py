@@ -14,7 +14,7 @@ from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.recording.bundle.unpack import unpack
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.trusted_location import read_regular, write_private
-from nri_scope.replay.checked_replay import _check_junit, _write
+from nri_scope.replay.checked_replay import check_junit_file, write_junit_file
 from nri_scope.replay.golden.entries import Origin
 from nri_scope.replay.golden.golden import Golden
 from nri_scope.share.redaction import rules
@@ -33,7 +33,7 @@ _READERS: dict[str, Callable[[Path], object]] = {
     "rules": rules.read_rules,
     "marks": sidecar.read,
     "bundle": lambda path: unpack(path, path.parent),
-    "junit": _check_junit,
+    "junit": check_junit_file,
     "key": _key,
 }
 
@@ -55,7 +55,7 @@ def test_special_files_are_not_written_to(tmp_path: Path, kind: str) -> None:
     with pytest.raises(OSError):
         write_private(path, b"")
     with pytest.raises(UsageError):
-        _write(path, "<testsuites/>")
+        write_junit_file(path, "<testsuites/>")
 
 
 def _save_golden(path: Path) -> None:
@@ -64,7 +64,7 @@ def _save_golden(path: Path) -> None:
 
 _WRITERS: list[Callable[[Path], None]] = [
     _save_golden,
-    lambda path: _write(path, "<testsuites/>"),
+    lambda path: write_junit_file(path, "<testsuites/>"),
     lambda path: write_private(path, b"secret"),
 ]
 

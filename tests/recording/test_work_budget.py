@@ -74,7 +74,7 @@ def test_a_copy_is_complete_within_its_larger_budget(bomb: Path) -> None:
 def test_a_copy_ends_early_when_its_budget_is_spent(
     bomb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_BUDGET_FACTOR", 1)
+    monkeypatch.setattr(module, "BUDGET_FACTOR", 1)
     copied: list[int] = []
     with Recording.open(bomb) as recording:
         pages = exchanges(recording, IncludedRows(until=10**9))
@@ -101,7 +101,7 @@ def test_a_recording_whose_pods_share_all_messages_is_compared_completely(
     path = tmp_path / "r.nriscope.db"
     many.write(path, 6_000)
     monkeypatch.setattr(work_budget, "DECODING", DECODING._replace(least_bytes=0))
-    monkeypatch.setattr(work_budget, "_MAX_UNITS_PER_BYTE", 10**9)
+    monkeypatch.setattr(work_budget, "MAX_UNITS_PER_BYTE", 10**9)
     with Recording.open(path) as recording, warnings.catch_warnings():
         warnings.simplefilter("error")
         assert max(max(one.events) for one in rounds(recording)) > 5_990

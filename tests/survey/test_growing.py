@@ -91,7 +91,7 @@ def survey_in_steps(source: Path, folder: Path, random: Random) -> int:
 def test_any_steps_have_the_result_of_the_whole(
     group: int, wait_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri_scope.survey.survey._WAIT_S", wait_s)
+    monkeypatch.setattr("nri_scope.survey.survey.WAIT_S", wait_s)
     for seed in range(group, PLAYS, GROUPS):
         folder = tmp_path / str(seed)
         folder.mkdir()
@@ -123,7 +123,7 @@ def add_gap(path: Path, random: Random) -> None:
 def test_recordings_of_real_runtimes_are_surveyed_in_steps(
     path: Path, wait_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri_scope.survey.survey._WAIT_S", wait_s)
+    monkeypatch.setattr("nri_scope.survey.survey.WAIT_S", wait_s)
     # After a reconnection, the gap before it may explain earlier events. It is derived from the
     # sessions until the recorder has written it.
     assert survey_in_steps(path, tmp_path, Random(1)) <= (3 if wait_s else 20)

@@ -165,7 +165,7 @@ async def test_a_search_finds_every_event_of_an_operation() -> None:
 async def test_a_search_in_a_filter_visits_each_operation_with_a_match(
     where: str, forwards: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_search, "_AMONG", 3)
+    monkeypatch.setattr(event_search, "PART_EVENTS", 3)
     opened = await store.Store.open(TAPPED)
     try:
         view = await opened.view(parse(where), grouped=True)

@@ -42,17 +42,18 @@ def command(output_format: str, **options: Any) -> int:
 
             output.line(to_json({"nodes": [node.document() for node in states]}))
         else:
-            for line in _lines(states, output.width):
+            for line in status_lines(states, output.width):
                 output.line(line)
     return 0 if all(node.is_good for node in states) else 1
 
 
-def _lines(states: Sequence[NodeState], width: int | None) -> Iterator[str]:
+def status_lines(states: Sequence[NodeState], width: int | None) -> Iterator[str]:
+    """Yield the table of agents that replied, then the others; None: of unlimited width."""
     from nri_scope.recording.display import many
 
     answered = [node for node in states if node.status is not None]
     if answered:
-        yield from table(_HEADINGS, [_row(node) for node in answered], width, right=(3, 4))
+        yield from table(_HEADINGS, [status_row(node) for node in answered], width, right=(3, 4))
     silent: dict[str, list[str]] = {}
     for node in states:
         if node.status is None:
@@ -78,7 +79,8 @@ def _lines(states: Sequence[NodeState], width: int | None) -> Iterator[str]:
     yield from (f"plugins: {text}" for text, is_true in remarks if is_true)
 
 
-def _row(state: NodeState) -> tuple[str, ...]:
+def status_row(state: NodeState) -> tuple[str, ...]:
+    """Return the cells of a node whose agent replied."""
     from nri_scope.recording.display import moment, size
 
     status = state.status

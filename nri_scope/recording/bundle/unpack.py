@@ -33,7 +33,7 @@ MAX_BUNDLE = 1 << 30
 MAX_RECORDING = (2 << 30) - 1
 """Maximum size of a recording in a bundle, in bytes. A larger one would require Zip64."""
 _MAX_README = 1 << 20
-_LARGE = 64 << 20
+LARGE_BYTES = 64 << 20
 """Size in bytes above which free space is checked; as much must remain free."""
 
 _SQLITE = b"SQLite format 3\0"
@@ -71,13 +71,13 @@ def unpack(path: Path, folder: Path) -> Path:
 
 def _check_room(path: Path, size: int, folder: Path) -> None:
     """Refuse a recording that would fill the disk (or the memory, for a tmpfs)."""
-    if size < _LARGE:
+    if size < LARGE_BYTES:
         return
     try:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         raise _Unwritable(error) from error
-    if free < size + _LARGE:
+    if free < size + LARGE_BYTES:
         raise RecordingError(
             path,
             f"it takes {in_bytes(size)} unpacked, and {folder.parent} has {in_bytes(free)} free",

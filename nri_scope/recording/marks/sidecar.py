@@ -30,7 +30,7 @@ from ..trusted_location import read_regular, try_lock, write_atomically
 SCHEMA_VERSION = 1
 _MAX_FILE_BYTES = 8 << 20
 """Maximum size of a file that is read. It may be untrusted, like the recording."""
-_LOCK_SECONDS = 2.0
+LOCK_SECONDS = 2.0
 """Maximum wait for another process. Any user who can read the folder can hold its lock."""
 
 
@@ -98,7 +98,7 @@ def locked(path: Path) -> Iterator[None]:
     try:
         is_locked = True
         with suppress(OSError):
-            is_locked = try_lock(folder, _LOCK_SECONDS)
+            is_locked = try_lock(folder, LOCK_SECONDS)
         if not is_locked:
             raise OSError(errno.EWOULDBLOCK, LOCKED)
         yield

@@ -32,7 +32,8 @@ _RUN = re.compile(rb"[0-9A-Za-z\x80-\xff]{6,}")
 """Letters and digits. In messages and files, a byte beside a text may look like one of them."""
 _WORD = re.compile(r"[^\W_]{6,}")
 
-_READ_BYTES, _OVERLAP = 8 << 20, 1 << 10
+READ_BYTES, OVERLAP_BYTES = 8 << 20, 1 << 10
+"""Size of the pieces of a file that are scanned, and of the end of each that is scanned twice."""
 _PAGE_ROWS = 1_000
 _OBJECT_PREFIX = "object "
 _REASONS = frozenset((LEFT_OUT, RING_REMOVED, DELETED, KILLED))
@@ -70,9 +71,9 @@ class Scan:
     def recording(self, path: Path) -> None:
         """Search every table, every message and every byte of a recording."""
         with Recording.open(path) as recording, recording_errors(recording):
-            for place, content in _texts(recording):
+            for place, content in recorded_texts(recording):
                 self._check(place, self._find(content))
-            for place, content in _contents(recording):
+            for place, content in recorded_contents(recording):
                 for text in _strings(content):
                     if (word := self._find(text)) is not None:
                         self._check(_with_event(recording, place), word)
@@ -82,9 +83,9 @@ class Scan:
         """Search every byte of a file."""
         with path.open("rb") as file:
             rest = b""
-            while piece := file.read(_READ_BYTES):
+            while piece := file.read(READ_BYTES):
                 self.text(rest + piece, place)
-                rest = piece[-_OVERLAP:]
+                rest = piece[-OVERLAP_BYTES:]
 
     def text(self, content: bytes, place: str) -> None:
         """Search a text."""
@@ -121,7 +122,7 @@ class Scan:
             raise RedactionLeak(self._target, self._rules[word], place)
 
 
-def _texts(recording: Recording) -> Iterator[tuple[str, bytes]]:
+def recorded_texts(recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Yield every text of every table, each with its column and row."""
     for table in TABLES:
         texts = [column.name for column in table.columns if column.type.startswith("TEXT")]
@@ -135,7 +136,7 @@ def _texts(recording: Recording) -> Iterator[tuple[str, bytes]]:
                     yield f"{place}, row {row[0]}", _bytes(value)
 
 
-def _contents(recording: Recording) -> Iterator[tuple[str, bytes]]:
+def recorded_contents(recording: Recording) -> Iterator[tuple[str, bytes]]:
     """Yield the content of every object."""
     for (number,) in _rows(recording, "SELECT id FROM object", "id"):
         yield f"{_OBJECT_PREFIX}{number}", recording.object_content(number_of((number,)))

@@ -404,10 +404,10 @@ def test_a_bundle_without_enough_disk_space_is_not_unpacked(
     # The package also has a function named unpack.
     module = import_module("nri_scope.recording.bundle.unpack")
     # A threshold above every size disables the check.
-    monkeypatch.setattr(module, "_LARGE", 1 << 62)
+    monkeypatch.setattr(module, "LARGE_BYTES", 1 << 62)
     assert unpack(path, private).read_bytes() == SMALL
     (private / RECORDING).unlink()
-    monkeypatch.setattr(module, "_LARGE", len(SMALL))
+    monkeypatch.setattr(module, "LARGE_BYTES", len(SMALL))
     assert unpack(path, private).read_bytes() == SMALL
     (private / RECORDING).unlink()
     usage = shutil.disk_usage(private)

@@ -419,7 +419,7 @@ def test_two_processes_that_save_at_once_lose_no_mark(recording: Path) -> None:
 def test_a_locked_folder_is_not_waited_for_forever(
     recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nri_scope.recording.marks.sidecar._LOCK_SECONDS", 0.02)
+    monkeypatch.setattr("nri_scope.recording.marks.sidecar.LOCK_SECONDS", 0.02)
     marks = again(recording)
     marks.toggle(events_of(recording)[3])
     with _locked(recording.parent):

@@ -17,7 +17,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.html import fixed_text, html
 from nri_scope.report.markdown import markdown
-from nri_scope.share.bundle.leak_scan import Scan, _contents, _texts
+from nri_scope.share.bundle.leak_scan import Scan, recorded_contents, recorded_texts
 from nri_scope.share.extract import extract
 from nri_scope.share.formats import FORMATS
 from nri_scope.share.redacted_copy import convert, copy_recording
@@ -165,7 +165,7 @@ def test_each_word_of_an_output_is_known_or_recorded(path: Path, tmp_path: Path)
     with Recording.open(path) as recording:
         extract(recording, copy)
     with Recording.open(copy) as recording:
-        texts = [text for _, text in [*_texts(recording), *_contents(recording)]]
+        texts = [text for _, text in [*recorded_texts(recording), *recorded_contents(recording)]]
         written: dict[str, bytes] = {}
         for name in ("jsonl", "otlp-json"):
             draft = tmp_path / name

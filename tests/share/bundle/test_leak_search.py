@@ -47,8 +47,8 @@ def test_a_word_in_a_token_or_an_id_is_none_of_them() -> None:
 def test_a_word_across_two_pieces_of_a_file_is_found(
     at: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(leak_scan, "_READ_BYTES", 100)
-    monkeypatch.setattr(leak_scan, "_OVERLAP", 40)
+    monkeypatch.setattr(leak_scan, "READ_BYTES", 100)
+    monkeypatch.setattr(leak_scan, "OVERLAP_BYTES", 40)
     (tmp_path / "x").write_bytes(b" " * at + b"Zq7hunter2" + b" " * 50)
     with pytest.raises(RedactionLeak, match="somewhere"):
         Scan({"Zq7hunter2": "a-rule"}, Path("x")).file(tmp_path / "x", "somewhere")

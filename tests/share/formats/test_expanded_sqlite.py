@@ -154,7 +154,7 @@ def test_a_full_disk_raises_the_systems_error(
             connection.execute("CREATE TABLE t (x)")
         return 0
 
-    monkeypatch.setattr(expanded_sqlite, "_create", fill_disk)
+    monkeypatch.setattr(expanded_sqlite, "ExportedPart", fill_disk)
     with pytest.raises(OSError, match="the disk is full") as caught:
         exported(SAMPLES[0], "sqlite-expanded")
     assert caught.value.errno == errno.ENOSPC

@@ -60,7 +60,7 @@ def test_requests_are_those_of_log(path: Path, monkeypatch: pytest.MonkeyPatch) 
     where = "-event:StartContainer"
     selected = {number: events[number] for number in events_of(path, "--where", where)}
     for most in (10_000, 0):
-        monkeypatch.setattr(foreground, "_SOME_MAX", most)
+        monkeypatch.setattr(foreground, "PARTIAL_MAX_EVENTS", most)
         assert events_of(path, "--where", where) == selected
 
 
