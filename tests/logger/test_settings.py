@@ -46,7 +46,6 @@ def test_none_removes_a_bound() -> None:
     assert len(settings.events) == 5
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("line", "words"),
     [
@@ -66,7 +65,7 @@ def test_none_removes_a_bound() -> None:
         ("a: b: c", "not YAML"),
         ("just words", "not a mapping"),
         ("since: 2024-02-30", "not YAML"),
-        ("x: " + "[" * 5000, "not YAML"),
+        pytest.param("x: " + "[" * 5000, "not YAML", marks=pytest.mark.exhaustive),
         ("x: " + "9" * 5000, "not YAML"),
     ],
 )

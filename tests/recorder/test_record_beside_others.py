@@ -166,7 +166,6 @@ class TestBesideOurRecording:
         _assert_rejected(lambda: Recorder.open(tmp_path / "r.db"), f"r.db{suffix} already exists")
         assert [each.name for each in tmp_path.iterdir()] == [beside.name]
 
-    @pytest.mark.exhaustive
     @pytest.mark.parametrize("suffix", _SUFFIXES)
     @pytest.mark.parametrize("kind", ["pipe", "socket", "folder", "link"])
     def test_companions_that_are_not_regular_files_are_rejected(

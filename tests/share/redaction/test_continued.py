@@ -38,7 +38,6 @@ def test_redacted_and_unredacted_recordings_are_not_mixed(path: Path, redacts: b
         check_continued(path, redacts=redacts)
 
 
-@pytest.mark.exhaustive
 @pytest.mark.parametrize("redacts", [True, False])
 def test_new_empty_and_unreadable_files_are_accepted(path: Path, redacts: bool) -> None:
     check_continued(path, redacts=redacts)
