@@ -37,7 +37,7 @@ from tests.runtime.testbed.workload import shop_and_jobs
 FOLDER = Path(__file__).parent.parent / "recordings"
 
 SIZE_MAX = 200_000
-"""Bytes. Recordings are part of every clone and every source distribution."""
+"""Bytes. Recordings are part of every clone, and two of them of every distribution."""
 
 DEMO, DEMO_SERIES = "demo", "2.1"
 
