@@ -66,13 +66,9 @@ test-all: $(STAMP) ## all tests that need no root, also against the Go reference
 
 # Tests that depend most on the version of Python; .ci/run runs them on each version. Rooms above the
 # core and most tests of commands are excluded, and so are slow tests of limits, hostile files, other
-# users' files and old events.
+# users' files and old events, which are marked.
 CORE_TESTS = -m "not runtime and not interop and not beyond_core" tests/wire tests/nri tests/oci tests/specs tests/transport tests/plugin tests/filter tests/recording tests/recorder \
-	tests/cli/test_smoke.py \
-	--ignore=tests/oci/test_generator.py --ignore=tests/recording/test_companions.py \
-	--ignore=tests/recorder/test_ring.py --ignore=tests/recording/test_work_budget.py \
-	--ignore=tests/recorder/test_record_beside_others.py --ignore=tests/recording/test_recording_size.py \
-	--ignore=tests/nri/test_element_limits.py
+	tests/cli/test_smoke.py
 .PHONY: test-core
 test-core: $(BIN)/python ## tests of protocol, plugin and recorder, and of each command once
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS) $(CORE_TESTS)

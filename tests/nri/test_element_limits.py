@@ -29,6 +29,8 @@ from tests.bombs.recordings import of_many, repeated_fields
 from tests.nri.message_elements import KINDS, elements_of
 from tests.recording.traffic import a_container, a_pod, random_message
 
+pytestmark = pytest.mark.beyond_core
+
 FULL = [(kind, path) for kind in KINDS[:3] for path in repeated_fields(kind.DESCRIPTOR)]
 
 

@@ -31,6 +31,8 @@ from tests.recording.other_user import (
 )
 from tests.recording.traffic import a_start, an_item, lifecycles, record
 
+pytestmark = pytest.mark.beyond_core
+
 __all__ = ["public"]
 
 _SUFFIXES = ["-wal", "-shm", "-journal"]

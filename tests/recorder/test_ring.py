@@ -39,6 +39,8 @@ from tests.recording.traffic import (
     record,
 )
 
+pytestmark = pytest.mark.beyond_core
+
 _SIZE = MIN_SIZE
 
 

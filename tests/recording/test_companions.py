@@ -31,6 +31,8 @@ from tests.recording.other_user import (
     public,
 )
 
+pytestmark = pytest.mark.beyond_core
+
 __all__ = ["public"]
 
 _ATTEMPTS = amount(300, 60)

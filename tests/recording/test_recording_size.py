@@ -11,6 +11,8 @@ from benchmarks.traffic import CAPTURES, captured, repeated
 from nri_scope.events import CapturedCall
 from tests.recording.traffic import RUNTIMES, an_item, lifecycles, record
 
+pytestmark = pytest.mark.beyond_core
+
 
 def _ratio(path: Path, items: list[CapturedCall]) -> float:
     record(path, items)

@@ -27,6 +27,8 @@ from tests.recording.recordings import record
 from tests.recording.traffic import lifecycles
 from tests.recording.traffic import record as record_items
 
+pytestmark = pytest.mark.beyond_core
+
 ALL = DECODING.units(0)
 
 
