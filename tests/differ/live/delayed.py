@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import TypeVar
 
 from google.protobuf.message import Message
@@ -30,6 +31,20 @@ DEADLINE_NS = 2_000 * MS
 PLACES = ("00", "25", "35", "50", "99")
 POD = api.PodSandbox(id="pod-id", name="web", namespace="shop")
 ALL = sum(event.bit for event in EventKind if event is not EventKind.ValidateContainerAdjustment)
+
+
+class Incident(Enum):
+    """What happens besides the events of the chain."""
+
+    CRI_ANSWER = auto()
+    """The CRI answers about a container."""
+    PROBE_LEAVES = auto()
+    PROBE_CONFIGURES = auto()
+    """A probe connects, and is not yet synchronized."""
+    PROBE_JOINS = auto()
+    """A probe connects and is synchronized."""
+    LOSSES_CHANGE = auto()
+    """The recorder of a probe begins or ceases to drop events."""
 
 
 @dataclass
@@ -195,8 +210,15 @@ class Delayed:
         if probe.ended:
             return
         if probe.lossy and self._yes():
-            at_ns = self.now_ns
-            self._lost[probe.session] = Gap(0, probe.session, at_ns, at_ns, "too fast", 1, 1)
+            self._lost[probe.session] = Gap(
+                id=0,
+                session=probe.session,
+                from_ns=self.now_ns,
+                to_ns=self.now_ns,
+                reason="too fast",
+                lost=1,
+                dropped=1,
+            )
             return
         request = getattr(api, f"{event.name}Request")(pod=POD)
         if truth.container:
@@ -234,25 +256,23 @@ class Delayed:
         self.now_ns = max(until, self.now_ns)
 
     def _beside(self, name: str) -> None:
-        action = self._pick(
-            st.sampled_from(["cri", "leave", "join", "join and synchronize", "lossy"])
-        )
-        if action == "cri" and self._cri and name:
+        incident = self._pick(st.sampled_from(Incident))
+        if incident is Incident.CRI_ANSWER and self._cri and name:
             self._capture(
                 self._cri, CONTAINER_STATUS, status_request(f"{name}-id"), b'{"runtimeSpec": {}}'
             )
         if not self.probes_vary:
             return
         here = [probe for probe in self.probes if not probe.ended]
-        if action == "leave" and here:
+        if incident is Incident.PROBE_LEAVES and here:
             self._leave(self._pick(st.sampled_from(here)))
-        elif action.startswith("join"):
+        elif incident in (Incident.PROBE_CONFIGURES, Incident.PROBE_JOINS):
             free = sorted({*PLACES} - {probe.index for probe in here})
             if free:
                 probe = self._configure(self._pick(st.sampled_from(free)))
-                if action != "join":
+                if incident is Incident.PROBE_JOINS:
                     self._synchronize(probe)
-        elif action == "lossy" and here:
+        elif incident is Incident.LOSSES_CHANGE and here:
             probe = self._pick(st.sampled_from(here))
             probe.lossy = not probe.lossy
 
@@ -290,9 +310,18 @@ class Delayed:
         session = 1 + sum(isinstance(entry, Begin) for _, entry in self.entries)
         self.now_ns += 1
         start = SessionStart(
-            role, "p" if index else "cri", index, "containerd", "2.4.0", "0.12.2", False, mask,
-            5_000, 2_000, self.now_ns,
-        )  # fmt: skip
+            role=role,
+            plugin_name="p" if index else "cri",
+            plugin_index=index,
+            runtime_name="containerd",
+            runtime_version="2.4.0",
+            nri_version="0.12.2",
+            nri_version_inferred=False,
+            mask=mask,
+            registration_timeout_ms=5_000,
+            request_timeout_ms=DEADLINE_NS // MS,
+            started_ns=self.now_ns,
+        )
         self.entries.append((self.now_ns, Begin(session, start)))
         return session
 
@@ -303,7 +332,15 @@ class Delayed:
         self._flush_gaps()
         content = request if isinstance(request, bytes) else request.SerializeToString()
         item = CapturedCall(
-            self.now_ns, self.now_ns - OFFSET_NS, method, content, reply, 0, "", 1, DEADLINE_NS
+            wall_ns=self.now_ns,
+            mono_ns=self.now_ns - OFFSET_NS,
+            method=method,
+            request=content,
+            reply=reply,
+            status_code=0,
+            status_message="",
+            took_ns=1,
+            timeout_ns=DEADLINE_NS,
         )
         self.now_ns += 1
         self.entries.append((self.now_ns, (session, item)))
