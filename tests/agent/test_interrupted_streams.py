@@ -198,28 +198,29 @@ def while_waiting(
     """Return the responses of a call during which something changes before its first one: it waits
     for another call that makes a temporary part.
     """
-    copies = CopyLimit(1, node.recordings)
-    assert copies.calls.acquire(timeout=0)
     found: list[v1.GetEventsResponse] = []
     waiting = threading.Event()
-    waits = EventReader._go_on
 
-    def go_on(reader: EventReader, fraction: float = 0) -> None:
-        waiting.set()
-        waits(reader, fraction)
+    class OtherCall(threading.BoundedSemaphore):
+        def acquire(self, blocking: bool = True, timeout: float | None = None) -> bool:
+            waiting.set()
+            return super().acquire(blocking, timeout)
+
+    copies = CopyLimit(1, node.recordings)
+    copies.calls = OtherCall()
+    assert copies.calls.acquire(timeout=0)
+    waiting.clear()
 
     def work() -> None:
         with closing(node.reader(query, copies)) as reader:
             found.extend([*drained(reader), *drained(reader)])
 
     thread = threading.Thread(target=work)
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr(EventReader, "_go_on", go_on)
-        thread.start()
-        assert waiting.wait(60)
-        change()
-        copies.calls.release()
-        thread.join()
+    thread.start()
+    assert waiting.wait(60)
+    change()
+    copies.calls.release()
+    thread.join()
     return found
 
 

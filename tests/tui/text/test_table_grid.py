@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.text.escape import columns, safe
-from nri_scope.tui.containers import outline_lines as treelines
+from nri_scope.tui.containers import outline_lines
 from nri_scope.tui.plugins import plugin_board, session_board
 from nri_scope.tui.text.styled_line import Span, TableField, TableGrid, cut, text_of
 from tests.tui.hostile import NAMES
 
-TABLES = (plugin_board.FIELDS, session_board.FIELDS, treelines.FIELDS)
+TABLES = (plugin_board.FIELDS, session_board.FIELDS, outline_lines.FIELDS)
 
 
 @given(st.sampled_from(TABLES), st.integers(80, 300), st.text(max_size=200))
