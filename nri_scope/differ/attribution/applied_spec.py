@@ -25,7 +25,6 @@ from nri_scope.specs import ABSENT, Absent, Change, Json, Spec
 from nri_scope.specs.json_spec import key_of, member_of
 
 from .attributed_changes import (
-    REQUESTED,
     ChangeStep,
     Evidence,
     OutcomeKind,
@@ -137,12 +136,12 @@ class _Judging:
         change, kind = request.change, request.outcome.kind
         if result.kind is OutcomeKind.IN_EFFECT:
             if kind is not OutcomeKind.IN_EFFECT:
-                request.outcome = RequestOutcome.by(OutcomeKind.IN_EFFECT, event, shown_by)
+                request.settle(RequestOutcome.by(OutcomeKind.IN_EFFECT, event, shown_by))
                 self.settled.append(request)
             return
         if result.kind is OutcomeKind.REQUESTED:
             if result.note and kind is OutcomeKind.REQUESTED:
-                request.outcome = REQUESTED._replace(reason=result.note)
+                request.leave_open(result.note)
             return
         is_no = result.kind is OutcomeKind.DROPPED
         other = _instead(change, result)
@@ -222,7 +221,7 @@ def judge_cgroup(history: History, values: Mapping[str, Json], event: Event) -> 
             and specs.same(specs.value_at(real, path), request.change.after)
         ):
             outcome = RequestOutcome.by(OutcomeKind.DROPPED, event, Shows.CGROUP, ONLY_RECORDED)
-            request.outcome = outcome._replace(actual=values[path])
+            request.settle(outcome._replace(actual=values[path]))
             judging.settled.append(request)
             history.spec = specs.apply(history.spec, [specs.inverse(request.change)])
             history.real = real = specs.apply(real, [specs.inverse(request.change)])

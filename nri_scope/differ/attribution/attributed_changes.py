@@ -124,7 +124,7 @@ class ChangeStep:
     """One request for a change of one container: its owner, evidence and outcome.
 
     A change that only a later state shows is a request, too, whose owner is as precise as that
-    state allows. Later evidence replaces the `outcome`.
+    state allows. Later evidence replaces the `outcome`: only the methods below set attributes.
     """
 
     container: str
@@ -170,11 +170,57 @@ class ChangeStep:
         outcome = self.outcome
         return outcome.kind is OutcomeKind.REQUESTED and outcome.reason in ("", IGNORED, LOGGED)
 
+    def settle(self, outcome: RequestOutcome) -> None:
+        """Set the outcome that evidence or a rule shows, if it says nothing about expectations."""
+        self.outcome = outcome
+
+    def confirm(self, outcome: RequestOutcome) -> None:
+        """Set the outcome that the value is there, and expect it: evidence shows the effect."""
+        self.outcome, self.is_expected = outcome, True
+
+    def exclude(self, outcome: RequestOutcome) -> None:
+        """Set the outcome of a request that has no effect, or perhaps none: it was superseded, or
+        its operation failed or may have.
+        """
+        self.outcome, self.is_expected = outcome, False
+
+    def leave_open(self, reason: str) -> None:
+        """Set the reason why the outcome is not known, or what it depends on."""
+        self.outcome = REQUESTED._replace(reason=reason)
+
     def drop(self, outcome: RequestOutcome) -> None:
-        """Set the outcome that the value is not there, with a note on how that can be."""
+        """Set the outcome that evidence shows another value or none, with a note on how that can
+        be.
+        """
         if self.outcome.reason in (IGNORED, LOGGED):
             self.note = self.note or self.outcome.reason
         self.outcome = outcome
+
+    def refuse(self, failure: str, *, is_explained: bool) -> None:
+        """Set the outcome that the operation failed, unless a rule drops the request.
+
+        Without an explanation, what the request's effect depends on stays as its note.
+        """
+        if self.outcome.kind is OutcomeKind.REQUESTED and not is_explained:
+            self.note = self.note or self.outcome.reason
+        if self.outcome.kind in (OutcomeKind.REQUESTED, OutcomeKind.SUPERSEDED):
+            self.outcome = refused(failure)
+
+    def expect_no_longer(self) -> None:
+        """Expect the value no longer, with the same outcome: the known state does not have it."""
+        self.is_expected = False
+
+    def annotate(self, note: str) -> None:
+        """Replace the note, which does not hold any more; "" for none."""
+        self.note = note
+
+    def confirm_owner(self, note: str) -> None:
+        """Add a validator's list of owners to the evidence; ``note``: how both can be true."""
+        self.note, self.evidence = note, (*self.evidence, Evidence.VALIDATOR)
+
+    def dispute(self, claim: Claim) -> None:
+        """Record that another source contradicts the owner."""
+        self.disputed = (claim,)
 
     @property
     def after(self) -> Json | Absent:

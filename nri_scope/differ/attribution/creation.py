@@ -262,7 +262,7 @@ class CreationEvaluation:
             made = self.findings.steps[number]
             reason = _never_applied(made.change.path)
             if reason and last is not None and last.rules.adjusts_as_upstream:
-                made.outcome = dropped(reason)
+                made.settle(dropped(reason))
         newest = newest_steps(each for each in self.findings.steps if each.is_expected)
         cancelled = {path: each for path, each in newest.items() if not each.has_effect}
         back: list[Change] = []
@@ -274,7 +274,7 @@ class CreationEvaluation:
             later = cancelled.get(request.change.path)
             if later is not None and request.has_effect:
                 # The value before the chain stays, not that of an earlier plugin.
-                request.outcome, request.is_expected = superseded_by(later), False
+                request.exclude(superseded_by(later))
         return specs.apply(spec, back) if back else spec
 
 
@@ -425,12 +425,12 @@ class _ChainWalk:
             if lost.reason == NOT_PASSED_ON:
                 if self.creation.owner_list is None and not self.creation.is_replay:
                     if asked is not None:
-                        asked.outcome = REQUESTED._replace(reason=UNLESS_ITS_OWN)
+                        asked.leave_open(UNLESS_ITS_OWN)
                     continue
                 if specs.value_at(self.base, lost.path) is specs.ABSENT:
                     continue
             if asked is not None:
-                asked.outcome = outcome
+                asked.settle(outcome)
                 continue
             value: Json = value_at(wanted, lost.path)
             if value is None and specs.value_at(spec, lost.path) is specs.ABSENT:
@@ -464,7 +464,7 @@ class _ChainWalk:
         self.findings.fail(failure)
         for request in self.findings.steps:
             if request.owner == plugin(culprit):
-                request.outcome, request.is_expected = refused(failure.text), False
+                request.exclude(refused(failure.text))
         return self.before_reply.get(culprit, spec)
 
 

@@ -145,7 +145,7 @@ class Findings:
             # Another update in the same reply sets the cpus.
             self.ask(container, remark.path, remark.value, source, outcome)
         elif asked.outcome.kind is not OutcomeKind.DROPPED:
-            asked.outcome = outcome
+            asked.settle(outcome)
 
     def supersede(self) -> None:
         """Settle the requests that a later one of the same operation replaces, wholly or in part.
@@ -161,28 +161,22 @@ class Findings:
             above = [*prefixes(path)]
             newer = next((later[each] for each in above if each in later), parts.get(path))
             if newer is not None and request.outcome.kind is OutcomeKind.REQUESTED:
-                request.outcome = superseded_by(newer)
+                request.settle(superseded_by(newer))
             later.setdefault(path, request)
             if request.change.kind != "added":
                 for each in above:
                     parts.setdefault(each, request)
 
     def refuse(self, failure: str, *, is_explained: bool) -> None:
-        """Refuse all requests that no rule drops: the operation failed.
-
-        Without an explanation, what a request's effect depends on stays as its note.
-        """
+        """Refuse all requests that no rule drops: the operation failed."""
         for request in self.steps:
-            if request.outcome.kind is OutcomeKind.REQUESTED and not is_explained:
-                request.note = request.note or request.outcome.reason
-            if request.outcome.kind in (OutcomeKind.REQUESTED, OutcomeKind.SUPERSEDED):
-                request.outcome = refused(failure)
+            request.refuse(failure, is_explained=is_explained)
 
     def leave_open(self, doubt: str) -> None:
         """Say of open requests why their outcome is not known."""
         for request in self.steps:
             if request.is_open:
-                request.outcome = REQUESTED._replace(reason=doubt)
+                request.leave_open(doubt)
 
     def diff(
         self,

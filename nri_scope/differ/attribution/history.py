@@ -178,7 +178,7 @@ class History:
         outcome = RequestOutcome.by(OutcomeKind.REFUSED, event, shown_by, NEVER_RAN)
         refused = [step for step in self.steps if not step.is_without_effect]
         for step in refused:
-            step.outcome = outcome
+            step.settle(outcome)
         self.renew_open()
         return refused
 
@@ -276,24 +276,25 @@ def settle(
     for request in requests:
         if request is explaining:
             happened = OutcomeKind.SEEN if shown_by is Shows.EVENT else OutcomeKind.IN_EFFECT
-            request.outcome, request.is_expected = by(happened), True
+            request.confirm(by(happened))
             is_later = True
         elif request.outcome.kind is OutcomeKind.SUPERSEDED:
-            request.is_expected = request.is_expected and not is_initial
+            if is_initial:
+                request.expect_no_longer()
         elif request.number in running:
             # The known state does not have its value yet.
-            request.is_expected = False
+            request.expect_no_longer()
         elif is_later and explaining is not None and request.asks_for(now):
-            request.is_expected = False
+            request.expect_no_longer()
         elif is_later:
             is_voided = request.outcome.is_voided
             words = NO_VALUE if isinstance(now, Absent) else EARLIER
             words += f": {request.outcome.reason}" if is_voided else ""
             request.drop(by(OutcomeKind.DROPPED, reason=words)._replace(is_voided=is_voided))
         elif request.is_expected:
-            request.outcome = by(OutcomeKind.SUPERSEDED, reason=_replacement(explaining, now))
+            outcome = by(OutcomeKind.SUPERSEDED, reason=_replacement(explaining, now))
             actual = None if isinstance(now, Absent) else now
-            request.outcome = request.outcome._replace(actual=actual)
+            request.settle(outcome._replace(actual=actual))
     return explaining is not None or is_initial
 
 

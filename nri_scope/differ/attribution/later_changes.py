@@ -153,7 +153,7 @@ class _Comparison:
             elif member_of(path) in self.confused:
                 for request in history.open.pop(path):
                     outcome = request.outcome._replace(reason=NAMESAKES, is_voided=False)
-                    request.outcome = outcome
+                    request.settle(outcome)
             elif path in different:
                 now = specs.value_at(self.shown, path)
                 requests = self._requests_for_value(path, now, is_moved=path in moved)
@@ -188,7 +188,7 @@ class _Comparison:
         requests = self.history.open_at(path, now, self.event)
         for request in requests:
             if request.change.kind == "moved" and not is_moved:
-                request.outcome = RequestOutcome.by(OutcomeKind.SEEN, self.event, Shows.EVENT)
+                request.settle(RequestOutcome.by(OutcomeKind.SEEN, self.event, Shows.EVENT))
         return [request for request in requests if request.change.kind != "moved"]
 
     def steps_of(self, unexplained: Sequence[Change]) -> list[ChangeStep]:

@@ -63,7 +63,8 @@ class UnorderedCreation(CreationEvaluation):
         if refusal is not None:
             for each in self.findings.steps:
                 if each.owner == plugin(refusal.plugin) and each.change.path in refusal.paths:
-                    each.outcome, each.note = refused(refusal.reason, Shows.RULE), ""
+                    each.settle(refused(refusal.reason, Shows.RULE))
+                    each.annotate("")
         self.findings.supersede()
         tail = RUNTIME if self.is_replay else self.chain.between(None, None, or_runtime=True)
         return CreatedContainer(container, base, SPEC, spec, tail)

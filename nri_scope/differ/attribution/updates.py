@@ -152,7 +152,7 @@ class UpdateEvaluation:
         self.findings.steps = [each for each in self.findings.steps if not _follows_limit(each)]
         for request in self.findings.steps:
             if request.outcome.kind is OutcomeKind.REQUESTED:
-                request.outcome, request.is_expected = outcome, False
+                request.exclude(outcome)
 
     def _source_between(self, after: ConnectionPart | None, part: ConnectionPart) -> RequestSource:
         """Return the source of the changes between two connections."""
@@ -327,12 +327,11 @@ class UpdatesOfOthers:
         if failure or doubt:
             steps = [each for each in steps if not _follows_limit(each)]
             for each in steps:
-                each.is_expected = False
-                each.outcome = refused(failure) if failure else REQUESTED._replace(reason=doubt)
+                each.exclude(refused(failure) if failure else REQUESTED._replace(reason=doubt))
         elif self.failed is None and (update.ignore_failure or self.rules.logs_failed_updates):
             hidden = oci.IGNORED if update.ignore_failure else oci.LOGGED
             for each in steps:
-                each.outcome = REQUESTED._replace(reason=hidden)
+                each.leave_open(hidden)
         findings.steps += steps
         for lost in lost_fields:
             outcome = dropped(lost.reason)

@@ -99,7 +99,7 @@ class Validation:
                 continue
             removal = undone_removal(change, self.base, newest)
             if removal is not None:
-                removal.outcome = dropped(NOT_PASSED_ON)
+                removal.settle(dropped(NOT_PASSED_ON))
                 continue
             self.findings.steps.append(self._by_owner(change, rest, last))
 
@@ -110,7 +110,7 @@ class Validation:
         for remark in oci.remarks(adjustment, self.base):
             asked = requests.get(path_of_change(remark, changes))
             if asked is not None and asked.outcome == REQUESTED:
-                asked.outcome = outcome_of(remark)
+                asked.settle(outcome_of(remark))
             elif asked is None:
                 names = self.owner_list.owners_of(self.id, remark.path)
                 owner = one_of(*names) if names else rest
@@ -162,7 +162,6 @@ class Validation:
                 continue
             later = [name for name in names if request.owner.is_before(name)]
             if later:
-                again = f"set again by {', '.join(later)} to the same value"
-                request.note, request.evidence = again, (*request.evidence, Evidence.VALIDATOR)
+                request.confirm_owner(f"set again by {', '.join(later)} to the same value")
                 continue
-            request.disputed = (Claim(Evidence.VALIDATOR, one_of(*names), value_at(final, path)),)
+            request.dispute(Claim(Evidence.VALIDATOR, one_of(*names), value_at(final, path)))
