@@ -32,7 +32,6 @@ from .attributed_changes import (
     Shows,
     is_same_limit,
 )
-from .findings import RequestSource, prefixes, standing, step
 from .history import ANOTHER, EARLIER, NO_VALUE, History, ShownChanges, settle
 from .later_changes import (
     ANY_OWNER,
@@ -42,6 +41,7 @@ from .later_changes import (
     UPDATABLE,
 )
 from .owner import UNKNOWN
+from .round_results import RequestSource, prefixes, standing, step
 
 ONLY_RECORDED = "the runtime's own spec has it, and the container's cgroup the value before"
 OTHER_ORDER = "the order is another one"

@@ -37,10 +37,15 @@ from .attributed_changes import (
     refused,
 )
 from .chain import LOWEST, Chain, changes_of_chain
-from .findings import (
-    Findings,
+from .hidden_changes import BY_CHANCE, HiddenChanges, maps_of, newest_steps
+from .history import History
+from .observed_round import ConnectionPart
+from .owner import BEFORE_ALL, RUNTIME, SPEC, Owner, one_of, plugin
+from .owner_list import OwnerList
+from .round_results import (
     RequestedUpdate,
     RequestSource,
+    RoundResults,
     evictions,
     path_of_change,
     standing,
@@ -48,11 +53,6 @@ from .findings import (
     superseded_by,
     value_at,
 )
-from .hidden_changes import BY_CHANCE, HiddenChanges, maps_of, newest_steps
-from .history import History
-from .observed_round import ConnectionPart
-from .owner import BEFORE_ALL, RUNTIME, SPEC, Owner, one_of, plugin
-from .owner_list import OwnerList
 from .validation import Validation
 
 UNLESS_ITS_OWN = "no effect if the value is the runtime's own, not a plugin's"
@@ -111,13 +111,13 @@ class CreationVerdict(NamedTuple):
             return cls(None, doubt, is_explained, UPDATES_OF_OPEN, outcome.after_ns)
         return cls(cause, doubt, is_explained)
 
-    def settle(self, findings: Findings) -> None:
+    def settle(self, results: RoundResults) -> None:
         """Set the failure or the doubt of a creation, and the outcome of its requests."""
-        findings.cause, findings.doubt, findings.open_ns = self.cause, self.doubt, self.open_ns
+        results.cause, results.doubt, results.open_ns = self.cause, self.doubt, self.open_ns
         if self.cause is not None:
-            findings.refuse(self.cause.text, is_explained=self.is_explained)
+            results.refuse(self.cause.text, is_explained=self.is_explained)
         elif self.doubt:
-            findings.leave_open(self.doubt)
+            results.leave_open(self.doubt)
 
 
 class CreatedContainer(NamedTuple):
@@ -140,7 +140,7 @@ class CreatedContainer(NamedTuple):
     changes."""
 
     def history(
-        self, name: str, events: tuple[int, int], findings: Findings, *, is_certain: bool
+        self, name: str, events: tuple[int, int], results: RoundResults, *, is_certain: bool
     ) -> History:
         """Return the beginning of the container's history, after `CreationVerdict.settle`.
 
@@ -153,15 +153,15 @@ class CreatedContainer(NamedTuple):
             self.base,
             self.base_owner,
             self.spec,
-            [each for each in findings.steps if each.container == self.id],
+            [each for each in results.steps if each.container == self.id],
             created_event=events[0],
             created_until=events[1],
             created=is_certain,
-            failure=findings.failure,
+            failure=results.failure,
             tail=self.tail,
-            doubt=findings.doubt,
+            doubt=results.doubt,
             removers=self.removers,
-            remarks=list(findings.remarks),
+            remarks=list(results.remarks),
         )
 
 
@@ -185,11 +185,11 @@ class CreationEvaluation:
     chain: Chain
     created: bool
     """Whether later events show that the container was created."""
-    findings: Findings
+    results: RoundResults
     """Collector of the requests."""
 
     def evaluate(self) -> CreatedContainer | None:
-        """Add the requests to the findings; return the container, or None without any message that
+        """Add the requests to the results; return the container, or None without any message that
         can be decoded.
         """
         pairs = [
@@ -206,7 +206,7 @@ class CreationEvaluation:
         end = _ChainWalk(self, container, base).follow(pairs)
         spec, tail, removers = self._validate(base, end)
         spec = self._without_dropped(base, spec, end.last)
-        self.findings.supersede()
+        self.results.supersede()
         if spec.get("mounts") != base.get("mounts"):
             spec = oci.sort_mounts(spec)
         described = described if spec is base else b""
@@ -223,7 +223,7 @@ class CreationEvaluation:
             return request.container, SPEC
         if first.index == LOWEST:
             return request.container, BEFORE_ALL
-        self.findings.note(
+        self.results.note(
             f"no connection before {first.plugin}: changes by plugins before it "
             "are not told apart from the pod spec"
         )
@@ -237,9 +237,9 @@ class CreationEvaluation:
         """
         spec, last, removals = end
         removers: Mapping[str, Owner] = {}
-        has_tail = last is not None and not self.findings.failure and not self.is_replay
+        has_tail = last is not None and not self.results.failure and not self.is_replay
         if self.owner_list is not None:
-            validation = Validation(self.owner_list, self.chain, self.findings, base)
+            validation = Validation(self.owner_list, self.chain, self.results, base)
             final = validation.end(spec, last, removals)
             has_tail = final is None
             spec = spec if final is None else final
@@ -255,22 +255,22 @@ class CreationEvaluation:
 
     def _without_dropped(self, base: Spec, spec: Spec, last: ConnectionPart | None) -> Spec:
         """Undo what later plugins see and the runtime does not apply; settle these requests."""
-        if self.findings.failure:
+        if self.results.failure:
             return spec
-        for number in standing(self.findings.steps):
+        for number in standing(self.results.steps):
             # Changes that no observed reply requested.
-            made = self.findings.steps[number]
+            made = self.results.steps[number]
             reason = _never_applied(made.change.path)
             if reason and last is not None and last.rules.adjusts_as_upstream:
                 made.settle(dropped(reason))
-        newest = newest_steps(each for each in self.findings.steps if each.is_expected)
+        newest = newest_steps(each for each in self.results.steps if each.is_expected)
         cancelled = {path: each for path, each in newest.items() if not each.has_effect}
         back: list[Change] = []
         for path in cancelled:
             now, first = specs.value_at(spec, path), specs.value_at(base, path)
             if not specs.same(now, first):
                 back.append(specs.whole_change(path, now, first))
-        for request in self.findings.steps:
+        for request in self.results.steps:
             later = cancelled.get(request.change.path)
             if later is not None and request.has_effect:
                 # The value before the chain stays, not that of an earlier plugin.
@@ -283,7 +283,7 @@ class _ChainWalk:
 
     def __init__(self, creation: CreationEvaluation, container: api.Container, base: Spec) -> None:
         self.creation = creation
-        self.findings = creation.findings
+        self.results = creation.results
         self.id = container.id
         self.base = base
         self.expected = container
@@ -295,13 +295,13 @@ class _ChainWalk:
         """The container as received by each plugin whose reply is known."""
 
     def follow(self, pairs: Requests) -> _ChainEnd:
-        """Return what the connections show, and add the requests to the findings."""
+        """Return what the connections show, and add the requests to the results."""
         spec, last = self.base, None
         for part, request in pairs:
             spec = self._add_unseen(spec, last, part, request)
             spec = self._add_reply(spec, part, request)
             last = part
-            if self.findings.failure:
+            if self.results.failure:
                 break
         return _ChainEnd(self._undo_conflict(spec, pairs), last, self.removals)
 
@@ -320,7 +320,7 @@ class _ChainWalk:
             return shown
         between = self.creation.chain.between(after, part)
         for change in changes_of_chain(spec, shown):
-            self.findings.steps.append(self._unseen_step(change, between, part.event))
+            self.results.steps.append(self._unseen_step(change, between, part.event))
         self.expected = request.container
         return shown
 
@@ -345,7 +345,7 @@ class _ChainWalk:
         """Return the spec with the changes that the plugin behind `part` requested."""
         source = RequestSource.of(part)
         if part.is_error:
-            self.findings.fail(part.error)
+            self.results.fail(part.error)
             return spec
         reply = part.reply_as(api.CreateContainerResponse)
         if reply is None or is_empty_reply(reply):
@@ -363,10 +363,10 @@ class _ChainWalk:
             self._refuse_reply(spec, reply.adjust, source, Failure.of(error))
             return spec
         spec = self._add_changes(spec, merged, reply, remarks, part)
-        self.findings.updates += [
+        self.results.updates += [
             RequestedUpdate(source, each, merged=True) for each in reply.update
         ]
-        self.findings.steps += evictions(source, reply.evict, rules)
+        self.results.steps += evictions(source, reply.evict, rules)
         return spec
 
     def _add_changes(
@@ -384,7 +384,7 @@ class _ChainWalk:
         by_chance = REQUESTED._replace(reason=BY_CHANCE)
         for path in self.hidden.add(merged.adjustment, shown):
             removal = f"-{specs.split(path)[-1]}"
-            self.findings.ask(self.id, path, removal, source, by_chance)
+            self.results.ask(self.id, path, removal, source, by_chance)
         self.before_reply[part.plugin] = spec
         self.removals[part.plugin] = frozenset(
             specs.pointer(path, key)
@@ -395,11 +395,11 @@ class _ChainWalk:
         after = self.hidden.apply_to(shown)
         changes = changes_of_chain(spec, after)
         for change in changes:
-            self.findings.steps.append(step(self.id, change, source))
+            self.results.steps.append(step(self.id, change, source))
         self._settle_dropped(merged.dropped, reply, spec, part)
         for remark in remarks:
             path = path_of_change(remark, changes)
-            self.findings.add_remark(self.id, source, remark._replace(path=path))
+            self.results.add_remark(self.id, source, remark._replace(path=path))
         return after
 
     def _settle_dropped(
@@ -415,7 +415,7 @@ class _ChainWalk:
         own value.
         """
         source = RequestSource.of(part)
-        made = newest_steps(each for each in self.findings.steps if each.event == part.event.id)
+        made = newest_steps(each for each in self.results.steps if each.event == part.event.id)
         wanted = oci.adjust(spec, reply.adjust)
         for lost in lost_fields:
             if lost.container_id != self.id or lost.path == EVICTION:
@@ -437,7 +437,7 @@ class _ChainWalk:
                 value = lost.value
             elif value is None:
                 value = f"-{specs.split(lost.path)[-1]}"
-            self.findings.ask(self.id, lost.path, value, source, outcome)
+            self.results.ask(self.id, lost.path, value, source, outcome)
 
     def _refuse_reply(
         self,
@@ -446,23 +446,23 @@ class _ChainWalk:
         source: RequestSource,
         failure: Failure,
     ) -> None:
-        self.findings.fail(failure)
+        self.results.fail(failure)
         fields = {path for path, _ in requested_fields(adjustment)}
         for change in changes_of_chain(spec, oci.adjust(spec, adjustment)):
             # Any adjustment of variables merges those of the same name.
             if not specs.touches(change.path, fields):
                 continue
             asked = step(self.id, change, source, outcome=refused(failure.text), is_expected=False)
-            self.findings.steps.append(asked)
+            self.results.steps.append(asked)
 
     def _undo_conflict(self, spec: Spec, pairs: Requests) -> Spec:
         """Undo the changes of the plugin whose reply made the round fail."""
         culprit, failure = _refusal(pairs)
         was_accepted = self.creation.created or self.creation.owner_list is not None
-        if failure is None or self.findings.cause or was_accepted:
+        if failure is None or self.results.cause or was_accepted:
             return spec
-        self.findings.fail(failure)
-        for request in self.findings.steps:
+        self.results.fail(failure)
+        for request in self.results.steps:
             if request.owner == plugin(culprit):
                 request.exclude(refused(failure.text))
         return self.before_reply.get(culprit, spec)

@@ -26,20 +26,20 @@ from .attributed_changes import Failure, FailureKind, RoundDiff, Shows
 from .chain import Chain, spans
 from .containers import Containers
 from .creation import CreationEvaluation, CreationVerdict
-from .findings import (
-    Findings,
+from .history import History
+from .observed_round import CONTINUED, ConnectionPart, Round, ShownContainer
+from .owner_list import OwnerList
+from .presence import INTRODUCTION
+from .round_results import (
     RequestedUpdate,
     RequestSource,
+    RoundResults,
     evictions,
     evictions_of_replies,
     rejection,
     updates_of_replies,
     updates_of_validation,
 )
-from .history import History
-from .observed_round import CONTINUED, ConnectionPart, Round, ShownContainer
-from .owner_list import OwnerList
-from .presence import INTRODUCTION
 from .rounds import ASIDE, NO_SURROUNDINGS, Rounds, Surroundings
 from .unordered_creation import UnorderedCreation
 from .updates import UpdateEvaluation, UpdatesOfOthers, stop_refusal
@@ -235,48 +235,48 @@ class Differ:
         kind = CreationEvaluation if whole.parts[0].is_ordered else UnorderedCreation
         parts = creation.parts if creation else ()
         chain = Chain.of(parts, owner_list.plugins if owner_list else ())
-        is_created, findings = outcome.fate is OperationFate.CREATED, Findings()
-        container = kind(parts, owner_list, chain, is_created, findings).evaluate()
+        is_created, results = outcome.fate is OperationFate.CREATED, RoundResults()
+        container = kind(parts, owner_list, chain, is_created, results).evaluate()
         if container is None:
             chain = Chain.of(whole.parts)
         if validation is not None:
-            findings.fail(rejection(validation))
+            results.fail(rejection(validation))
         unvalidated = None if validation else creation
         verdict = CreationVerdict.of(
             outcome,
-            findings.cause,
+            results.cause,
             lambda: unvalidated and self._rounds.ended_early(unvalidated),
         )
-        updates = [*findings.updates]
+        updates = [*results.updates]
         if owner_list is not None and not verdict.is_explained:
             updates += updates_of_validation(owner_list, chain.between(None, None))
-        verdict.settle(findings)
+        verdict.settle(results)
         if unvalidated is not None and not (verdict.cause or verdict.doubt):
-            self._note_left_open(unvalidated, findings)
+            self._note_left_open(unvalidated, results)
         if container is None:
-            findings.note("the request cannot be decoded, so its changes are unknown")
+            results.note("the request cannot be decoded, so its changes are unknown")
         elif not is_chosen:
             # Only its effects on other containers matter.
-            findings.steps = [each for each in findings.steps if self._is_chosen(each.container)]
+            results.steps = [each for each in results.steps if self._is_chosen(each.container)]
         else:
             history = container.history(
                 self.name_of(container.id),
                 (whole.first.id, (validation or whole).parts[-1].event.id),
-                findings,
+                results,
                 is_certain=is_created or not has_outcomes,
             )
-            findings.created = history.created and not verdict.cause and not verdict.doubt
+            results.created = history.created and not verdict.cause and not verdict.doubt
             self._containers.created(history, whole.first, container.described)
         if container is not None:
-            self._apply_updates(updates, findings, whole.parts[0], doubt=verdict.updates_doubt)
+            self._apply_updates(updates, results, whole.parts[0], doubt=verdict.updates_doubt)
             if is_chosen and creation is None:
-                findings.note("the chain was not observed")
+                results.note("the chain was not observed")
         if is_chosen or container is None:
             is_undecided = has_outcomes and outcome.fate is OperationFate.UNKNOWN
             self._containers.leave_undecided(whole.first, is_undecided=is_undecided)
-        return self._diff(whole, findings, chain, extra=validation if creation else None)
+        return self._diff(whole, results, chain, extra=validation if creation else None)
 
-    def _decide(self, round_: Round, findings: Findings) -> None:
+    def _decide(self, round_: Round, results: RoundResults) -> None:
         """Decide the outcome of undecided creations when their container or pod ends."""
         for creation in self._containers.take_undecided(round_.first):
             outcome = self._rounds.around.outcome(creation)
@@ -285,7 +285,7 @@ class Differ:
                 continue
             if not history.failure:
                 name = self.name_of(history.id)
-                findings.note(
+                results.note(
                     f"the creation of {name} (event {creation.id}) failed: {outcome.words}"
                 )
             history.failure = "; ".join(filter(None, (history.failure, outcome.words)))
@@ -297,72 +297,72 @@ class Differ:
         first, part = round_.first, round_.parts[0]
         if first.event in _WITHOUT_CONTAINERS:
             return None
-        findings = Findings()
+        results = RoundResults()
         chain = Chain.of(round_.parts)
         if first.method == CONTAINER_STATUS:
-            if not self._evaluate_status(part, findings):
+            if not self._evaluate_status(part, results):
                 return None
         elif first.event == UNSOLICITED:
-            self._evaluate_unsolicited(part, findings)
+            self._evaluate_unsolicited(part, results)
         elif first.event == SYNCHRONIZE:
-            self._evaluate_synchronize(part, findings)
+            self._evaluate_synchronize(part, results)
         else:
-            self._decide(round_, findings)
+            self._decide(round_, results)
             if self._is_chosen(first.container_id):
-                self._compare(part.shown_container, part, findings)
-            self._evaluate_chain(round_, chain, findings)
+                self._compare(part.shown_container, part, results)
+            self._evaluate_chain(round_, chain, results)
             if not part.is_ordered:
                 for failing in round_.failing:
-                    findings.note(f"{failing.error.text}; {CONTINUED}")
-        return self._diff(round_, findings, chain)
+                    results.note(f"{failing.error.text}; {CONTINUED}")
+        return self._diff(round_, results, chain)
 
-    def _evaluate_chain(self, round_: Round, chain: Chain, findings: Findings) -> None:
+    def _evaluate_chain(self, round_: Round, chain: Chain, results: RoundResults) -> None:
         """Evaluate an event of the chain that is no creation."""
         container = round_.first.container_id
         if round_.name == UPDATE:
-            self._evaluate_update(round_, chain, findings)
+            self._evaluate_update(round_, chain, results)
             return
         if round_.name == STOP:
             self._containers.stopped(container)
-            findings.fail(stop_refusal(round_.parts))
-            self._apply_updates(updates_of_replies(round_.parts), findings, round_.parts[0])
+            results.fail(stop_refusal(round_.parts))
+            self._apply_updates(updates_of_replies(round_.parts), results, round_.parts[0])
             return
         if round_.stopped_at is not None:
-            findings.fail(round_.stopped_at.error)
+            results.fail(round_.stopped_at.error)
         if round_.name == START:
-            self._evaluate_start(round_, findings)
+            self._evaluate_start(round_, results)
         elif round_.name == REMOVE:
             self._containers.removed(container)
             if not self._keep:
                 self._removed.append(container)
 
-    def _evaluate_update(self, round_: Round, chain: Chain, findings: Findings) -> None:
+    def _evaluate_update(self, round_: Round, chain: Chain, results: RoundResults) -> None:
         container = round_.first.container_id
         history = self._containers.history(container)
         evaluation = UpdateEvaluation(round_, chain, history.spec)
         outcome = self._rounds.around.outcome(round_.first)
         evaluation.evaluate(outcome, self._rounds.ended_early(round_))
         tail = chain.between(round_.parts[-1], None, or_runtime=True)
-        own = [each for each in evaluation.findings.steps if each.container == container]
+        own = [each for each in evaluation.results.steps if each.container == container]
         sessions = frozenset(part.session.id for part in round_.parts)
         self._containers.updated(history, own, evaluation.spec, tail, sessions)
-        findings.join(evaluation.findings)
-        self._note_left_open(round_, findings)
-        updates, doubt = evaluation.findings.updates, evaluation.updates_doubt
-        self._apply_updates(updates, findings, round_.parts[0], doubt=doubt)
-        findings.steps += evictions_of_replies(round_.parts)
+        results.join(evaluation.results)
+        self._note_left_open(round_, results)
+        updates, doubt = evaluation.results.updates, evaluation.updates_doubt
+        self._apply_updates(updates, results, round_.parts[0], doubt=doubt)
+        results.steps += evictions_of_replies(round_.parts)
 
-    def _evaluate_start(self, round_: Round, findings: Findings) -> None:
+    def _evaluate_start(self, round_: Round, results: RoundResults) -> None:
         """Check whether a start failed, at a runtime that sends StartContainer after it."""
         history = self.histories.get(round_.first.container_id)
         if history is None or round_.parts[0].rules.start_event == START:
             return
         outcome = self._rounds.around.outcome(round_.first)
         if outcome.fate is OperationFate.FAILED:
-            findings.fail(Failure(FailureKind.NOT_STARTED, outcome.words_of(START)))
-            findings.settled += history.fail_start(findings.failure, round_.first, Shows.NO_EVENT)
+            results.fail(Failure(FailureKind.NOT_STARTED, outcome.words_of(START)))
+            results.settled += history.fail_start(results.failure, round_.first, Shows.NO_EVENT)
 
-    def _evaluate_unsolicited(self, part: ConnectionPart, findings: Findings) -> None:
+    def _evaluate_unsolicited(self, part: ConnectionPart, results: RoundResults) -> None:
         request = part.request_as(api.UpdateContainersRequest)
         if request is None:
             return
@@ -372,11 +372,11 @@ class Differ:
         updates = [RequestedUpdate(source, each) for each in request.update]
         if reply is None:
             words = part.event.status_message or "the runtime answered with an error"
-            findings.fail(Failure(FailureKind.CALL_REFUSED, words))
-        self._apply_updates(updates, findings, part, failed)
-        findings.steps += evictions(source, request.evict, part.rules)
+            results.fail(Failure(FailureKind.CALL_REFUSED, words))
+        self._apply_updates(updates, results, part, failed)
+        results.steps += evictions(source, request.evict, part.rules)
 
-    def _evaluate_synchronize(self, part: ConnectionPart, findings: Findings) -> None:
+    def _evaluate_synchronize(self, part: ConnectionPart, results: RoundResults) -> None:
         request = part.request_as(api.SynchronizeRequest)
         if request is not None:
             for pod in request.pods:
@@ -386,13 +386,13 @@ class Differ:
                     continue
                 if container.id in self.histories:
                     # The container may have changed while no connection observed it.
-                    self._compare(ShownContainer.of(container), part, findings)
+                    self._compare(ShownContainer.of(container), part, results)
                 else:
                     self._containers.add_existing(container)
             self._synchronized_with.add(part.session.id)
-        self._apply_updates(updates_of_replies([part], merged=False), findings, part)
+        self._apply_updates(updates_of_replies([part], merged=False), results, part)
 
-    def _evaluate_status(self, part: ConnectionPart, findings: Findings) -> bool:
+    def _evaluate_status(self, part: ConnectionPart, results: RoundResults) -> bool:
         """Evaluate the CRI's answer about a container; return whether it shows anything."""
         status = container_status(part.reply)
         container = part.event.container_id
@@ -400,10 +400,10 @@ class Differ:
         if shown is None and not status.failure:
             return False
         if shown is not None:
-            findings.add_shown(shown)
+            results.add_shown(shown)
         history = self.histories.get(container)
         if status.failure:
-            findings.fail(Failure(FailureKind.NOT_STARTED, status.failure))
+            results.fail(Failure(FailureKind.NOT_STARTED, status.failure))
             if history is not None:
                 history.add_remark(f"this spec was created, but never ran: {status.failure}")
         return True
@@ -414,22 +414,22 @@ class Differ:
         """Return whether the changes of a container matter."""
         return self._only is None or container_id in self._only
 
-    def _note_left_open(self, round_: Round, findings: Findings) -> None:
+    def _note_left_open(self, round_: Round, results: RoundResults) -> None:
         words = self._rounds.left_open(round_)
-        if words and not findings.failure:
-            findings.note(words)
+        if words and not results.failure:
+            results.note(words)
 
     def _compare(
-        self, shown: ShownContainer | None, part: ConnectionPart, findings: Findings
+        self, shown: ShownContainer | None, part: ConnectionPart, results: RoundResults
     ) -> None:
         """Compare the container in an event with its known state."""
         if shown is not None:
-            findings.add_shown(self._containers.compare(shown, part.event, part.rules))
+            results.add_shown(self._containers.compare(shown, part.event, part.rules))
 
     def _apply_updates(
         self,
         updates: Sequence[RequestedUpdate],
-        findings: Findings,
+        results: RoundResults,
         part: ConnectionPart,
         failed: Sequence[str] | None = None,
         doubt: str = "",
@@ -439,7 +439,7 @@ class Differ:
         updates = [each for each in updates if self._is_chosen(each.update.container_id or own)]
         if updates:
             UpdatesOfOthers(
-                findings=findings,
+                results=results,
                 containers=self._containers,
                 rules=part.rules,
                 version=part.version,
@@ -461,9 +461,9 @@ class Differ:
         return is_complete and not self._containers.is_named(container_id)
 
     def _diff(
-        self, round_: Round, findings: Findings, chain: Chain, *, extra: Round | None = None
+        self, round_: Round, results: RoundResults, chain: Chain, *, extra: Round | None = None
     ) -> RoundDiff:
-        for step in findings.steps:
+        for step in results.steps:
             if round_.name == UNSOLICITED:
                 # The runtime replies after it has applied the updates.
                 self._containers.done(step.container, round_.parts[0].answered_ns)
@@ -471,8 +471,8 @@ class Differ:
                 self._containers.mark_update(step.container)
             if step.container in self.histories:
                 self.histories[step.container].add([step])
-        self._unspent_changes += len(findings.steps)
-        return findings.diff(
+        self._unspent_changes += len(results.steps)
+        return results.diff(
             round_,
             () if extra is None else extra.parts,
             missed_by=tuple([session.plugin for session in self._rounds.missed_by(round_)]),

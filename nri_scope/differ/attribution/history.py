@@ -281,10 +281,8 @@ def settle(
         elif request.outcome.kind is OutcomeKind.SUPERSEDED:
             if is_initial:
                 request.expect_no_longer()
-        elif request.number in running:
-            # The known state does not have its value yet.
-            request.expect_no_longer()
-        elif is_later and explaining is not None and request.asks_for(now):
+        elif request.number in running or (is_later and not is_initial and request.asks_for(now)):
+            # The known state does not have its value yet, or has it by an earlier request.
             request.expect_no_longer()
         elif is_later:
             is_voided = request.outcome.is_voided

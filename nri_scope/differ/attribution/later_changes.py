@@ -24,11 +24,11 @@ from .attributed_changes import (
     Shows,
 )
 from .chain import changes_of_chain
-from .findings import RequestSource, step
 from .hidden_changes import is_hidden, newest_steps, with_left_out
 from .history import REPEATED, UNSURE_ANNOTATIONS, History, ShownChanges, settle
 from .observed_round import CACHED_LENGTH, ShownContainer
 from .owner import RUNTIME, UNKNOWN, Owner, OwnerKind
+from .round_results import RequestSource, step
 
 ANY_OWNER = Owner(OwnerKind.ONE_OF, first="00", last="99", or_runtime=True)
 NOT_SEEN = "no recorded message asked for it"
@@ -147,13 +147,11 @@ class _Comparison:
             if "#" in path and self._is_merged(path):
                 # The runtime keeps the last value; that a plugin removed it had no effect.
                 for request in history.open.pop(path):
-                    outcome = RequestOutcome.by(OutcomeKind.DROPPED, event, Shows.EVENT, MERGED)
-                    request.drop(outcome)
+                    request.drop(RequestOutcome.by(OutcomeKind.DROPPED, event, Shows.EVENT, MERGED))
                     merged.append(request.change)
             elif member_of(path) in self.confused:
                 for request in history.open.pop(path):
-                    outcome = request.outcome._replace(reason=NAMESAKES, is_voided=False)
-                    request.settle(outcome)
+                    request.settle(request.outcome._replace(reason=NAMESAKES, is_voided=False))
             elif path in different:
                 now = specs.value_at(self.shown, path)
                 requests = self._requests_for_value(path, now, is_moved=path in moved)

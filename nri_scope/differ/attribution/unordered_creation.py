@@ -12,9 +12,9 @@ from nri_scope.oci import isulad_spec
 
 from .attributed_changes import Failure, FailureKind, Shows, dropped, refused
 from .creation import CreatedContainer, CreationEvaluation, Requests
-from .findings import RequestSource, step
 from .observed_round import CONTINUED, GONE
 from .owner import RUNTIME, SPEC, plugin
+from .round_results import RequestSource, step
 
 
 class UnorderedCreation(CreationEvaluation):
@@ -30,11 +30,11 @@ class UnorderedCreation(CreationEvaluation):
         base = spec = oci.spec_of(request.container)
         merged = merging.IsuladCreation(request, version=first.version)
         if not self.is_replay:
-            self.findings.note(first.rules.blind_spot)
+            self.results.note(first.rules.blind_spot)
         for part, _ in pairs:
             event, source = part.event, RequestSource.of(part)
             if event.status_code not in (0, *GONE):
-                self.findings.note(f"{part.error.text}; {CONTINUED}")
+                self.results.note(f"{part.error.text}; {CONTINUED}")
             reply = part.reply_as(api.CreateContainerResponse)
             if reply is None or (part.is_passive and is_empty_reply(reply)):
                 continue
@@ -43,28 +43,28 @@ class UnorderedCreation(CreationEvaluation):
                 merged.apply(reply, part.plugin)
             except AdjustmentRefused as error:
                 text = f"{part.plugin}: {error.problem}"
-                self.findings.fail(Failure(FailureKind.OTHER, text))
+                self.results.fail(Failure(FailureKind.OTHER, text))
                 break
             own = isulad_spec.as_requested(merged.applied[-1][1])
             after = isulad_spec.adjust(spec, own)
             for lost in merged.dropped[known:]:
                 target, outcome = lost.container_id or container, dropped(lost.reason)
-                self.findings.ask(target, lost.path, lost.value, source, outcome)
+                self.results.ask(target, lost.path, lost.value, source, outcome)
             notes = isulad_spec.notes(merged, part.plugin)
             for change in specs.changes(spec, after):
                 note = notes.get(change.path, "")
-                self.findings.steps.append(step(container, change, source, note))
+                self.results.steps.append(step(container, change, source, note))
             spec = after
         refusal = isulad_spec.creation_refusal(merged)
         if refusal is not None:
             text = f"{refusal.plugin}: {refusal.reason}"
-            self.findings.fail(Failure(FailureKind.REFUSED, text))
+            self.results.fail(Failure(FailureKind.REFUSED, text))
         refusal = refusal or isulad_spec.start_refusal(merged)
         if refusal is not None:
-            for each in self.findings.steps:
+            for each in self.results.steps:
                 if each.owner == plugin(refusal.plugin) and each.change.path in refusal.paths:
                     each.settle(refused(refusal.reason, Shows.RULE))
                     each.annotate("")
-        self.findings.supersede()
+        self.results.supersede()
         tail = RUNTIME if self.is_replay else self.chain.between(None, None, or_runtime=True)
         return CreatedContainer(container, base, SPEC, spec, tail)

@@ -36,18 +36,18 @@ from .attributed_changes import (
 )
 from .chain import LOWEST, Chain
 from .containers import Containers
-from .findings import (
-    Findings,
-    RequestedUpdate,
-    RequestSource,
-    outcome_of,
-    step,
-    value_at,
-)
 from .history import History
 from .later_changes import FOLLOWS_LIMIT
 from .observed_round import ConnectionPart, Round
 from .owner import ASKED_BEFORE_ALL, REQUEST, RUNTIME
+from .round_results import (
+    RequestedUpdate,
+    RequestSource,
+    RoundResults,
+    outcome_of,
+    step,
+    value_at,
+)
 
 UPDATES_MAX = 5_000
 """Maximum number of updates of other containers read in one round: more than a node has
@@ -66,7 +66,7 @@ class UpdateEvaluation:
         self.round = round_
         self.chain = chain
         self.before = before
-        self.findings = Findings()
+        self.results = RoundResults()
         self.merged: merging.UpdateMerging | None = None
         """The merging of the observed replies, in which a field has one owner."""
         self.empty_update_by = ""
@@ -90,15 +90,15 @@ class UpdateEvaluation:
             cause = None
         elif early_end and early_end.kind is FailureKind.CHAIN_SEEMS_ENDED:
             words, cause = early_end.text, None
-            self.findings.doubt = words
+            self.results.doubt = words
         self._follow_connections(cause)
-        if words and self.findings.failure == words:
+        if words and self.results.failure == words:
             # Those of other containers may have been applied before it failed.
             self.updates_doubt = UPDATES_OF_FAILED
-        if self.findings.failure:
-            self.findings.doubt = ""
+        if self.results.failure:
+            self.results.doubt = ""
         elif words:
-            self.findings.leave_open(words)
+            self.results.leave_open(words)
 
     def _follow_connections(self, cause: Failure | None) -> None:
         """Follow the update through the chain. ``cause``: why it had no effect; None if it had."""
@@ -112,7 +112,7 @@ class UpdateEvaluation:
             then = (
                 f"; it closed the connection {duration(closed[0])} after this one" if closed else ""
             )
-            self.findings.note(UPDATE_EVENT_CRASH + then)
+            self.results.note(UPDATE_EVENT_CRASH + then)
         earlier: set[oci.Remark] = set()
         for part in self.round.parts:
             request = part.request_as(api.UpdateContainerRequest)
@@ -122,21 +122,21 @@ class UpdateEvaluation:
             shown = oci.update(self.before, request.linux_resources, self.path)
             for change in specs.changes(spec, shown):
                 asked = _asked(self.id, change, source, request.linux_resources)
-                self.findings.steps.append(asked)
+                self.results.steps.append(asked)
             remarks = oci.remarks(request.linux_resources, path=self.path)
             if after is not None:
                 for remark in remarks:
                     if _key(remark) not in earlier:
                         wanted = RequestedUpdate(source, api.ContainerUpdate())
-                        _add_remark(self.findings, self.id, wanted, remark, shown)
+                        _add_remark(self.results, self.id, wanted, remark, shown)
             earlier |= {_key(remark) for remark in remarks}
             spec = self._add_reply(shown, part, request, earlier)
             after = part
-            if self.findings.failure:
+            if self.results.failure:
                 break
-        self.findings.fail(cause)
-        if self.findings.failure:
-            self._settle(refused(self.findings.failure))
+        self.results.fail(cause)
+        if self.results.failure:
+            self._settle(refused(self.results.failure))
             return
         rules = self.round.parts[0].rules
         if self.empty_update_by and not self.has_resources and rules.voids_empty_updates:
@@ -144,13 +144,13 @@ class UpdateEvaluation:
             reason = f"{self.empty_update_by} {oci.VOIDED}"
             self._settle(REQUESTED._replace(reason=reason, is_voided=True))
             return
-        self.findings.supersede()
+        self.results.supersede()
         self.spec = spec
 
     def _settle(self, outcome: RequestOutcome) -> None:
         """Settle all requests for the container: the runtime applied none of them."""
-        self.findings.steps = [each for each in self.findings.steps if not _follows_limit(each)]
-        for request in self.findings.steps:
+        self.results.steps = [each for each in self.results.steps if not _follows_limit(each)]
+        for request in self.results.steps:
             if request.outcome.kind is OutcomeKind.REQUESTED:
                 request.exclude(outcome)
 
@@ -175,7 +175,7 @@ class UpdateEvaluation:
     ) -> Spec:
         source = RequestSource.of(part)
         if part.is_error:
-            self.findings.fail(part.error)
+            self.results.fail(part.error)
             return spec
         reply = part.reply_as(api.UpdateContainerResponse)
         if reply is None or not reply.ByteSize():
@@ -188,15 +188,15 @@ class UpdateEvaluation:
         try:
             merged.apply(reply, part.plugin)
         except AdjustmentRefused as error:
-            self.findings.fail(Failure.of(error))
+            self.results.fail(Failure.of(error))
             return spec
         after = oci.update(self.before, merged.resources, self.path)
         for change in specs.changes(spec, after):
-            self.findings.steps.append(_asked(self.id, change, source, merged.resources))
+            self.results.steps.append(_asked(self.id, change, source, merged.resources))
         remarked: set[str] = set()
         for each in reply.update:
             if each.container_id != self.id:
-                self.findings.updates.append(RequestedUpdate(source, each, merged=True))
+                self.results.updates.append(RequestedUpdate(source, each, merged=True))
                 continue
             if each.linux.HasField("resources"):
                 self.has_resources = True
@@ -205,13 +205,13 @@ class UpdateEvaluation:
             empty = oci.empty_cpu_set(each.linux.resources)
             for remark in (*oci.remarks(each, path=self.path), *empty):
                 wanted = RequestedUpdate(source, each)
-                _add_remark(self.findings, self.id, wanted, remark, after)
+                _add_remark(self.results, self.id, wanted, remark, after)
                 earlier.add(_key(remark))
                 remarked.add(remark.path)
         for lost in merged.dropped[known_drops:]:
             if lost.container_id == self.id and lost.path not in (*remarked, EVICTION):
                 outcome = dropped(lost.reason)
-                self.findings.ask(self.id, lost.path, _value(lost), source, outcome)
+                self.results.ask(self.id, lost.path, _value(lost), source, outcome)
         return after
 
 
@@ -237,7 +237,7 @@ def stop_refusal(parts: Iterable[ConnectionPart]) -> Failure | None:
 
 
 def _add_remark(
-    findings: Findings, target: str, request: RequestedUpdate, remark: oci.Remark, after: Spec
+    results: RoundResults, target: str, request: RequestedUpdate, remark: oci.Remark, after: Spec
 ) -> None:
     """Set the outcome of a request; `after`: the spec after the update.
 
@@ -246,9 +246,9 @@ def _add_remark(
     source = request.source_of(remark.path)
     now = value_at(after, _SWAP) if remark.path == _SWAP else None
     if now is None:
-        findings.add_remark(target, source, remark)
+        results.add_remark(target, source, remark)
     elif now != remark.value:
-        findings.ask(target, remark.path, remark.value, source, outcome_of(remark))
+        results.ask(target, remark.path, remark.value, source, outcome_of(remark))
 
 
 def _key(remark: oci.Remark) -> oci.Remark:
@@ -260,10 +260,10 @@ def _key(remark: oci.Remark) -> oci.Remark:
 class UpdatesOfOthers:
     """The requested updates of other containers than the event's, and unsolicited updates.
 
-    They become steps of these containers, in `findings` and in the histories.
+    They become steps of these containers, in `results` and in the histories.
     """
 
-    findings: Findings
+    results: RoundResults
     """The results so far; if the round failed, its updates are refused."""
     containers: Containers
     rules: oci.RuntimeRules
@@ -292,17 +292,17 @@ class UpdatesOfOthers:
             self._apply_one(request, merged)
         left_out = sum(1 for _ in remaining)
         if left_out:
-            self.findings.note(f"{left_out:,} more updates of other containers are omitted")
+            self.results.note(f"{left_out:,} more updates of other containers are omitted")
 
     def _refusal(self, target: str) -> tuple[str, str]:
         """Return why no update of a container was applied, and why that is unknown; "" for none."""
         if target not in self._all_failed:
-            return "" if self.doubt else self.findings.failure, self.doubt
+            return "" if self.doubt else self.results.failure, self.doubt
         return (_FAILED, "") if self._all_failed[target] else ("", _ONE_FAILED)
 
     def _apply_one(self, request: RequestedUpdate, merged: merging.StopMerging) -> None:
         """Apply one request. ``merged``: the merging of the updates in all replies of the round."""
-        findings, target = self.findings, request.update.container_id
+        results, target = self.results, request.update.container_id
         path = self.rules.other_updates
         failure, doubt = self._refusal(target)
         history = self.containers.target(target, self.rules) if target else None
@@ -312,7 +312,7 @@ class UpdatesOfOthers:
                 outcome = refused(failure)
             elif target:
                 outcome = self.containers.absence(target, self.is_absent)
-            findings.steps += _of_no_container(request, outcome, path)
+            results.steps += _of_no_container(request, outcome, path)
             return
         update, lost_fields = _merged(request, merged, self.version)
         repeated: Iterable[Change] = ()
@@ -332,13 +332,13 @@ class UpdatesOfOthers:
             hidden = oci.IGNORED if update.ignore_failure else oci.LOGGED
             for each in steps:
                 each.leave_open(hidden)
-        findings.steps += steps
+        results.steps += steps
         for lost in lost_fields:
             outcome = dropped(lost.reason)
-            findings.ask(target, lost.path, _value(lost), request.source, outcome)
+            results.ask(target, lost.path, _value(lost), request.source, outcome)
         empty = () if request.owner_list else oci.empty_cpu_set(request.update.linux.resources)
         for remark in (*oci.remarks(update, path=path), *empty):
-            _add_remark(findings, target, request, remark, after)
+            _add_remark(results, target, request, remark, after)
         history.add(steps, history.spec if failure or doubt else after)
 
 

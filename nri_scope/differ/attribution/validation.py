@@ -15,11 +15,19 @@ from nri_scope.specs import Change, Spec
 
 from .attributed_changes import REQUESTED, ChangeStep, Claim, Evidence, dropped
 from .chain import Chain, changes_of_chain
-from .findings import Findings, RequestSource, outcome_of, path_of_change, standing, step, value_at
 from .hidden_changes import HiddenChanges, is_hidden, maps_of, newest_steps, undone_removal
 from .observed_round import ConnectionPart
 from .owner import UNKNOWN, Owner, OwnerKind, one_of
 from .owner_list import OwnerList
+from .round_results import (
+    RequestSource,
+    RoundResults,
+    outcome_of,
+    path_of_change,
+    standing,
+    step,
+    value_at,
+)
 
 UNOWNED = ("/hooks/", "/linux/resources/devices/", "/nri/")
 """Paths whose owners are missing from the list of some runtime version."""
@@ -31,7 +39,7 @@ class Validation:
 
     owner_list: OwnerList
     chain: Chain
-    findings: Findings
+    results: RoundResults
     base: Spec
     """The container before the chain."""
     removers: dict[str, Owner] = field(default_factory=dict)
@@ -84,7 +92,7 @@ class Validation:
         try:
             merged.apply(api.CreateContainerResponse(adjust=request.adjust), "")
         except AdjustmentRefused as error:
-            self.findings.note(f"the request to validators cannot be evaluated: {error.problem}")
+            self.results.note(f"the request to validators cannot be evaluated: {error.problem}")
             return None
         return merged.request.container
 
@@ -92,7 +100,7 @@ class Validation:
         self, changes: Iterable[Change], rest: Owner, last: ConnectionPart | None
     ) -> None:
         """Add the changes that only the merged adjustment shows."""
-        newest = newest_steps(each for each in self.findings.steps if each.is_expected)
+        newest = newest_steps(each for each in self.results.steps if each.is_expected)
         for change in changes:
             if change.kind == "moved":
                 # The merged adjustment does not keep the order of the plugins' changes.
@@ -101,11 +109,11 @@ class Validation:
             if removal is not None:
                 removal.settle(dropped(NOT_PASSED_ON))
                 continue
-            self.findings.steps.append(self._by_owner(change, rest, last))
+            self.results.steps.append(self._by_owner(change, rest, last))
 
     def _add_remarks(self, adjustment: api.ContainerAdjustment, rest: Owner) -> None:
         """Settle the requests of the merged adjustment on which there are remarks."""
-        requests = newest_steps(self.findings.steps)
+        requests = newest_steps(self.results.steps)
         changes = [each.change for each in requests.values()]
         for remark in oci.remarks(adjustment, self.base):
             asked = requests.get(path_of_change(remark, changes))
@@ -115,7 +123,7 @@ class Validation:
                 names = self.owner_list.owners_of(self.id, remark.path)
                 owner = one_of(*names) if names else rest
                 source = RequestSource(owner, Evidence.VALIDATOR, self.owner_list.event)
-                self.findings.add_remark(self.id, source, remark)
+                self.results.add_remark(self.id, source, remark)
 
     def _remover(self, path: str, removals: Mapping[str, frozenset[str]]) -> Owner:
         """Return the plugins that may have removed a key, by the path with the removal's mark."""
@@ -151,7 +159,7 @@ class Validation:
 
     def compare(self, final: Spec) -> None:
         """Mark steps whose owner contradicts the runtime's list of owners as disputed."""
-        steps = self.findings.steps
+        steps = self.results.steps
         for number in standing(steps):
             request = steps[number]
             path = request.change.path

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Render the differ's findings as text and JSON.
+"""Render the differ's results as text and JSON.
 
 In: rounds. Out: lines, with untrusted values escaped. This package never searches for evidence, and
 never writes its lines to a stream.

@@ -74,7 +74,7 @@ class RequestedUpdate:
 
 
 @dataclass(slots=True)
-class Findings:
+class RoundResults:
     """The results of one round while it is evaluated."""
 
     steps: list[ChangeStep] = field(default_factory=list)
@@ -105,7 +105,7 @@ class Findings:
         """Set the failure, unless there is one: later failures are consequences of the first."""
         self.cause = self.cause or cause
 
-    def join(self, other: Findings) -> None:
+    def join(self, other: RoundResults) -> None:
         """Add the steps, the failure, the doubt and the remarks of another part of the round."""
         self.steps += other.steps
         self.fail(other.cause)
