@@ -25,7 +25,8 @@ from nri_scope.errors import (
 )
 from nri_scope.process.signals import root_hint
 
-from .status import NodeFiles, RuntimeVersion, info_with_files, info_with_status
+from .node_files import NodeFiles
+from .status import RuntimeVersion, info_with_files, info_with_status
 
 if TYPE_CHECKING:
     from grpclib._typing import IProtoMessage

@@ -1,45 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A runtime's replies: its version, and information about a container, with this node's files.
-
-Of the files, a container's cgroups and its config.json are read. Its process id comes from the
-runtime. All other input is untrusted: a container may move its processes between cgroups, and
-choose names. So files are only read in folders of the container, below the mount of the cgroups and
-beside the runtime's own process.
-"""
+"""A runtime's replies: its version, and the JSON about a container, with what its files say."""
 
 from __future__ import annotations
 
 import json
-import os
-import re
-import stat
-from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final, cast
+from typing import cast
 
 from nri_scope._gen.cri.runtime import v1
-from nri_scope.errors import RemoteProtocolError
-from nri_scope.specs import Json, Spec, patch_of
-from nri_scope.specs.cgroup_values import values_of_v1, values_of_v2
+from nri_scope.specs import Json, patch_of
 
-BUNDLE_MAX: Final = 1 << 20
-"""Maximum bytes of a config.json."""
-_FILE_MAX = 4_096
-"""Maximum bytes of a cgroup file, and of a file of a process."""
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
-_CONTROLLERS = "cpu", "cpuset", "memory", "pids", "hugetlb"
-_FILES = re.compile(
-    r"cpu\.(shares|cfs_quota_us|cfs_period_us|weight|max)|cpuset\.(cpus|mems)|pids\.max"
-    r"|memory\.(limit_in_bytes|soft_limit_in_bytes|memsw\.limit_in_bytes|max|low|swap\.max)"
-    r"|hugetlb\.[0-9]+[KMG]B\.(limit_in_bytes|max)"
-)
-_BUNDLES = (
-    "/run/containerd/io.containerd.runtime.v2.task/k8s.io/{}/config.json",
-    "/run/containers/storage/overlay-containers/{}/userdata/config.json",
-)
-"""Paths of config.json in the default configurations of containerd and CRI-O."""
+from .node_files import NodeFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +31,13 @@ def info_with_status(response: v1.ContainerStatusResponse) -> str:
     status = response.status
     if status is None or not _failed_to_start(status):
         return text
-    return _with_members(
-        text,
-        {
-            "status": {
-                "state": status.state.name,
-                "exitCode": status.exit_code,
-                "reason": status.reason[:_MESSAGE_MAX],
-                "message": status.message[:_MESSAGE_MAX],
-            }
-        },
-    )
+    failure: Json = {
+        "state": status.state.name,
+        "exitCode": status.exit_code,
+        "reason": status.reason[:_MESSAGE_MAX],
+        "message": status.message[:_MESSAGE_MAX],
+    }
+    return _with_members(text, {"status": failure})
 
 
 def info_with_files(text: str, container_id: str, files: NodeFiles) -> str:
@@ -79,9 +46,8 @@ def info_with_files(text: str, container_id: str, files: NodeFiles) -> str:
     "cgroup" has the limits in its cgroups by OCI path, "bundleSpec" the differences of its
     config.json from "runtimeSpec", see `specs.patch_of`.
     """
-    try:
-        known = parse_info({"info": text})
-    except RemoteProtocolError:
+    known = parse_info(text)
+    if known is None:
         return text
     pid, spec = known.get("pid"), known.get("runtimeSpec")
     spec = spec if isinstance(spec, dict) else {}
@@ -91,8 +57,7 @@ def info_with_files(text: str, container_id: str, files: NodeFiles) -> str:
     name = cgroup.rpartition("/")[2].rpartition(":")[2] if isinstance(cgroup, str) else ""
     folders = files.folders(pid, (container_id, name)) if isinstance(pid, int) and pid > 0 else {}
     members: dict[str, Json] = {}
-    limits = files.limits(folders)
-    if limits:
+    if limits := files.limits(folders):
         members["cgroup"] = limits
     config = files.config(pid if folders and isinstance(pid, int) else 0, container_id)
     if config is not None and spec:
@@ -102,9 +67,8 @@ def info_with_files(text: str, container_id: str, files: NodeFiles) -> str:
 
 def _with_members(text: str, members: dict[str, Json]) -> str:
     """Add members to a JSON object, whose text stays as it is. Members that it has are kept."""
-    try:
-        known = parse_info({"info": text})
-    except RemoteProtocolError:
+    known = parse_info(text)
+    if known is None:
         return text
     added = {name: value for name, value in members.items() if name not in known}
     if not added:
@@ -120,126 +84,14 @@ def _failed_to_start(status: v1.ContainerStatus) -> bool:
     return status.reason == "StartError" or (status.exit_code == -1 and bool(status.message))
 
 
-def parse_info(info: Mapping[str, str]) -> dict[str, Json]:
-    """Return the JSON object that containerd and CRI-O return under the key ``info``."""
-    text = info.get("info")
+def parse_info(text: str) -> dict[str, Json] | None:
+    """Return the JSON object that containerd and CRI-O return under the key "info", which may be
+    empty; None for other text.
+    """
     if not text:
         return {}
     try:
         parsed = cast(Json, json.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise RemoteProtocolError(f"ContainerStatus info is not JSON: {error}") from error
-    if not isinstance(parsed, dict):
-        raise RemoteProtocolError("ContainerStatus info is not a JSON object")
-    return parsed
-
-
-class NodeFiles:
-    """Files of this node; other roots are for tests."""
-
-    def __init__(self, proc: str = "/proc", cgroups: str = "/sys/fs/cgroup") -> None:
-        self._proc = proc
-        self._cgroups = cgroups
-
-    def folders(self, pid: int, names: tuple[str, ...]) -> dict[str, str]:
-        """Return the container's folder by cgroup controller, "" for cgroup v2.
-
-        {} if the process is not in a folder of one of these names: it is not the container's, or
-        cannot be seen from here. Folders below it, into which the container may have moved the
-        process, are left out.
-        """
-        places: dict[str, str] = {}
-        for line in self._text(f"{self._proc}/{pid}/cgroup").splitlines():
-            _, _, rest = line.partition(":")
-            controllers, _, path = rest.partition(":")
-            folder = _folder_named(path, names)
-            if folder:
-                places.update(dict.fromkeys(controllers.split(","), folder))
-        return places
-
-    def limits(self, folders: Mapping[str, str]) -> dict[str, Json]:
-        """Return the limits in these folders by OCI path; see `specs.cgroup_values`."""
-        if os.path.exists(f"{self._cgroups}/cgroup.controllers"):  # noqa: PTH110
-            return values_of_v2(self._contents(folders[""]) if "" in folders else {})
-        found: dict[str, str] = {}
-        for controller in _CONTROLLERS:
-            if controller in folders:
-                found |= self._contents(f"/{controller}{folders[controller]}")
-        return values_of_v1(found)
-
-    def config(self, pid: int, container: str) -> Spec | None:
-        """Return the config.json of a container; None if it is not known.
-
-        ``pid``: its first process, 0 if unknown. The file is searched in the folder of that
-        process's parent, which belongs to the container (conmon) or to its pod (containerd's shim),
-        and in the default places.
-        """
-        if not _ID.fullmatch(container):
-            return None
-        paths = [path.format(container) for path in _BUNDLES]
-        parent = self._parent(pid) if pid else 0
-        if parent > 1:
-            folder = f"{self._proc}/{parent}/cwd"
-            with suppress(OSError):
-                is_own = container in Path(folder).readlink().parts
-                own = "config.json" if is_own else f"../{container}/config.json"
-                paths.insert(0, f"{folder}/{own}")
-        for path in paths:
-            try:
-                spec = cast(Json, json.loads(_read(path, BUNDLE_MAX, trusted=True)))
-            except (OSError, ValueError, RecursionError):
-                continue
-            if isinstance(spec, dict):
-                return spec
+    except (ValueError, RecursionError):
         return None
-
-    def _contents(self, folder: str) -> dict[str, str]:
-        place = f"{self._cgroups}{folder}"
-        if not f"{os.path.realpath(place)}/".startswith(f"{os.path.realpath(self._cgroups)}/"):
-            return {}
-        with suppress(OSError):
-            names = filter(_FILES.fullmatch, os.listdir(place))  # noqa: PTH208
-            return {name: self._text(f"{place}/{name}").strip() for name in names}
-        return {}
-
-    def _parent(self, pid: int) -> int:
-        # The name in parentheses may contain any character.
-        _, _, rest = self._text(f"{self._proc}/{pid}/stat").rpartition(")")
-        with suppress(ValueError, IndexError):
-            return int(rest.split()[1])
-        return 0
-
-    def _text(self, path: str) -> str:
-        with suppress(OSError, ValueError):
-            return _read(path, _FILE_MAX).decode(errors="replace")
-        return ""
-
-
-def _folder_named(path: str, names: tuple[str, ...]) -> str:
-    """Return ``path`` up to the folder of one of these names; "" if there is none."""
-    parts = path.split("/")
-    if ".." in parts:
-        return ""
-    for number, part in enumerate(parts):
-        # With systemd's cgroup driver, the folder is PREFIX-NAME.scope.
-        if any(name and (part == name or part.endswith(f"-{name}.scope")) for name in names):
-            return "/".join(parts[: number + 1])
-    return ""
-
-
-def _read(path: str, size: int, *, trusted: bool = False) -> bytes:
-    """Return the content of a regular file of at most ``size`` bytes. Raises OSError, ValueError.
-
-    ``trusted``: refuse files that others than root and this user own.
-    """
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path} is not a regular file")
-        if trusted and status.st_uid not in (0, os.geteuid()):
-            raise ValueError(f"{path} belongs to another user")
-        content = file.read(size + 1)
-    if len(content) > size:
-        raise ValueError(f"{path} is too large")
-    return content
+    return parsed if isinstance(parsed, dict) else None

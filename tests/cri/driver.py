@@ -206,7 +206,9 @@ class ContainerDetails:
         status = response.status
         if status is None:
             raise RemoteProtocolError("ContainerStatus was answered without a status")
-        info = parse_info(response.info)
+        info = parse_info(response.info.get("info", ""))
+        if info is None:
+            raise RemoteProtocolError("ContainerStatus info is not a JSON object")
         spec = info.get("runtimeSpec")
         return cls(
             id=status.id,

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.cri import status
-from nri_scope.cri.status import NodeFiles, info_with_files
+from nri_scope.cri import node_files
+from nri_scope.cri.node_files import NodeFiles
+from nri_scope.cri.status import info_with_files
 from nri_scope.specs import Json, Spec, patched
 
 ID, PID, SHIM = "c" * 64, 4242, 4000
@@ -125,7 +126,7 @@ def test_config_json_is_in_the_folder_of_conmon(tmp_path: Path) -> None:
 def test_an_unusable_config_json_is_left_out(
     tmp_path: Path, content: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(status, "BUNDLE_MAX", 100 if "x" in content else 1 << 20)
+    monkeypatch.setattr(node_files, "BUNDLE_MAX", 100 if "x" in content else 1 << 20)
     node = Node(tmp_path, f"0::/{ID}\n", v2=True)
     node.write(f"state/{ID}/config.json", content)
     node.shim(tmp_path / f"state/{ID}")
