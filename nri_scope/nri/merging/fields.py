@@ -79,15 +79,8 @@ class AdjustableField:
         return self.path if key is None else pointer(self.path, key)
 
 
-FIELDS: list[AdjustableField] = []
-"""All of the fields below."""
-
-
 def _field(number: api.Field.ValueType, noun: str, since: str = "0.2.0") -> AdjustableField:
-    FIELDS.append(
-        AdjustableField(number, api.Field.Name(number), noun, since, path_of_field(number))
-    )
-    return FIELDS[-1]
+    return AdjustableField(number, api.Field.Name(number), noun, since, path_of_field(number))
 
 
 ANNOTATIONS = _field(api.Annotations, "annotation")
@@ -103,7 +96,6 @@ RDT_CLASS = _field(api.RdtClass, "RDT class")
 UNIFIED = _field(api.CgroupsUnified, "unified resource")
 PIDS_LIMIT = _field(api.PidsLimit, "pids pinning", "0.7.0")
 DEVICE_RULES = AdjustableField(0, "", "", "0.10.0", "/linux/resources/devices")
-FIELDS.append(DEVICE_RULES)
 CGROUPS_PATH = _field(api.CgroupsPath, "cgroups path")
 OOM_SCORE_ADJ = _field(api.OomScoreAdj, "oom score adj", "0.7.0")
 RLIMITS = _field(api.Rlimits, "rlimit", "0.4.0")
@@ -141,6 +133,13 @@ RDT = {
     "enable_monitoring": _field(api.RdtEnableMonitoring, "", "0.11.0"),
 }
 
+FIELDS = (
+    *(ANNOTATIONS, MOUNTS, HOOKS, DEVICES, CDI_DEVICES, ENV, ARGS, HUGEPAGE_LIMITS, BLOCKIO_CLASS),
+    *(RDT_CLASS, UNIFIED, PIDS_LIMIT, DEVICE_RULES, CGROUPS_PATH, OOM_SCORE_ADJ, RLIMITS),
+    *(IO_PRIORITY, SECCOMP_POLICY, NAMESPACES, SYSCTL, NET_DEVICES, SCHEDULER, MEMORY_POLICY),
+    *(*MEMORY.values(), *CPU.values(), *RDT.values()),
+)
+"""All fields."""
 HIDDEN_FIELDS = {
     "CDI_devices": (CDI_DEVICES,),
     "linux.rdt": tuple(RDT.values()),
