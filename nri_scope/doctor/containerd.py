@@ -18,10 +18,10 @@ from typing import Any
 
 from .host import Host, option
 from .settings import (
+    FileProblem,
     Misplaced,
     NriConfig,
     NriKeys,
-    Problem,
     Setting,
     Table,
     TomlFile,
@@ -69,7 +69,7 @@ def config_path(arguments: tuple[str, ...]) -> str:
 def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> NriConfig:
     """Read ``path`` and its imports, as containerd ``major``.x would."""
     files: list[TomlFile] = []
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     missing = ""
     seen = set()
     pending = deque([(path, path)])
@@ -86,12 +86,12 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
             else:
                 text = f"containerd does not start: the imported file {file_path} does not exist"
                 fix = "create that file or remove the import"
-                problems.append(Problem(importer, text, True, fix))
+                problems.append(FileProblem(importer, text, True, fix))
             continue
         files.append(file)
         if file.broken:
             text = f"containerd does not start with this file: {file.broken}"
-            problems.append(Problem(file_path, text, True, "correct the file", file.changed_at))
+            problems.append(FileProblem(file_path, text, True, "correct the file", file.changed_at))
         pending.extend((item, file_path) for item in _imports(host, file))
 
     config = NriConfig(

@@ -16,10 +16,10 @@ from pathlib import PurePosixPath
 
 from .host import Host, option
 from .settings import (
+    FileProblem,
     Misplaced,
     NriConfig,
     NriKeys,
-    Problem,
     TomlFile,
     is_backup,
     misplaced,
@@ -72,7 +72,7 @@ def read_crio(
         connections_key="nri_disable_connections = false in [crio.nri]",
     )
     files: list[TomlFile] = []
-    problems: list[Problem] = []
+    problems: list[FileProblem] = []
     misplaced_keys: list[Misplaced] = []
     try:
         files.append(read_toml(host, path))
@@ -84,17 +84,17 @@ def read_crio(
             files.append(read_toml(host, file_path))
         except FileNotFoundError:
             text = "CRI-O does not start with this broken link in its drop-in folder"
-            problems.append(Problem(file_path, text, True, "remove it"))
+            problems.append(FileProblem(file_path, text, True, "remove it"))
     for file in files:
         if file.broken:
             text = f"CRI-O does not start with this file: {file.broken}"
             problems.append(
-                Problem(file.path, text, True, "correct or remove the file", file.changed_at)
+                FileProblem(file.path, text, True, "correct or remove the file", file.changed_at)
             )
         elif file.table and file.path in drop_in_files and is_backup(file.path):
             text = "looks like a backup, but CRI-O reads every file in its drop-in folder"
             fix = f"move it out of {drop_ins}"
-            problems.append(Problem(file.path, text, False, fix))
+            problems.append(FileProblem(file.path, text, False, fix))
         if file.table is not None:
             table = subtable(file.table, *_TABLE_PATH)
             if table:

@@ -16,7 +16,7 @@ from nri_scope.errors import reason_of
 
 from .check import Check, warn
 from .host import Host
-from .settings import Misplaced, NriConfig, Problem, Setting, Table
+from .settings import FileProblem, Misplaced, NriConfig, Setting, Table
 
 DEFAULT_CONFIG = "/etc/isulad/daemon.json"
 _KEYS = (
@@ -78,13 +78,13 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
     except PermissionError as error:
         return replace(config, unreadable=((path, reason_of(error)),))
     except OSError as error:
-        return replace(config, problems=(Problem(path, reason_of(error), True, "correct it"),))
+        return replace(config, problems=(FileProblem(path, reason_of(error), True, "correct it"),))
     try:
         table = json.loads(content)
         if not isinstance(table, dict):
             raise ValueError("it is not a JSON object")
     except (ValueError, RecursionError) as error:
-        problem = Problem(
+        problem = FileProblem(
             path, f"iSulad does not start with this file: {error}", True, "correct the file"
         )
         return replace(config, problems=(problem,), changed_at=changed_at)

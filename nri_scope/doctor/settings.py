@@ -34,7 +34,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class FileProblem:
     """Error in a configuration file."""
 
     file: str
@@ -78,7 +78,7 @@ class NriConfig:
     """The main file's path, if it does not exist."""
     unreadable: tuple[tuple[str, str], ...] = ()
     """Files that could not be read, with the reason; their settings are unknown."""
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
     misplaced: tuple[Misplaced, ...] = ()
     orphans: tuple[Orphan, ...] = ()
     changed_at: float = 0.0

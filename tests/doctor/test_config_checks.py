@@ -10,7 +10,7 @@ from nri_scope.doctor.config_checks import Installation, check_installation
 from nri_scope.doctor.containerd import read_containerd
 from nri_scope.doctor.crio import read_crio
 from nri_scope.doctor.host import RuntimeProcess
-from nri_scope.doctor.settings import Misplaced, NriConfig, Orphan, Problem, Setting
+from nri_scope.doctor.settings import FileProblem, Misplaced, NriConfig, Orphan, Setting
 from nri_scope.doctor.sockets import Registration
 
 from .machine import Machine
@@ -118,7 +118,7 @@ def test_settings_that_an_unreadable_file_may_override_are_unknown() -> None:
 
 
 def test_a_parse_error_in_a_file_older_than_the_runtime_is_a_warning() -> None:
-    problem = Problem(FILE, "CRI-O does not start with it: …", True, "correct it", 1000.0)
+    problem = FileProblem(FILE, "CRI-O does not start with it: …", True, "correct it", 1000.0)
     config = replace(CRI_O, files=(), problems=(problem,))
     for started, status in ((999.0, Verdict.FAIL), (1001.0, Verdict.WARN)):
         process = RuntimeProcess("cri-o", 7, (), "/usr/bin/crio", False, started)
@@ -175,7 +175,10 @@ def test_misplaced_keys_problems_and_orphans_are_reported() -> None:
     config = replace(
         CONTAINERD,
         misplaced=(Misplaced(FILE, "[a]", "k", "[b]"), Misplaced(FILE, "[b]", "x", "")),
-        problems=(Problem("/f", "broken", True, "correct it"), Problem("/g", "odd", False, "")),
+        problems=(
+            FileProblem("/f", "broken", True, "correct it"),
+            FileProblem("/g", "odd", False, ""),
+        ),
         orphans=(Orphan("/o", "[b]", ("k", "l")),),
     )
     installation = Installation(config, "2.1.0", None)

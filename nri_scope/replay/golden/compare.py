@@ -18,7 +18,7 @@ from .reply_values import MOUNT_KEY, UNORDERED, unordered
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class ReplyDifference:
     """Difference of two replies at one path."""
 
     path: str
@@ -33,7 +33,7 @@ ORDER = "(order)"
 """Last step of a path whose members are equal but in another order."""
 
 
-def differences(expected: Expected, got: Plain, path: str = "") -> tuple[Difference, ...]:
+def differences(expected: Expected, got: Plain, path: str = "") -> tuple[ReplyDifference, ...]:
     """Return all differences between ``got`` and the expected value, in the order of the reply."""
     return tuple(_differences(expected, got, path))
 
@@ -91,10 +91,10 @@ def _merge_lists(expected: list[Expected], got: list[Plain]) -> list[Expected]:
     return merged
 
 
-def _differences(expected: Expected, got: Plain, path: str) -> Iterator[Difference]:
+def _differences(expected: Expected, got: Plain, path: str) -> Iterator[ReplyDifference]:
     if isinstance(expected, Matcher):
         if not expected.accepts(got):
-            yield Difference(path, expected, got)
+            yield ReplyDifference(path, expected, got)
     elif isinstance(expected, dict) and isinstance(got, dict):
         yield from _in_mappings(expected, got, path)
     elif isinstance(expected, list) and isinstance(got, list):
@@ -103,12 +103,12 @@ def _differences(expected: Expected, got: Plain, path: str) -> Iterator[Differen
         return
     # In Python, True equals 1.
     elif type(expected) is not type(got) or expected != got:
-        yield Difference(path, expected, got)
+        yield ReplyDifference(path, expected, got)
 
 
 def _in_mappings(
     expected: Mapping[str, Expected], got: Mapping[str, Plain], path: str
-) -> Iterator[Difference]:
+) -> Iterator[ReplyDifference]:
     for key in (*expected, *(key for key in got if key not in expected)):
         old, new = expected.get(key), got.get(key)
         if key in UNORDERED:
@@ -116,12 +116,12 @@ def _in_mappings(
         yield from _differences(old, new, pointer(path, key))
 
 
-def _in_lists(expected: list[Expected], got: list[Plain], path: str) -> Iterator[Difference]:
+def _in_lists(expected: list[Expected], got: list[Plain], path: str) -> Iterator[ReplyDifference]:
     old_by_key, new_by_key = _keyed(expected), _keyed(got)
     if old_by_key is not None and new_by_key is not None:
         yield from _in_mappings(old_by_key, new_by_key, path)
         if set(old_by_key) == set(new_by_key) and list(old_by_key) != list(new_by_key):
-            yield Difference(pointer(path, ORDER), list(old_by_key), list(new_by_key))
+            yield ReplyDifference(pointer(path, ORDER), list(old_by_key), list(new_by_key))
         return
     for index in range(max(len(expected), len(got))):
         old = expected[index] if index < len(expected) else None
@@ -193,7 +193,7 @@ class Mismatch:
     """The entry of the golden, or the nearest one; None if there is none."""
     got: Plain
     """The actual reply; None if the event did not happen."""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[ReplyDifference, ...] = ()
     """Differences between these two, if both exist."""
     nearest: ReplyKey | None = None
     """Key of ``expected`` if that is another event's entry; else None."""

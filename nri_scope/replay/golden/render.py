@@ -17,7 +17,7 @@ from nri_scope.recording.display import many
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_text import inline, yaml_lines
 
-from .compare import Difference, Mismatch, MismatchKind
+from .compare import Mismatch, MismatchKind, ReplyDifference
 from .matchers import Expected, Ignored, Matcher, Present, Regex, Tolerance
 from .reply_values import MARK, MOUNT_KEY, REMOVED, NameOf, plain_reply
 
@@ -113,7 +113,7 @@ def _reply(reply: Expected | Plain) -> Iterator[str]:
         yield f"    … {len(shown) - MAX_LINES} more lines"
 
 
-def _differing(differences: Sequence[Difference]) -> Iterator[str]:
+def _differing(differences: Sequence[ReplyDifference]) -> Iterator[str]:
     if not differences:
         yield "  no path differs"
         return
