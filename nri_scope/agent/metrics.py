@@ -34,7 +34,7 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED, Event, Gap, Status
 from nri_scope.nri.changes import absent_plugins, owned_paths
-from nri_scope.nri.events import METHODS, PROOFS, VALIDATE, EventKind
+from nri_scope.nri.events import CREATED_ONLY_EVENTS, METHODS, VALIDATE, EventKind
 from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.node_files import MAX_RECORDINGS
@@ -257,7 +257,7 @@ class NodeMetrics:
         elif event.container_id in self._without and event.event != VALIDATE:
             # A validator may have refused the container.
             self._without.remove(event.container_id)
-            self._counters.without.inc(event.event in PROOFS)
+            self._counters.without.inc(event.event in CREATED_ONLY_EVENTS)
 
     def _count_gap(self, gap: Gap) -> None:
         reason = gap_reason(gap.reason)

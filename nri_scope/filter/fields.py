@@ -9,8 +9,7 @@ from enum import Enum
 from nri_scope.errors import nearest_word
 from nri_scope.events import CONTAINER_STATUS, OutcomeKind, Problem, Status
 from nri_scope.nri.events import METHODS
-from nri_scope.nri.v01 import INVOKE
-from nri_scope.nri.v01 import METHODS as INVOCATIONS
+from nri_scope.nri.v01 import INVOCATIONS, INVOKE
 
 from .moments import FORMS
 

@@ -258,15 +258,15 @@ CONTAINER_STAGES = {
 """The stage that each event shows, in the usual order; for starts see `oci.shows_start`."""
 POD_ORDER, CONTAINER_ORDER = tuple(POD_STAGES), tuple(CONTAINER_STAGES)
 
-FIRST = frozenset({RUN_POD, CREATE})
+CREATION_EVENTS = frozenset({RUN_POD, CREATE})
 """Events that begin a pod or container. They fail if a plugin returns an error."""
 POD_ENDS = (STOP_POD, REMOVE_POD)
 CONTAINER_ENDS = (STOP, REMOVE)
 """Events that also follow a failed creation: containerd sends both while it undoes one."""
 STARTS = frozenset({START, POST_START})
-PROOFS = frozenset({POST_CREATE, START, POST_START, UPDATE, POST_UPDATE})
+CREATED_ONLY_EVENTS = frozenset({POST_CREATE, START, POST_START, UPDATE, POST_UPDATE})
 """Events of successfully created containers only. Stop and removal prove nothing."""
-POSTS = {
+POST_EVENT_OF = {
     CREATE: EventKind.PostCreateContainer,
     START: EventKind.PostStartContainer,
     UPDATE: EventKind.PostUpdateContainer,

@@ -24,7 +24,7 @@ Plain = None | bool | int | float | str | list["Plain"] | dict[str, "Plain"]
 UNKNOWN = "unknown_fields"
 """Key for the unknown fields of a message; no field of the API has this name."""
 
-MALFORMED = "malformed"
+MALFORMED_KEY = "malformed"
 """Key for the hexadecimal bytes of a malformed message."""
 LEFT_OUT = "left_out"
 """Key for the note in a message that elements above a limit were left out."""
@@ -127,7 +127,7 @@ def plain_bytes(kind: type[Message] | None, content: bytes) -> dict[str, Plain]:
     try:
         return plain(kind.FromString(bounded(kind, content, MAX_IN_SYNCHRONIZE)))
     except DecodeError:
-        return {MALFORMED: content.hex()}
+        return {MALFORMED_KEY: content.hex()}
 
 
 def plain_json(content: bytes) -> dict[str, Plain] | None:
@@ -148,7 +148,7 @@ def plain_json(content: bytes) -> dict[str, Plain] | None:
 def json_or_malformed(content: bytes) -> dict[str, Plain]:
     """Return a message that is a JSON object, or its bytes in hexadecimal if it is not."""
     read = plain_json(content)
-    return {MALFORMED: content.hex()} if read is None else read
+    return {MALFORMED_KEY: content.hex()} if read is None else read
 
 
 def refuse_constant(constant: str) -> Plain:
@@ -196,7 +196,7 @@ def bytes_from_plain(kind: type[Message] | None, value: Plain) -> bytes:
     entries = _mapping(value, "")
     if kind is None and not entries:
         return b""
-    for name in (MALFORMED, RAW):
+    for name in (MALFORMED_KEY, RAW):
         if name in entries:
             return _hexadecimal(entries[name], name)
     if kind is None:

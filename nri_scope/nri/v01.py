@@ -29,8 +29,8 @@ SERVICE = "nri.v0.1"
 """Name that recordings use in place of a ttRPC service."""
 STATES = ("create", "delete", "update", "pause", "resume")
 """States of requests; runtimes send only the first two."""
-METHODS = tuple(f"{INVOKE}/{state}" for state in STATES)
-CREATE = METHODS[0]
+INVOCATIONS = tuple(f"{INVOKE}/{state}" for state in STATES)
+CREATE_INVOCATION = INVOCATIONS[0]
 
 REQUEST_MAX = 4 << 20
 """Maximum bytes of a request or a result: the limit of NRI's later versions."""
@@ -119,7 +119,7 @@ def result_problem(content: bytes) -> str:
 
 def is_invocation(method: str, mark: str) -> bool:
     """Return whether an event, by its method and mark, is a well-formed request of NRI 0.1."""
-    return method in METHODS and not mark
+    return method in INVOCATIONS and not mark
 
 
 def _texts(value: Plain) -> dict[str, str]:

@@ -20,9 +20,9 @@ from nri_scope.events import CONTAINER_STATUS, Event, Role, Session
 from nri_scope.nri.events import (
     CONTAINER_ENDS,
     CREATE,
+    CREATED_ONLY_EVENTS,
     POD_ENDS,
-    POSTS,
-    PROOFS,
+    POST_EVENT_OF,
     REMOVE,
     START,
     STOP,
@@ -58,7 +58,7 @@ _ATTEMPTS_MAX = 500
 
 
 _FATES = {one.value: one for one in OperationFate}
-_NAMES = frozenset({"", CREATE, *POSTS, CONTAINER_STATUS, *CONTAINER_ENDS, *POD_ENDS})
+_NAMES = frozenset({"", CREATE, *POST_EVENT_OF, CONTAINER_STATUS, *CONTAINER_ENDS, *POD_ENDS})
 """Names of events that may show a failure; others in an untrusted file are ignored."""
 CREATED = OperationOutcome(OperationFate.CREATED)
 UNKNOWN = OperationOutcome(OperationFate.UNKNOWN)
@@ -113,7 +113,7 @@ class Creations:
             )
             self._many += len(rows) if most > _FEW else 0
             asked, later = _attempt(rows, event, self._index)
-            if any(row.name in PROOFS for row in later):
+            if any(row.name in CREATED_ONLY_EVENTS for row in later):
                 return CREATED
             if (answer := self._answered(asked, later)) is not None:
                 return answer
@@ -154,7 +154,7 @@ class Creations:
         session = self._session(asked.session)
         if session is None or session.role == Role.REPLAY:
             return UNKNOWN
-        post = POSTS[asked.name]
+        post = POST_EVENT_OF[asked.name]
         if not session.subscribes_to(post):
             return UNKNOWN
         end: _EventRow | None = None
@@ -196,7 +196,7 @@ class Creations:
             f"{self._of_container(event)} AND o.id > ? ORDER BY o.id LIMIT 1",
             (event.id,),
         )
-        return any(row.name in PROOFS for row in rows)
+        return any(row.name in CREATED_ONLY_EVENTS for row in rows)
 
     def _answered(
         self, asked: Sequence[_EventRow], later: Sequence[_EventRow]
@@ -235,7 +235,7 @@ class Creations:
             return UNKNOWN
         mine = (row for row in later if row.session == asked.session)
         end = next((row for row in mine if row.name in (*CONTAINER_ENDS, CREATE)), None)
-        if not session.subscribes_to(POSTS[CREATE]):
+        if not session.subscribes_to(POST_EVENT_OF[CREATE]):
             return self._by_state(end, session)
         if end is None and len(later) >= _ROWS_MAX // 2:
             return UNKNOWN

@@ -21,7 +21,7 @@ from google.protobuf.message import DecodeError
 from nri_scope.events import CONTAINER_STATUS, Event
 from nri_scope.nri.element_limits import MAX_IN_SYNCHRONIZE, bounded, varint
 from nri_scope.nri.events import METHODS
-from nri_scope.nri.plain import MALFORMED, Plain, json_or_malformed, plain_bytes
+from nri_scope.nri.plain import MALFORMED_KEY, Plain, json_or_malformed, plain_bytes
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 from nri_scope.nri.v01 import is_invocation
 
@@ -136,7 +136,7 @@ def request_of(event: Event, content: bytes) -> Plain:
     """Return an event's request in readable form."""
     if is_container_status(event):
         read = request_as_plain(content)
-        return {MALFORMED: content.hex()} if read is None else read
+        return {MALFORMED_KEY: content.hex()} if read is None else read
     if is_invocation(event.method, event.mark):
         return json_or_malformed(content)
     return plain_bytes(kind_of_request(event.method, event.mark), content)

@@ -54,7 +54,7 @@ from .limits import (
     VALUE_MAX,
     WORDS_MAX,
 )
-from .report_data import Changed, ChangeRow, Facts, LeftOut, Link, Mark
+from .report_data import Changed, ChangeRow, Facts, LaneMark, LeftOut, Link
 from .wording import counted, role
 
 
@@ -181,7 +181,7 @@ def _row(step: ChangeStep) -> ChangeRow:
 
 
 _NAMES = frozenset(event.name for event in EventKind)
-_CALLS = _NAMES | frozenset(v01.METHODS)
+_CALLS = _NAMES | frozenset(v01.INVOCATIONS)
 
 
 class Links:
@@ -325,12 +325,12 @@ class _Collector(Finder):
             return
         self._links.round(part)
         slow = [wording.slow_span(span) for span in part.spans if wording.slow(span)]
-        kind = Mark.CALM
+        kind = LaneMark.CALM
         text = f"{part.name}, event {part.event}"
         if part.failure:
-            kind, text = Mark.FAILED, f"{text}: {part.failure}"
+            kind, text = LaneMark.FAILED, f"{text}: {part.failure}"
         elif slow:
-            kind, text = Mark.SLOW, f"{text}: {'; '.join(slow)}"
+            kind, text = LaneMark.SLOW, f"{text}: {'; '.join(slow)}"
         elif part.own:
             self._requests.append(part)
             if len(self._requests) > TRACKED_MAX:
@@ -341,7 +341,7 @@ class _Collector(Finder):
     def _mark_requests(self, part: RoundDiff) -> None:
         """Mark a round with requests, whose outcomes later rounds have shown."""
         changes = sum(step.is_change for step in part.own)
-        kind = Mark.CHANGED if changes else Mark.CALM
+        kind = LaneMark.CHANGED if changes else LaneMark.CALM
         text = f"{part.name}, event {part.event}: {counted(changes, len(part.own))}"
         self._lanes.mark(part.container or part.pod, part.at_ns, kind, clipped(text, WORDS_MAX))
 

@@ -30,7 +30,7 @@ from nri_scope.filter import parse
 from nri_scope.nri.changes import REQUIRED_PLUGINS
 from nri_scope.nri.events import (
     CREATE,
-    FIRST,
+    CREATION_EVENTS,
     POST_UPDATE,
     START,
     SYNCHRONIZE,
@@ -326,7 +326,7 @@ class Finder(RecordingFacts):
 
     def _see(self, event: Event) -> None:
         self._diagnosis.see(event)
-        if event.event in FIRST and event.pod_id not in self._requiring:
+        if event.event in CREATION_EVENTS and event.pod_id not in self._requiring:
             request = self._recording.request(event.id)
             self._requiring[event.pod_id] = REQUIRED_PLUGINS.encode() in request
         if self.wanted(event):

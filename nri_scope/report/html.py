@@ -26,7 +26,7 @@ from nri_scope.text.escape import safe
 
 from . import wording
 from .limits import WORDS_MAX
-from .report_data import Facts, Lane, Mark, Timeline
+from .report_data import Facts, Lane, LaneMark, Timeline
 
 _PAGE = "report.html.j2"
 _HEIGHT = 40
@@ -89,7 +89,7 @@ def _environment() -> Environment:
     environment.globals |= {
         **{one.__name__: one for one in (bars, dots, log_place, spans, ticks)},
         "glyphs": GLYPHS,
-        "Mark": Mark,
+        "LaneMark": LaneMark,
         "many": many,
         "wording": wording,
     }
@@ -130,7 +130,7 @@ def bars(counts: Sequence[int], most: int) -> str:
     return "".join(parts)
 
 
-def dots(lane: Lane, kind: Mark) -> str:
+def dots(lane: Lane, kind: LaneMark) -> str:
     """Return a path of zero-length lines, which round caps turn into dots of constant size."""
     return "".join(f"M{place} 10h0" for place, mark, _ in lane.marks if mark is kind)
 

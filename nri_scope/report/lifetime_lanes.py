@@ -13,9 +13,9 @@ from nri_scope.nri.events import EventStage
 from nri_scope.recording.lifetimes import Lifetime
 
 from .limits import COLUMNS, LANES_KEPT, LANES_MAX, PLUGINS_MAX, TRACKED_MAX
-from .report_data import ConnectedTime, Lane, Mark, Timeline
+from .report_data import ConnectedTime, Lane, LaneMark, Timeline
 
-_WEIGHT = {Mark.CALM: 0, Mark.CHANGED: 2, Mark.SLOW: 3, Mark.FAILED: 3}
+_WEIGHT = {LaneMark.CALM: 0, LaneMark.CHANGED: 2, LaneMark.SLOW: 3, LaneMark.FAILED: 3}
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class _Candidate:
 
     lifetime: Lifetime
     weight: int = 0
-    marks: dict[int, tuple[Mark, str]] = field(default_factory=dict)
+    marks: dict[int, tuple[LaneMark, str]] = field(default_factory=dict)
 
     @property
     def pod(self) -> str:
@@ -70,10 +70,10 @@ class LaneCollector:
         if candidate.lifetime.stage is EventStage.REMOVED and subject in self._calm:
             self._calm.move_to_end(subject, last=False)
 
-    def mark(self, subject: str, at_ns: int, kind: Mark, words: str) -> None:
+    def mark(self, subject: str, at_ns: int, kind: LaneMark, words: str) -> None:
         """Mark a round's outcome on the lane of its pod or container."""
         place = self.column(at_ns)
-        if kind in (Mark.SLOW, Mark.FAILED):
+        if kind in (LaneMark.SLOW, LaneMark.FAILED):
             self._bad[place] += 1
         candidate = self._candidates.get(subject)
         if candidate is None:

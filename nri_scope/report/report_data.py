@@ -83,7 +83,7 @@ class Changed:
     """Limits of the evidence."""
 
 
-class Mark(StrEnum):
+class LaneMark(StrEnum):
     """Kind of a point in the timeline."""
 
     CALM = "calm"
@@ -106,7 +106,7 @@ class Lane:
     """Column of its removal, or the last one."""
     runs: tuple[int, int] | None
     """Columns of its start and stop; None if it was not seen to run."""
-    marks: tuple[tuple[int, Mark, str], ...]
+    marks: tuple[tuple[int, LaneMark, str], ...]
     """Column, kind and text of its events."""
 
 

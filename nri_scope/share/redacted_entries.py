@@ -60,7 +60,7 @@ _KNOWN = NRI_NAMES | {
     "",
     CONTAINER_STATUS,
     CRI_SERVICE,
-    *v01.METHODS,
+    *v01.INVOCATIONS,
     v01.INVOKE,
     v01.SERVICE,
 }

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.nri.v01 import METHODS, parse_request, result_problem
+from nri_scope.nri.v01 import INVOCATIONS, parse_request, result_problem
 
 # As sent by containerd 1.6.20, shortened.
 CONTAINER = {
@@ -69,7 +69,7 @@ def test_other_values_are_no_request(changes: dict[str, object]) -> None:
 @given(st.binary() | st.recursive(st.none() | st.text(), st.lists).map(json.dumps).map(str.encode))
 def test_any_bytes_are_a_request_or_none(content: bytes) -> None:
     found = parse_request(content)
-    assert found is None or found.method in METHODS
+    assert found is None or found.method in INVOCATIONS
 
 
 @pytest.mark.parametrize(

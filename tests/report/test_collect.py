@@ -13,7 +13,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.report import limits
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html
-from nri_scope.report.report_data import Facts, Mark
+from nri_scope.report.report_data import Facts, LaneMark
 from tests.replay.recordings import RECORDING, of_capture
 
 from . import problem_recordings
@@ -86,7 +86,7 @@ def test_the_timeline_has_each_pod_with_its_containers_and_changes() -> None:
     app = line.lanes[1]
     assert app.runs is not None
     assert app.begin <= app.runs[0] < app.runs[1] <= app.end
-    assert Mark.CHANGED in {kind for _, kind, _ in app.marks}
+    assert LaneMark.CHANGED in {kind for _, kind, _ in app.marks}
 
 
 def test_a_container_alone(chain: Path) -> None:

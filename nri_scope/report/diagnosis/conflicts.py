@@ -374,7 +374,7 @@ class FailedCallDetector(Detector):
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin, state and error."""
         for (plugin, method, words), shown in self._found.items():
-            fatal = method == v01.CREATE
+            fatal = method == v01.CREATE_INVOCATION
             outcome = (
                 "the pod or container is not started" if fatal else "the runtime logs the error"
             )

@@ -14,10 +14,10 @@ from nri_scope.events import Event
 from nri_scope.nri.events import (
     CONTAINER_ORDER,
     CREATE,
-    FIRST,
+    CREATED_ONLY_EVENTS,
+    CREATION_EVENTS,
     POD_ORDER,
     POST_CREATE,
-    PROOFS,
     REMOVE,
     REMOVE_POD,
     RUN_POD,
@@ -210,7 +210,7 @@ class MissedSubjectDetector(Detector):
             self._synchronized.add(event.session)
         # Docker has no events of pods: a pod has the id of its container.
         is_pod = event.pod_id not in ("", event.container_id)
-        if is_pod and event.event in FIRST:
+        if is_pod and event.event in CREATION_EVENTS:
             is_missed = event.event == CREATE and event.session in self._synchronized
             self._first(event, event.pod_id, "pod", is_missed=is_missed)
         if event.event == REMOVE:
@@ -218,7 +218,7 @@ class MissedSubjectDetector(Detector):
         elif event.container_id:
             # A container whose creation an earlier plugin refused is stopped and removed, although
             # later plugins never saw it; that is correct.
-            is_missed = event.event in PROOFS
+            is_missed = event.event in CREATED_ONLY_EVENTS
             self._first(event, event.container_id, "container", is_missed=is_missed)
 
     def findings(self) -> Iterator[Finding]:

@@ -41,7 +41,7 @@ _NOTIFICATIONS = (
 """Events that may occur between a change of a container and the CRI's status of it."""
 _OUTSIDE_ROUNDS = (
     *("RegisterPlugin", "Configure", "UpdateContainers", "ContainerStatus", "Shutdown"),
-    *v01.METHODS,
+    *v01.INVOCATIONS,
 )
 """Calls that concern one connection only, which may occur during a round."""
 

@@ -31,10 +31,9 @@ from nri_scope.events import (
 )
 from nri_scope.nri import v01
 from nri_scope.nri.events import METHODS
-from nri_scope.nri.plain import MALFORMED, NotPlain, Plain, bytes_from_plain
-from nri_scope.nri.request_subject import MALFORMED as MARKED_MALFORMED
+from nri_scope.nri.plain import MALFORMED_KEY, NotPlain, Plain, bytes_from_plain
+from nri_scope.nri.request_subject import MALFORMED, kind_of_reply, kind_of_request
 from nri_scope.nri.request_subject import UNKNOWN as MARKED_UNKNOWN
-from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recording.creation_outcomes import (
     OPERATION_EVENTS,
@@ -342,7 +341,7 @@ def _session_of(record: dict[str, Plain]) -> int | None:
 def _messages(record: dict[str, Plain], method: str, mark: str, role: str) -> tuple[bytes, bytes]:
     request, reply = _record_in(record, "request"), _record_in(record, "reply")
     is_status = role == Role.CRI and method == CONTAINER_STATUS and not mark
-    if is_status and MALFORMED not in request:
+    if is_status and MALFORMED_KEY not in request:
         try:
             content = status_request(_text(request, "container_id"))
         except ValueError as error:
@@ -351,7 +350,7 @@ def _messages(record: dict[str, Plain], method: str, mark: str, role: str) -> tu
     if v01.is_invocation(method, mark):
         return _json_bytes(request), _json_bytes(reply)
     # The bytes of a malformed request need not be those of the method.
-    kind = None if mark == MARKED_MALFORMED else kind_of_request(method, mark)
+    kind = None if mark == MALFORMED else kind_of_request(method, mark)
     try:
         encoded = bytes_from_plain(kind, request)
     except NotPlain as error:
@@ -363,8 +362,8 @@ def _messages(record: dict[str, Plain], method: str, mark: str, role: str) -> tu
 
 
 def _json_bytes(value: dict[str, Plain]) -> bytes:
-    malformed = value.get(MALFORMED)
-    if list(value) == [MALFORMED] and isinstance(malformed, str):
+    malformed = value.get(MALFORMED_KEY)
+    if list(value) == [MALFORMED_KEY] and isinstance(malformed, str):
         return bytes_from_plain(None, value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() if value else b""
 

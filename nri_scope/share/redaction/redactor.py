@@ -104,7 +104,7 @@ class Redactor:
                 return self._opaque(message, "request")
             self._scope = scopes.container(container)
             return message
-        if method in v01.METHODS and service in {v01.SERVICE, ""}:
+        if method in v01.INVOCATIONS and service in {v01.SERVICE, ""}:
             return self._invocation(message)
         decoded = _decoded(method, service, message, is_request=True)
         if decoded is None:
@@ -117,7 +117,7 @@ class Redactor:
     def reply(self, method: str, message: bytes, *, service: str = "") -> bytes:
         """Return the redacted reply to the last request."""
         is_json = method == CONTAINER_STATUS and service in {CRI_SERVICE, ""}
-        if is_json or service == v01.SERVICE or (method in v01.METHODS and not service):
+        if is_json or service == v01.SERVICE or (method in v01.INVOCATIONS and not service):
             return self._json(message, "reply")
         decoded = _decoded(method, service, message, is_request=False)
         if decoded is None:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from nri_scope.events import Container, Event, Pod
-from nri_scope.nri.plain import MALFORMED, RAW, Plain
+from nri_scope.nri.plain import MALFORMED_KEY, RAW, Plain
 from nri_scope.nri.v01 import is_invocation
 from nri_scope.recording import lookup
 from nri_scope.recording.display import many, mark_words
@@ -297,7 +297,7 @@ def _undecoded(event: Event) -> Iterator[StyledLine]:
 
 
 def _message(name: str, value: Plain, content: bytes, stop: CancelFlag) -> Iterator[StyledLine]:
-    odd = {MALFORMED: "malformed", RAW: "unknown method or service, stored raw"}
+    odd = {MALFORMED_KEY: "malformed", RAW: "unknown method or service, stored raw"}
     key = next((key for key in odd if isinstance(value, dict) and key in value), None)
     if key is not None:
         yield line(f"{name}: {len(content):,} bytes, {odd[key]}", Style.WARN)
