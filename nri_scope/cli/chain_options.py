@@ -181,7 +181,7 @@ def played(options: PlayOptions, *, quiet: bool = False) -> Iterator[None]:
     Raises UsageError and RecordingError.
     """
     from nri_scope.process.signals import interrupted_by_signals
-    from nri_scope.scenario.playable import is_text, playable
+    from nri_scope.scenario.playable import is_scenario_file, playable
 
     given = options["file"]
     changes, session, profile = options["changes"], options["session"], options["profile"]
@@ -193,7 +193,7 @@ def played(options: PlayOptions, *, quiet: bool = False) -> Iterator[None]:
         ) as recording,
     ):
         options["file"], options["notes"] = recording, [] if quiet else notes
-        if recording != given and not is_text(given):
+        if recording != given and not is_scenario_file(given):
             # The only session was made from the chosen one.
             options["session"] = None
         yield

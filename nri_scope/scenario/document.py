@@ -24,7 +24,7 @@ from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, Node, parse_yaml
 from nri_scope.text.yaml_text import to_yaml
 
-from .messages import MessageShape, message_form
+from .messages import MessageReader, message_form
 from .model import (
     DEFAULT_NAMESPACE,
     MAX_COPIES,
@@ -43,9 +43,9 @@ from .model import (
     meant,
     shown,
 )
-from .shapes import (
+from .value_readers import (
     Record,
-    Shape,
+    ValueReader,
     choice,
     duration,
     integer,
@@ -68,11 +68,11 @@ def read_field_changes(
     kind: type[api.PodSandbox] | type[api.Container], node: Node, place: Place
 ) -> FieldChanges:
     """Return the new values of fields of a pod or a container."""
-    message, _, names = MessageShape(kind, can_remove=True).parts(node, place)
+    message, _, names = MessageReader(kind, can_remove=True).parts(node, place)
     return FieldChanges(message, frozenset(names))
 
 
-_STEP_KEYS: Mapping[str, Shape] = {
+_STEP_KEYS: Mapping[str, ValueReader] = {
     **{verb: text_of for verb in Verb if verb not in _WITHOUT_SUBJECT},
     **{event.name: text_of for event in EventKind if event in PASSIVE_EVENTS},
     Verb.RESTART: choice(["runtime"]),
@@ -80,9 +80,9 @@ _STEP_KEYS: Mapping[str, Shape] = {
     Verb.REPEAT: integer(1, MAX_REPETITIONS),
 }
 """What a step does: the name of a verb or of an event, with its subject."""
-_OPTION_KEYS: Mapping[str, Shape] = {
-    "linux_resources": MessageShape(api.LinuxResources).read,
-    "overhead_linux_resources": MessageShape(api.LinuxResources).read,
+_OPTION_KEYS: Mapping[str, ValueReader] = {
+    "linux_resources": MessageReader(api.LinuxResources).read,
+    "overhead_linux_resources": MessageReader(api.LinuxResources).read,
     "exit_code": integer(-(2**31), 2**31 - 1),
     "pod": partial(read_field_changes, api.PodSandbox),
     "container": partial(read_field_changes, api.Container),
@@ -211,9 +211,9 @@ def read_pods(exist: bool, node: Node, place: Place) -> dict[str, ScenarioPod]:
     return pods
 
 
-_CONTAINER = MessageShape(api.Container, {"kind": choice([*ContainerKind])})
+_CONTAINER = MessageReader(api.Container, {"kind": choice([*ContainerKind])})
 _POD = {
-    exist: MessageShape(
+    exist: MessageReader(
         api.PodSandbox,
         {"copies": integer(1, MAX_COPIES), "containers": partial(_read_containers, exist)},
     )
@@ -266,7 +266,7 @@ def _runtime(node: Node, place: Place) -> RuntimeChoice:
     return runtime
 
 
-KEYS: Mapping[str, Shape] = {
+KEYS: Mapping[str, ValueReader] = {
     "scenario": integer(VERSION, VERSION),
     "runtime": _runtime,
     "start": time,
@@ -309,7 +309,7 @@ def _make_scenario(values: dict[str, Any], place: Place) -> Scenario:
 
 
 SCENARIO = Record(KEYS, ("scenario",), _make_scenario)
-"""The shape of a whole document."""
+"""The reader of a whole document."""
 
 
 def read_document(root: Node, place: Place) -> Scenario:
@@ -402,6 +402,6 @@ def read_message(text: str, kind: type[_Message], source: str) -> _Message:
     """
     if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
         return kind()
-    message = MessageShape(kind).read(parse_document(text, source), Place(source, 1))
+    message = MessageReader(kind).read(parse_document(text, source), Place(source, 1))
     assert isinstance(message, kind)
     return message

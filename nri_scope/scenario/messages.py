@@ -38,8 +38,8 @@ from nri_scope.text.yaml_reader import Node
 from nri_scope.text.yaml_text import FlowList, FlowMapping, YamlValue
 
 from .model import Place, nearest, shown
-from .shapes import (
-    Shape,
+from .value_readers import (
+    ValueReader,
     flag,
     integer,
     list_of,
@@ -138,11 +138,11 @@ def _is_environment(texts: list[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageShape:
-    """The shape of one of NRI's messages, with additional keys that are no fields."""
+class MessageReader:
+    """A reader of one of NRI's messages, with additional keys that are no fields."""
 
     kind: type[Message]
-    keys: Mapping[str, Shape] = field(default_factory=dict[str, Shape])
+    keys: Mapping[str, ValueReader] = field(default_factory=dict[str, ValueReader])
     can_remove: bool = False
     """Whether `ABSENT` is accepted as the value of a field that is a message."""
 
@@ -212,7 +212,7 @@ def _read_message(field: FieldDescriptor, node: Node, place: Place) -> Message:
         message = kind()
         _read_field(message, fields_of(kind)["value"], node, place)
         return message
-    return MessageShape(kind).read(node, place)
+    return MessageReader(kind).read(node, place)
 
 
 def _read_list(
@@ -229,7 +229,7 @@ def _read_list(
             if _is_key_value(field) and not isinstance(value.value, dict):
                 yield api.KeyValue(key=name, value=text_of(value, inner))
                 continue
-            member = MessageShape(_kind(field)).read(value, inner)
+            member = MessageReader(_kind(field)).read(value, inner)
             if getattr(member, key):
                 raise inner.key(key, value.line).error("it is the key of the mapping, too")
             setattr(member, key, name)
@@ -250,12 +250,12 @@ def _read_scalar(field: FieldDescriptor, node: Node, place: Place) -> str | int:
         if text not in named:
             raise place.error(f"{shown(text)} is unknown", nearest(text, named))
         return named[text].number
-    value = _scalar_shape(field)(node, place)
+    value = _scalar_reader(field)(node, place)
     assert isinstance(value, str | int)
     return value
 
 
-def _scalar_shape(field: FieldDescriptor) -> Shape:
+def _scalar_reader(field: FieldDescriptor) -> ValueReader:
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
         return flag
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:

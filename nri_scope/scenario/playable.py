@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make a file that can be played a recording: a scenario, a manifest, or a changed recording.
+"""Provide a recording of what a file describes: a scenario, a manifest or a changed recording.
 
 Modules that need the runtime or the recorder are imported when there is something to make: commands
 that show a recording need neither.
@@ -26,7 +26,7 @@ _NAME_MAX = 60
 """Maximum length of the name of a temporary recording."""
 
 
-def is_text(path: Path) -> bool:
+def is_scenario_file(path: Path) -> bool:
     """Return whether a path leads to a scenario or manifest, by its name or as a pipe."""
     if path == STANDARD_INPUT or path.suffix.lower() in SCENARIO_SUFFIXES:
         return True
@@ -53,7 +53,7 @@ def playable(
     the block. A manifest's pods run on the runtime ``profile``, or `model.DEFAULT_PROFILE`.
     ``on_note`` gets remarks on what is not as in the file. Raises UsageError and RecordingError.
     """
-    if not is_text(path) and not changes:
+    if not is_scenario_file(path) and not changes:
         yield path
         return
     from .compile import compile_scenario
@@ -61,13 +61,13 @@ def playable(
     from .field_assignments import assign_fields
     from .recorded_scenario import read_recording
 
-    if is_text(path):
+    if is_scenario_file(path):
         scenario, notes = read_scenario(path, profile)
     else:
         scenario, notes = read_recording(path, session)
     assign_fields(scenario, changes)
     if len(notes) > _NOTES_MAX:
-        command = f"nri-scope scenario {'from-pod' if is_text(path) else 'from-recording'}"
+        command = f"nri-scope scenario {'from-pod' if is_scenario_file(path) else 'from-recording'}"
         rest = f"{len(notes) - 1} more values are unknown or assumed; `{command}` lists them"
         notes = [notes[0], rest]
     for note in notes:

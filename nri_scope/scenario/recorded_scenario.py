@@ -43,7 +43,7 @@ from .model import (
     unused_key,
 )
 from .recorded_steps import RecordedSteps
-from .shapes import LATEST_NS, LONGEST_NS
+from .value_readers import LATEST_NS, LONGEST_NS
 
 MAX_BYTES = 24 << 20
 """Maximum size of a scenario's messages and steps. As values and text, they take ten times that."""

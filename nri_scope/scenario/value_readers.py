@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of values in a document, which read them strictly."""
+"""Strict readers of the values in a document."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ LATEST_NS = 2**63 - 1 - 2 * LONGEST_NS
 
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.([0-9]{1,9}))?Z")
 
-Shape = Callable[[Node, Place], Any]
+ValueReader = Callable[[Node, Place], Any]
 """Returns the value of a node, or raises UsageError."""
 
 
-def integer(low: int, high: int) -> Shape:
-    """Return the shape of an integer within bounds."""
+def integer(low: int, high: int) -> ValueReader:
+    """Return a reader of an integer within bounds."""
 
     def read(node: Node, place: Place) -> int:
         value = node.value
@@ -40,8 +40,8 @@ def integer(low: int, high: int) -> Shape:
     return read
 
 
-def choice(names: Sequence[str]) -> Shape:
-    """Return the shape of one of several names."""
+def choice(names: Sequence[str]) -> ValueReader:
+    """Return a reader of one of several names."""
 
     def read(node: Node, place: Place) -> str:
         text = text_of(node, place)
@@ -90,7 +90,7 @@ def time(node: Node, place: Place) -> int:
 class Record:
     """A mapping with known keys."""
 
-    keys: Mapping[str, Shape]
+    keys: Mapping[str, ValueReader]
     required: tuple[str, ...] = ()
     make: Callable[[dict[str, Any], Place], Any] = lambda values, place: values
 
@@ -102,10 +102,10 @@ class Record:
         """Return the values by key."""
         values: dict[str, Any] = {}
         for name, value in nodes.items():
-            shape = self.keys.get(name)
-            if shape is None:
+            read = self.keys.get(name)
+            if read is None:
                 raise place.key(name, value.line).error("unknown key", nearest(name, self.keys))
-            values[name] = shape(value, place.key(name, value.line))
+            values[name] = read(value, place.key(name, value.line))
         for name in self.required:
             if name not in values:
                 raise place.error(f"the key {name} is missing")
