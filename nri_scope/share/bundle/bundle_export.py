@@ -150,15 +150,11 @@ def export(
             raise UsageError(
                 f"the new bundle cannot be opened: {error.problem}", _SELECT_FEWER
             ) from error
-        if size > max_bytes:
-            raise UsageError(*_too_large(size, pods, max_bytes, output))
+        _check_size(size, pods, max_bytes, output)
         if redactor is not None:
             go_on = None if on_progress is None else partial(on_progress, 1.0)
             scan = Scan(redactor.replaced_words, output, go_on=go_on)
-            scan.recording(rebuilt.path)
-            scan.text(to_bytes(manifest), "the manifest")
-            scan.text(readme, "README.md")
-            scan.name(output.name)
+            _search(scan, rebuilt.path, manifest, readme, output)
         outputs.place(draft)
     return Bundle(output, size, manifest, _other_pods(manifest, pods))
 
@@ -185,14 +181,24 @@ def _with_files(manifest: Manifest, recording: Path) -> tuple[Manifest, bytes]:
 _SELECT_FEWER = "select fewer events with --pod, --where, --since or --until"
 
 
-def _too_large(size: int, pods: Counter[str], max_bytes: int, output: Path) -> tuple[str, str]:
-    """Return the problem and the hint. ``pods``: number of events of each pod."""
+def _check_size(size: int, pods: Counter[str], max_bytes: int, output: Path) -> None:
+    """Raise UsageError if the bundle is too large. ``pods``: number of events of each pod."""
+    if size <= max_bytes:
+        return
     limit = "issue trackers accept at most" if max_bytes == MAX_BYTES else "the limit is"
     busiest = "".join(f" ({pod} has {count:,} of the events)" for pod, count in pods.most_common(1))
-    return (
+    raise UsageError(
         f"{output}: the bundle would be {in_bytes(size)}; {limit} {in_bytes(max_bytes)}",
         f"{_SELECT_FEWER}{busiest}; or raise the limit with --max-size",
     )
+
+
+def _search(scan: Scan, recording: Path, manifest: Manifest, readme: bytes, output: Path) -> None:
+    """Search all that the bundle contains for replaced values. Raises RedactionLeak."""
+    scan.recording(recording)
+    scan.text(to_bytes(manifest), "the manifest")
+    scan.text(readme, "README.md")
+    scan.name(output.name)
 
 
 _MODE = stat.S_IFREG | 0o600
