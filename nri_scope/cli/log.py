@@ -82,14 +82,12 @@ def command(
     changes: --where 'changed:*'.
     """
     from nri_scope.cluster.pod_events import PodEvents
-    from nri_scope.differ.operations import OperationMerger
     from nri_scope.recording.attribution_file import delay_of
     from nri_scope.recording.coverage import range_words
     from nri_scope.recording.event_times import times_of, within
-    from nri_scope.recording.log_rows import Log
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.stats import GapStats
-    from nri_scope.survey.foreground import attributed, surveyed
+    from nri_scope.survey.foreground import surveyed
 
     from .log_lines import LogPrinter
     from .recording_views import progress
@@ -109,16 +107,7 @@ def command(
             delay_of=partial(delay_of, recording),
         )
         needs_survey = operations and _needs_survey(where, last)
-        if operations:
-            log = Log(recording, printed=printed)
-            attribute = None if needs_survey else partial(attributed, recording)
-            merger = OperationMerger(recording, where, last, times, attribute)
-        else:
-            low, high = times
-            log = Log(
-                recording, where=where, since_ns=low, until_ns=high, last=last, printed=printed
-            )
-            merger = None
+        log, merger = _opened(recording, where, times, last, operations=operations, printed=printed)
         pod_events = click.get_current_context().find_object(PodEvents) or PodEvents("")
         printer.begin(GapStats.of(recording.gaps()).left_out)
         new = _NewItems(recording, log, merger, printer, pod_events, times, last is not None)
@@ -132,6 +121,29 @@ def command(
             events = new.print(ended=True)
             if not events and last != 0 and (where, since, until) != (None, None, None):
                 say(f"no event matches; {range_words(recording, times, where)}")
+
+
+def _opened(
+    recording: Recording,
+    where: Filter | None,
+    times: tuple[int | None, int | None],
+    last: int | None,
+    *,
+    operations: bool,
+    printed: bool,
+) -> tuple[Log, OperationMerger | None]:
+    """Return the log, and what merges its events into operations, if that is requested."""
+    from nri_scope.differ.operations import OperationMerger
+    from nri_scope.recording.log_rows import Log
+    from nri_scope.survey.foreground import attributed
+
+    if not operations:
+        low, high = times
+        log = Log(recording, where=where, since_ns=low, until_ns=high, last=last, printed=printed)
+        return log, None
+    attribute = None if _needs_survey(where, last) else partial(attributed, recording)
+    merger = OperationMerger(recording, where, last, times, attribute)
+    return Log(recording, printed=printed), merger
 
 
 def _needs_survey(where: Filter | None, last: int | None) -> bool:
