@@ -16,7 +16,7 @@ from nri_scope.errors import UsageError, reason_of
 from nri_scope.text.escape import safe
 
 from .log import command as log
-from .params import NewRecording
+from .params import output_option
 from .tui import show_recording, tui_obstacle
 
 RECORDING = "demo.nriscope.db"
@@ -24,12 +24,8 @@ RECORDING = "demo.nriscope.db"
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    type=NewRecording(),
-    metavar="FILE",
-    help="Copy of the recording to write.  [default: demo.nriscope.db in a new temporary folder]",
+@output_option(
+    "Copy of the recording to write.  [default: demo.nriscope.db in a new temporary folder]",
 )
 @click.option("--log", "as_log", is_flag=True, help="Print the events instead of showing `tui`.")
 @click.pass_context

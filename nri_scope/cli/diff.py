@@ -15,10 +15,10 @@ from .params import (
     DURATION,
     PLUGIN_NAME,
     LiveOption,
-    NewRecording,
     complete_path,
     cri_option,
     format_option,
+    output_option,
     redact_option,
     socket_option,
     validate_option,
@@ -76,9 +76,7 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
 )
 @validate_option("--live: also")
 @cri_option("--live: also")
-@click.option(
-    "-o", "--output", type=NewRecording(), metavar="REC", help="--live: save the recording as REC."
-)
+@output_option("--live: save the recording as REC.", "REC")
 @click.option("--duration", type=DURATION, help="--live: stop after this time, e.g. 10m.")
 @click.option("--once", is_flag=True, help="--live: stop when the runtime disconnects.")
 @click.option("--wait", is_flag=True, help="--live: wait for the socket if it does not exist yet.")

@@ -332,12 +332,32 @@ set_option = click.option(
     help="Change a pod or container, as in 'shop/web/app:env.DEBUG=1' or 'shop/web:labels.app-', "
     "which removes it. Can be repeated.",
 )
-redact_option = click.option(
-    "--redact",
+
+
+def output_option(
+    help_text: str, metavar: str = "FILE", **settings: Any
+) -> Callable[[_Command], _Command]:
+    """Return the option for the recording to write. ``settings``: further ones of the option."""
+    return click.option(
+        *("-o", "--output"), type=NewRecording(), metavar=metavar, help=help_text, **settings
+    )
+
+
+def _redact(**settings: Any) -> Callable[[_Command], _Command]:
+    return click.option("--redact", is_flag=False, flag_value="", metavar="[RULES]", **settings)
+
+
+def redact_before_writing(**settings: Any) -> Callable[[_Command], _Command]:
+    """Return the option of a recorder to redact. ``settings``: further ones of the option."""
+    return _redact(
+        help="Replace secret and personal values before they are written, by the default rules or "
+        "as modified by the file RULES.",
+        **settings,
+    )
+
+
+redact_option = _redact(
     type=RulesFile(),
-    is_flag=False,
-    flag_value="",
-    metavar="[RULES]",
     help="Replace secret and personal values, by the default rules or as modified by the file "
     "RULES. `export --preview` shows how many and where.",
 )

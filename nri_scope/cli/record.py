@@ -20,9 +20,10 @@ from .params import (
     PLUGIN_NAME,
     SIZE,
     WHERE,
-    NewRecording,
     RulesFile,
     cri_option,
+    output_option,
+    redact_before_writing,
     say,
     socket_option,
     validate_option,
@@ -55,13 +56,7 @@ class RecorderOptions(TypedDict):
 
 
 @click.command()
-@click.option(
-    "-o",
-    "--output",
-    type=NewRecording(),
-    metavar="FILE",
-    help="Recording to create or continue.  [default: nri-<host>-<UTC time>.nriscope.db]",
-)
+@output_option("Recording to create or continue.  [default: nri-<host>-<UTC time>.nriscope.db]")
 @socket_option
 @click.option(
     "--index",
@@ -135,15 +130,7 @@ class RecorderOptions(TypedDict):
     "containerd serves them only if `address` is set in [metrics] of its configuration.",
 )
 @cri_option()
-@click.option(
-    "--redact",
-    type=RulesFile(),
-    is_flag=False,
-    flag_value="",
-    metavar="[RULES]",
-    help="Replace secret and personal values before they are written, by the default rules or as "
-    "modified by the file RULES.",
-)
+@redact_before_writing(type=RulesFile())
 def command(
     where: Filter | None,
     print_format: str | None,

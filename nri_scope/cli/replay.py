@@ -19,8 +19,8 @@ from .params import (
     Checked,
     FilePath,
     NewFile,
-    NewRecording,
     format_option,
+    output_option,
 )
 
 if TYPE_CHECKING:
@@ -93,9 +93,7 @@ _COMPARISONS = ("--compare-with", "--without")
     "--quiet", is_flag=True, help="Print only failed events, the changes to containers, and totals."
 )
 @click.option("--only-changes", is_flag=True, help="Print only events with changes or problems.")
-@click.option(
-    "-o", "--output", type=NewRecording(), metavar="REC", help="Record this replay to REC."
-)
+@output_option("Record this replay to REC.", "REC")
 @click.option("--golden", type=FilePath(), metavar="FILE", help="Compare replies with this file.")
 @click.option(
     "--golden-from",

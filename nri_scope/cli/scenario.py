@@ -15,8 +15,8 @@ from .params import (
     ANY_PATH,
     SIZE,
     NewFile,
-    NewRecording,
     only_option,
+    output_option,
     say,
     session_option,
     set_option,
@@ -51,14 +51,7 @@ _force = click.option("--force", is_flag=True, help="Overwrite an existing file.
 
 @command.command("compile")
 @click.argument("file", metavar="SCENARIO", type=ANY_PATH)
-@click.option(
-    "-o",
-    "--output",
-    type=NewRecording(),
-    required=True,
-    metavar="X.nriscope.db",
-    help="Recording to write.",
-)
+@output_option("Recording to write.", "X.nriscope.db", required=True)
 @set_option
 @_force
 def compile_command(file: Path, output: Path, changes: tuple[str, ...], force: bool) -> None:

@@ -14,7 +14,6 @@ from .params import (
     GRACE,
     SIZE,
     FilePath,
-    NewRecording,
     command_line_argument,
     cri_option,
     env_option,
@@ -22,6 +21,8 @@ from .params import (
     external_option,
     index_option,
     name_option,
+    output_option,
+    redact_before_writing,
     say,
     socket_option,
 )
@@ -79,12 +80,8 @@ class TapOptions(TypedDict):
     ),
 )
 @command_line_argument
-@click.option(
-    "-o",
-    "--output",
-    type=NewRecording(),
-    metavar="FILE",
-    help="Recording to create or continue.  [default: nri-<host>-<UTC time>.nriscope.db, "
+@output_option(
+    "Recording to create or continue.  [default: nri-<host>-<UTC time>.nriscope.db, "
     "with --wrap /var/lib/nri-scope/NN-name.nriscope.db]",
 )
 @socket_option
@@ -148,14 +145,7 @@ class TapOptions(TypedDict):
     help="Print requests and replies as they happen, like strace.",
 )
 @cri_option()
-@click.option(
-    "--redact",
-    is_flag=False,
-    flag_value="",
-    metavar="[RULES]",
-    help="Replace secret and personal values before they are written, by the default rules or as "
-    "modified by the file RULES.",
-)
+@redact_before_writing()
 def command(**options: Unpack[TapOptions]) -> int:
     """Record the requests and replies of one plugin.
 

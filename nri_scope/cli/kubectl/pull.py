@@ -16,7 +16,7 @@ from nri_scope.process.signals import stop_signals
 from nri_scope.recording.display import many
 
 from ..option_rules import Need, NeedOneOf, RuledCommand
-from ..params import NOT_EMPTY, NewRecording, say
+from ..params import NOT_EMPTY, output_option, say
 from . import ClusterOptions, cluster_options, namespace_option
 from .views import client_of
 
@@ -41,14 +41,7 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Read this node's recordings. Without WHAT: all pods.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=NewRecording(),
-    required=True,
-    metavar="FILE",
-    help="Recording to create.",
-)
+@output_option("Recording to create.", required=True)
 @click.option("-f", "--follow", is_flag=True, help="Go on with new events, until ^C.")
 @namespace_option
 @cluster_options
