@@ -29,12 +29,12 @@ from nri_scope.text.escape import safe
 from .actions import Scope, bindings
 from .commands.copy import Copier
 from .commands.filter import FILTER_GROUP, Narrower
-from .commands.find import FindCommands
 from .commands.job import Jobs
 from .commands.jump import Jumper
 from .commands.mark import GROUP as MARKS_GROUP
 from .commands.mark import Chooser, Marker
 from .commands.save import Saver
+from .commands.search import SearchCommands
 from .detail.tab_lines import Tab
 from .frame import Frame
 from .key_order import KeyOrderApp, PaletteActions
@@ -200,14 +200,14 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.poller.regrouped = lambda: self.narrower.show()
         self.surveyor = Surveyor(self, store, frame.show_facts, self._changes_found)
         parts = self, frame, views, store, self.context, self._marks, self.path
-        self.narrower, self.finder = Narrower(*parts, self.bar), FindCommands(*parts)
+        self.narrower, self.searcher = Narrower(*parts, self.bar), SearchCommands(*parts)
         marker = self.marker = Marker(*parts, self._marks_changed, self._ask)
         jobs = self.jobs = Jobs(*parts, self.made)
         jumper = self.jumper = Jumper(*parts)
         chooser = Chooser(*parts, marker, self._ask)
         copier = Copier(*parts, marker, chooser)
         saver = Saver(*parts, marker, jobs, chooser, self._fill)
-        narrower, finder, detail = self.narrower, self.finder, views.detail
+        narrower, searcher, detail = self.narrower, self.searcher, views.detail
         actions: dict[str, Callable[[], object]] = {
             **{f"mode_{name}": partial(views.show, name) for name in SCOPES},
             "blame": partial(views.open_tab, Tab.BLAME),
@@ -216,8 +216,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             "move_detail": detail.action_move_detail,
             "next_tab": detail.action_next_tab,
             "previous_tab": detail.action_previous_tab,
-            "search_next": partial(finder.go_on, forwards=True),
-            "search_previous": partial(finder.go_on, forwards=False),
+            "search_next": partial(searcher.go_on, forwards=True),
+            "search_previous": partial(searcher.go_on, forwards=False),
             "view_errors": partial(narrower.toggle, "errors"),
             "view_changed": partial(narrower.toggle, "changed"),
             "view_slow": partial(narrower.toggle, "slow"),
@@ -379,7 +379,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
                 self._opened_in_detail = False
                 self.narrower.filter_by(text)
             case Purpose.SEARCH:
-                self.finder.begin(text, in_detail=self._opened_in_detail)
+                self.searcher.begin(text, in_detail=self._opened_in_detail)
             case Purpose.GO_TO:
                 self.jumper.go_to(text)
             case Purpose.COMMENT:
@@ -443,13 +443,13 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     def action_clear_filter(self) -> None:
         """Remove filter, restriction and search."""
-        self.finder.forget()
+        self.searcher.forget()
         self.narrower.everything()
 
     def action_stop(self) -> None:
         """Stop a search, a job or a filter; otherwise leave the detail pane or end highlighting."""
         if self.frame.work.searching:
-            self.finder.stop()
+            self.searcher.stop()
             self.frame.say("search stopped")
         elif self.jobs.busy:
             self.jobs.stop()
@@ -459,7 +459,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         elif self.views.in_detail:
             self.views.focus_view()
         else:
-            self.finder.rest()
+            self.searcher.rest()
             self.frame.status.clear_message()
 
     def action_redraw(self) -> None:

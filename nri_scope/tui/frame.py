@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import Gap
@@ -86,37 +86,38 @@ def _no_event(facts: RecordingOverview, work: WorkState) -> tuple[str, ...]:
     return ("This recording has no events", facts.coverage.words or occurred)
 
 
-def status_words(
-    view: View,
-    position: int | None,
-    listing: str,
-    narrowed: str,
-    work: WorkState,
-    marked: int = 0,
-    grouped: float = 1.0,
-    ungrouped: str = "",
-    unobserved: str = "",
-) -> str:
-    """Format the status: ``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``.
+class ListState(NamedTuple):
+    """The state of the list of events, and of the recording that it shows."""
 
-    ``position``: the cursor's row; None if another view is shown. ``marked``: number of marked
-    events. ``grouped``: share of the events that were grouped into operations, 0 to 1;
-    ``ungrouped``: why some were not. ``unobserved``: what was not observed.
-    """
-    parts = [listing] if listing else []
-    if view.length and position is not None:
-        parts.append(f"{position + 1:,} of {view.length:,}")
-    if view.groups is not None and ungrouped:
-        parts.append(f"not all events are grouped: {safe(ungrouped)}")
-    elif view.groups is not None and grouped < 1:
-        parts.append(f"grouping events into operations: {grouped:.0%}")
-    if marked:
-        parts.append(f"{marked:,} marked")
+    view: View
+    position: int | None
+    """The cursor's row; None if another view is shown."""
+    listing: str
+    """How the list follows the recording; "" if it does not."""
+    narrowed: str
+    """The restriction of the view; "" if there is none."""
+    marked: int
+    """Number of marked events."""
+    grouping: str
+    """Why not all events are grouped into operations, or how many are; "" if all are."""
+    unobserved: str
+    """What was not observed."""
+
+
+def status_words(state: ListState, work: WorkState) -> str:
+    """Format the status: ``following · 12 of 1,234 · 2 marked · 34 matches: ns:shop``."""
+    view, parts = state.view, [state.listing] if state.listing else []
+    if view.length and state.position is not None:
+        parts.append(f"{state.position + 1:,} of {view.length:,}")
+    if view.groups is not None and state.grouping:
+        parts.append(state.grouping)
+    if state.marked:
+        parts.append(f"{state.marked:,} marked")
     if work.filtered is not None:
         parts.append(f"filtering: {work.filtered:.0%}, {_matches(view)} so far")
-    elif narrowed:
-        observed = " in what was observed" if unobserved and not view.events else ""
-        parts.append(f"{_matches(view)}{observed}: {narrowed}")
+    elif state.narrowed:
+        observed = " in what was observed" if state.unobserved and not view.events else ""
+        parts.append(f"{_matches(view)}{observed}: {state.narrowed}")
     if work.recorder_ended:
         parts.append(f"recording ended: {safe(work.recorder)}")
     elif work.interruption:
@@ -181,9 +182,9 @@ class Frame:
         self.trouble = error_text(error)
         self.show_status()
 
-    def work_on(self, **changes: Any) -> None:
-        """Update fields of the `WorkState`, and show it."""
-        self.work = replace(self.work, **changes)
+    def show_work(self, work: WorkState) -> None:
+        """Replace the state of background work, and show it."""
+        self.work = work
         self.show_status()
 
     def show_facts(self) -> None:
@@ -208,17 +209,16 @@ class Frame:
             views.nothing.update("\n\n".join(safe(each) for each in lines if each))
         events.set_class(bool(lines), "-nothing")
         views.nothing.set_class(bool(lines), "-shown")
-        self.status.words = status_words(
-            events.view,
-            events.listing.cursor if in_list else None,
-            events.listing.words if in_list and events.grows() else "",
-            narrowed,
-            self.work,
-            len(marks),
-            store.grouped,
-            store.grouping_failure,
-            store.facts.coverage.words,
+        state = ListState(
+            view=events.view,
+            position=events.listing.cursor if in_list else None,
+            listing=events.listing.words if in_list and events.grows() else "",
+            narrowed=narrowed,
+            marked=len(marks),
+            grouping=store.grouping_words,
+            unobserved=store.facts.coverage.words,
         )
+        self.status.words = status_words(state, self.work)
         self.show_keys(in_input=self._in_input)
         if self.trouble:
             self.say(self.trouble, problem=True)

@@ -19,8 +19,8 @@ from textual.worker import Worker
 
 from .actions import ACTION_OF, ACTIONS, Action, Scope, keys_of
 from .commands.filter import NARROW_GROUP, Narrower
-from .commands.find import GROUP as SEARCH_GROUP
 from .commands.jump import GROUP as JUMP_GROUP
+from .commands.search import GROUP as SEARCH_GROUP
 from .frame import Frame
 from .list.event_list import EventList
 from .terminal import TerminalDriver

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic, process_time
 from typing import Any, Protocol
 
@@ -101,11 +101,11 @@ class Poller:
             interruption, work = self.recorder.interruption, self.frame.work
             if interruption != work.interruption:
                 self.frame.say(safe(interruption or "connected again"), problem=bool(interruption))
-            state = (text, ended, interruption)
             if ended and not work.recorder_ended:
                 self.store.end_recording()
-            if state != (work.recorder, work.recorder_ended, work.interruption):
-                self.frame.work_on(recorder=text, recorder_ended=ended, interruption=interruption)
+            shown = replace(work, recorder=text, recorder_ended=ended, interruption=interruption)
+            if shown != work:
+                self.frame.show_work(shown)
         try:
             growth = await self.store.refresh()
             if growth:

@@ -15,6 +15,7 @@ from nri_scope.cli import tui
 from nri_scope.filter import parse
 from nri_scope.tui import polling
 from nri_scope.tui.commands import copy
+from nri_scope.tui.frame import WorkState
 from nri_scope.tui.list.scroll_state import FollowState
 from nri_scope.tui.widgets import screens
 from tests.tui.screen import RECORDING, copy_recording, showing
@@ -69,7 +70,7 @@ async def test_keys_after_the_key_that_closes_an_input_do_not_reach_it() -> None
         assert screen.app.context.where_text == "ns:shop"
         await screen.press("/", *"nothing", "escape", "k", "x")
         await screen.shows("of 34")
-        assert not screen.app.finder.text and not screen.app.bar.is_open
+        assert not screen.app.searcher.text and not screen.app.bar.is_open
 
 
 async def test_invalid_filter_shows_an_error_and_is_not_applied() -> None:
@@ -191,9 +192,9 @@ async def test_n_repeats_the_last_search_after_escape() -> None:
 
 async def test_long_search_shows_its_progress() -> None:
     async with showing() as screen:
-        screen.app.frame.work_on(searching="web", searched=0.42)
+        screen.app.frame.show_work(WorkState(searching="web", searched=0.42))
         await screen.shows("searching for web … 42%")
-        screen.app.frame.work_on(searching="")
+        screen.app.frame.show_work(WorkState(searching=""))
         await screen.hides("searching for")
 
 

@@ -281,6 +281,6 @@ async def test_a_marked_operation_is_copied_and_exported_as_a_whole(tmp_path: Pa
 
 async def test_a_failure_to_group_is_shown() -> None:
     async with showing(CONFLICT, WIDE) as screen:
-        screen.app.store.grouping_failure = "it is damaged from event 9 on"
+        screen.app.store.grouping.failure = "it is damaged from event 9 on"
         screen.app.frame.show_status()
         await screen.shows("not all events are grouped: it is damaged from event 9 on")

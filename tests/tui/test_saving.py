@@ -363,5 +363,5 @@ async def test_an_export_just_after_narrowing_is_of_the_pod_only(
         await screen.press(narrow, export)
         await screen.shows("exports ")
         shown = screen.app.views.events.view.events
-        assert 0 < shown < screen.app.store.operations.events / 2
+        assert 0 < shown < screen.app.store.grouping.view.events / 2
         await screen.shows(f"exports {shown} shown operations")

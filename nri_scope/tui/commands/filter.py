@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
 
@@ -131,7 +131,8 @@ class Narrower(KeyCommands):
         self.is_beginning = True
         self.frame.status.clear_message()
         # Show progress immediately: a filter without results so far must not look like "no match".
-        self.frame.work_on(filtered=0.0 if self.context.is_narrowed else None)
+        share = 0.0 if self.context.is_narrowed else None
+        self.frame.show_work(replace(self.frame.work, filtered=share))
         work = partial(self._run_filter, self._turn)
         begin(self.app, work, FILTER_GROUP, exclusive=True)
 
@@ -146,7 +147,7 @@ class Narrower(KeyCommands):
                 # Drawing slows down the thread that examines the recording.
                 return
             updated = now
-            self.frame.work_on(filtered=part)
+            self.frame.show_work(replace(self.frame.work, filtered=part))
             if view is shown:
                 self.views.events.grow()
             else:
@@ -163,7 +164,7 @@ class Narrower(KeyCommands):
             self.frame.show_trouble(error)
         finally:
             if turn == self._turn:
-                self.frame.work_on(filtered=None)
+                self.frame.show_work(replace(self.frame.work, filtered=None))
             self._view_replaced(turn)
         await self.views.update()
 

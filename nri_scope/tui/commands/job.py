@@ -7,7 +7,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar, cast
@@ -124,7 +124,7 @@ class Jobs(KeyCommands):
         self._in_thread = cast("asyncio.Task[object]", doing)
         try:
             while not doing.done():
-                self.frame.work_on(busy=f"{words}: {part:.0%}")
+                self.frame.show_work(replace(self.frame.work, busy=f"{words}: {part:.0%}"))
                 await asyncio.wait({doing}, timeout=_PROGRESS_S)
             return doing.result()
         finally:
@@ -137,4 +137,4 @@ class Jobs(KeyCommands):
             if not doing.cancelled():
                 # Retrieve the exception, which was reported or is no longer needed.
                 doing.exception()
-            self.frame.work_on(busy="")
+            self.frame.show_work(replace(self.frame.work, busy=""))

@@ -10,8 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
+from typing import NamedTuple
 
 from nri_scope.nri.events import EventStage
 from nri_scope.recording.display import duration
@@ -20,9 +19,6 @@ from nri_scope.recording.lifetimes import FIRST_STAGES, container_stage, pod_sta
 from nri_scope.recording.reader import Recording
 
 from .outline import NO_POD
-
-if TYPE_CHECKING:
-    from ..store.store import Store
 
 NEVER_ENDS = (1 << 63) - 1
 """End time of a life that has not ended."""
@@ -314,12 +310,3 @@ class Census:
             self.containers.count(
                 container, number, at_ns, of_container, ok=ok, is_answer=is_answer
             )
-
-
-_CENSUSES: WeakKeyDictionary[Store, Census] = WeakKeyDictionary()
-"""The census of each recording, shared by tree and timeline."""
-
-
-def census_of(store: Store) -> Census:
-    """Return the census of a recording."""
-    return _CENSUSES.setdefault(store, Census())

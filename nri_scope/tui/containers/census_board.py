@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import groupby
 
@@ -18,8 +18,9 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import keys_named
 
 from ..store.rows import ListRow, line_row
+from ..text.styled_line import StyledLine
 from ..widgets.board import Board
-from .census import Census, census_of
+from .census import Census
 from .outline import LAST, NO_POD, Outline, TreeNode
 from .outline_lines import NamedSubjects, SubjectDetails
 
@@ -122,7 +123,8 @@ class CensusBoard(Board):
 
     def on_mount(self) -> None:
         """Start empty."""
-        self.census: Census = census_of(self.store)
+        self.census = self.store.shared(Census)
+        """The census of the recording, shared by tree and timeline."""
         self.chosen = SubjectFilter()
         self.subjects: LRUCache[TreeNode, SubjectDetails] = LRUCache(_CACHED_NAMES)
         """Names of recently shown lines."""
@@ -132,6 +134,10 @@ class CensusBoard(Board):
         self._shown_for: tuple[Filter | None, Pod | Container | None, int] | None = None
 
     # -- to be overridden -------------------------------------------------------------------------
+
+    def remarks_on(self, node: TreeNode, subject: SubjectDetails) -> Sequence[StyledLine]:
+        """Return remarks on the node under the cursor."""
+        raise NotImplementedError
 
     def node_at(self, index: int) -> TreeNode | None:
         """Return the node of a line; None if there is no such line."""
@@ -196,6 +202,12 @@ class CensusBoard(Board):
         """The node under the cursor; None if there is none."""
         return self.node_at(self.body.cursor)
 
+    def remarks(self) -> Sequence[StyledLine]:
+        """Return remarks on the line under the cursor, once its name has been read."""
+        node = self.node
+        subject = self.subjects.get(node) if node is not None else None
+        return () if node is None or subject is None else self.remarks_on(node, subject)
+
     def _save_cursor(self) -> None:
         self.kept = self.node
 
@@ -221,9 +233,8 @@ class CensusBoard(Board):
 
     async def find_line(self, text: str, start: int, *, forwards: bool) -> int | None:
         """Search names and ids of all pods and containers, including those not shown yet."""
-        matches = NamedSubjects(
-            *await self.store.run(lambda recording: keys_named(recording, text))
-        )
+        keys = await self.store.run(lambda recording: keys_named(recording, text))
+        matches = NamedSubjects(*keys)
         if not matches.pods and not matches.containers:
             return None
         steps = range(start, len(self.body.source) if forwards else -1, 1 if forwards else -1)

@@ -20,7 +20,7 @@ from ..widgets.messages import Narrow, OpenEvent
 from ..widgets.table_board import ColumnBoard
 from .census_board import CensusBoard
 from .outline import NO_POD, Depth, Outline, TreeNode
-from .outline_lines import FIELDS, life_of, node_line, node_words, read
+from .outline_lines import FIELDS, SubjectDetails, life_of, node_line, node_words, read
 
 
 class ContainerBoard(ColumnBoard, CensusBoard):
@@ -176,12 +176,8 @@ class ContainerBoard(ColumnBoard, CensusBoard):
             return None
         return node.event or life_of(self.census, node).last_event or None
 
-    def remarks(self) -> Sequence[StyledLine]:
-        """Return a remark on the line under the cursor."""
-        node = self.node
-        subject = self.subjects.get(node) if node is not None else None
-        if node is None or subject is None:
-            return ()
+    def remarks_on(self, node: TreeNode, subject: SubjectDetails) -> Sequence[StyledLine]:
+        """Return what does not fit into the line."""
         return (node_words(subject, life_of(self.census, node), self.now_ns),)
 
     def open_line(self) -> None:

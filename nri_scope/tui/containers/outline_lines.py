@@ -157,7 +157,7 @@ def node_line(
         return _event_line(subject.event, grid)
     if node.pod == NO_POD and node.level is Depth.POD:
         # A heading for the containers whose pod is unknown.
-        return grid.line([Span(f"{_OPEN[opened]}{subject.name}"), *[Span("")] * 5])
+        return grid.line_of(Span(f"{_OPEN[opened]}{subject.name}"))
     indent = "  " * node.level
     style = Style.STRONG if node.level is Depth.POD else Style.PLAIN
     return grid.line(
@@ -185,7 +185,7 @@ def node_words(subject: SubjectDetails, life: Life, now_ns: int) -> StyledLine:
 
 def _event_line(event: Event | None, grid: TableGrid) -> StyledLine:
     if event is None:
-        return grid.line([Span("  (removed from the recording)", Style.DIM), *[Span("")] * 5])
+        return grid.line_of(Span("  (removed from the recording)", Style.DIM))
     ok = event.status == Status.OK
     return grid.line(
         (

@@ -87,7 +87,7 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
         """
         super().__init__()
         self.store = store
-        self.listing = ScrollState(store.operations if grouped else store.all, follows=follows)
+        self.listing = ScrollState(store.grouping.view if grouped else store.all, follows=follows)
         self.grows = grows
         self._header = header
         self._painter = RowPainter(self)

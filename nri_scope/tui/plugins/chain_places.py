@@ -14,7 +14,6 @@ from enum import StrEnum
 from heapq import nlargest
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 from nri_scope.differ.attribution.owner import CRI_REQUEST
 from nri_scope.events import PASSIVE_ROLES, Container, Event, Pod, Role, Session
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from nri_scope.differ.attribution.rounds import Rounds
     from nri_scope.differ.latency import Latency, TimeIn
 
-    from ..store.store import Store
     from ..widgets.board import Board
 
 
@@ -184,23 +182,24 @@ def _is_about(event: Event, what: Pod | Container) -> bool:
     return (event.namespace, event.pod) == (what.namespace, what.name)
 
 
-_TALLIES: WeakKeyDictionary[Store, list[PlaceCounts]] = WeakKeyDictionary()
-"""For each recording, the counts of all events and of the last restriction, shared by the views of
-plugins and sessions."""
+class _LastCounts(list[PlaceCounts]):
+    """The counts of all events and of the last restriction, shared by the views of plugins and
+    sessions.
+    """
 
 
 def current_call_counts(board: Board) -> PlaceCounts:
     """Return the counts of the events that a board shows; new ones if the oldest events have been
     removed.
     """
-    store, where, about = board.store, board.context.shown(), board.context.about
-    known = _TALLIES.get(store, [])
+    where, about = board.context.shown(), board.context.about
+    known = board.store.shared(_LastCounts)
     for tally in known:
         if (tally.where, tally.about) == (where, about) and not tally.scan.outdated:
             return tally
     made = PlaceCounts(where, about)
-    others = [one for one in known if one.is_narrowed != made.is_narrowed and not one.scan.outdated]
-    _TALLIES[store] = [*others, made]
+    others = [old for old in known if old.is_narrowed != made.is_narrowed and not old.scan.outdated]
+    known[:] = *others, made
     return made
 
 

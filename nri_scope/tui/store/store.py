@@ -11,13 +11,10 @@ import asyncio
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Pod, Session
 from nri_scope.filter import Filter
 from nri_scope.recording import event_search
@@ -26,7 +23,8 @@ from nri_scope.recording.reader import Recording
 from nri_scope.report.finding import CommandStyle
 from nri_scope.survey.foreground import ATTRIBUTED
 
-from .event_numbers import GroupedEvents, NumberList, NumberRanges, Operations, RowEvents
+from .event_grouping import EventGrouping
+from .event_numbers import GroupedEvents, NumberList, NumberRanges, RowEvents
 from .markers import DamageMarker
 from .reader_thread import LateReader, ReaderThread
 from .recording_overview import (
@@ -43,7 +41,7 @@ from .view import View
 
 if TYPE_CHECKING:
     # Imported late, because importing the differ takes long.
-    from nri_scope.differ.operations import Grouped, Grouper
+    from nri_scope.differ.operations import Grouped
 
 T = TypeVar("T")
 Progress = Callable[[View, float], None]
@@ -51,8 +49,6 @@ Progress = Callable[[View, float], None]
 1)."""
 _AT_ONCE = 50_000
 """Maximum number of events to examine before the recording is shown; more are examined later."""
-_GROUPING_STEPS = 20
-"""Maximum steps of grouping per refresh."""
 _GROUPED_AT_ONCE_S = 0.1
 """Maximum seconds to group events into operations before the recording is shown."""
 _MIN_EVENT_BYTES = 16
@@ -104,15 +100,10 @@ class Store:
         """Filtered views in which the events after one must be examined again."""
         self.all = View(self._runs)
         """The view of all events."""
-        self._operations = Operations(self._runs)
-        self.operations = View(self._operations, groups=self._operations)
-        """The view of all operations."""
-        self.grouping_failure = ""
-        """Why not all events could be grouped into operations; "" if they could."""
-        self._grouping: asyncio.Task[None] | None = None
-        self._all_grouped = asyncio.Event()
-        self._grouper: Grouper | None = None
-        """Used by the thread of ``pages`` only; None until all events have been read."""
+        self.grouping = EventGrouping(self._runs)
+        """The operations of all events."""
+        self._grouping_all: asyncio.Task[None] | None = None
+        self._shared: dict[object, object] = {}
         self.facts: RecordingOverview
         """Facts as of the last `refresh`."""
         self._assume()
@@ -133,8 +124,8 @@ class Store:
             # Otherwise, the newest events are shown during the walk.
             if len(store._runs) <= _AT_ONCE:
                 await store._walking
-                if store._grouping is not None:
-                    await asyncio.wait([store._grouping], timeout=_GROUPED_AT_ONCE_S)
+                if store._grouping_all is not None:
+                    await asyncio.wait([store._grouping_all], timeout=_GROUPED_AT_ONCE_S)
                 store._walk_found_events = False
         except BaseException:
             await pages.close()
@@ -143,7 +134,7 @@ class Store:
 
     async def close(self) -> None:
         """End the threads and close the file, cancelling unfinished work."""
-        tasks = (self._walking, self._grouping, self._refreshing)
+        tasks = (self._walking, self._grouping_all, self._refreshing)
         own = {task for task in tasks if task is not None}
         for task in own:
             task.cancel()
@@ -194,15 +185,13 @@ class Store:
         contains sessions.
         """
         if where is None and about is None:
-            return self.operations if grouped else self.all
+            return self.grouping.view if grouped else self.all
         if grouped:
-            await self._all_grouped.wait()
-        ids = NumberList()
-        until = self._newest
-        if grouped and not self.grouping_failure:
-            until = min(until, self._operations.newest)
+            await self.grouping.completed.wait()
+        until = self.grouping.until(self._newest) if grouped else self._newest
         first = max(0, self._look.oldest - 1)
-        groups = self._operations if grouped else None
+        groups = self.grouping.operations if grouped else None
+        ids = NumberList()
         view = View(ids, where=where, about=about, looked_at=first, groups=groups)
         view.stopped = self._stopped
         self._views[view] = ids
@@ -282,6 +271,10 @@ class Store:
         """
         return await self._others.soon(work)
 
+    def shared(self, kind: type[T]) -> T:
+        """Return the object of a class that all views of this recording share."""
+        return cast(T, self._shared.setdefault(kind, kind()))
+
     async def attach(self, path: Path) -> None:
         """Read changes and problems of events from an attribution file, too (`Recording.attach`).
 
@@ -327,10 +320,13 @@ class Store:
             (Question(each.where, each.about), outdated.get(each, each.looked_at)) for each in views
         ]
         news: RecordingNews | None = None
+
+        def read(recording: Recording) -> tuple[RecordingNews | None, list[Grouped]]:
+            found = self._discovery.news(recording, questions)
+            return found, self.grouping.group_new(recording, self._discovery.last)
+
         try:
-            news, grouped = await self._pages.soon(
-                lambda recording: self._news(recording, questions)
-            )
+            news, grouped = await self._pages.soon(read)
         finally:
             for view, after in outdated.items() if news is None else ():
                 self._outdate(view, after)
@@ -338,7 +334,7 @@ class Store:
         moved, self._walk_found_events = self._walk_found_events, False
         if news is None:
             if grouped:
-                self._add_groups(grouped)
+                self.grouping.add(grouped)
                 self._settle_all(regrouped=True)
             return Growth(moved=moved or bool(grouped), regrouped=is_regrouped)
         removed, revision, between = self._trim(news), self.all.revision, self._between
@@ -348,7 +344,7 @@ class Store:
         moved_assumed = self._runs.add_runs(news.runs)
         if news.damage is not None:
             self._stop(news.damage)
-        moved_groups = self._add_groups(grouped)
+        moved_groups = self.grouping.add(grouped)
         for view, found in zip(views, news.matches, strict=True):
             if view in outdated:
                 self._views[view].cut(outdated[view])
@@ -361,34 +357,6 @@ class Store:
             between=between != self._between,
             moved=moved or bool(outdated) or (not removed and self.all.revision != revision),
         )
-
-    def _news(
-        self, recording: Recording, questions: Sequence[tuple[Question, int]]
-    ) -> tuple[RecordingNews | None, list[Grouped]]:
-        news = self._discovery.news(recording, questions)
-        is_first_over = self._grouping is not None and self._grouping.done()
-        grouper, last = self._grouper, self._discovery.last
-        if grouper is None or not is_first_over or self.grouping_failure or grouper.newest >= last:
-            return news, []
-        try:
-            # If all events must be grouped anew, this goes on in the next refresh.
-            return news, list(islice(grouper.steps(recording, last), _GROUPING_STEPS))
-        except RecordingError as error:
-            self.grouping_failure = error.problem
-            return news, []
-
-    def _add_groups(self, grouped: Sequence[Grouped]) -> bool:
-        """Add the operations of new events; return whether existing rows have moved."""
-        moved = False
-        for each in grouped:
-            moved |= self._operations.add(each)
-        is_over = self._operations.newest >= self._runs.last or bool(self.grouping_failure)
-        self.operations.complete = is_over
-        if is_over:
-            self._all_grouped.set()
-        else:
-            self._all_grouped.clear()
-        return moved
 
     # -- results of the thread -----------------------------------------------------------
 
@@ -415,29 +383,16 @@ class Store:
             case WalkEnded():
                 moved = self._runs.settle()
                 self._walked = self.all.complete = True
-                self._grouping = asyncio.create_task(self._group())
+                self._grouping_all = asyncio.create_task(self._group_all())
         self._settle_all(moved=moved)
 
-    async def _group(self) -> None:
-        """Group all events into operations, or report why that is impossible."""
-        from nri_scope.differ.operations import Grouper
-
-        self._grouper = grouper = Grouper()
-        try:
-            while (until := self._runs.last) > grouper.newest:
-                before = grouper.newest
-                await self._pages.steps(partial(grouper.steps, until=until), self._group_on)
-                if grouper.newest == before:
-                    break
-        except RecordingError as error:
-            self.grouping_failure = error.problem
-        self.operations.complete = True
-        self._all_grouped.set()
+    async def _group_all(self) -> None:
+        await self.grouping.group_all(self._pages, self._group_on)
         self._walk_found_events = True
 
     def _group_on(self, found: Grouped) -> None:
         self._walk_found_events = True
-        self._settle_all(regrouped=self._operations.add(found))
+        self._settle_all(regrouped=self.grouping.operations.add(found))
 
     def _trim(self, news: RecordingNews) -> bool:
         """Drop rows that were removed from the recording; return whether events were dropped."""
@@ -445,7 +400,7 @@ class Store:
         if oldest <= self._look.oldest:
             return False
         removed = self._runs.trim(oldest)
-        first = self._operations.trim(oldest)
+        first = self.grouping.operations.trim(oldest)
         for view, ids in self._views.items():
             # The rest of an operation has another first event now.
             had_first = view.groups is not None and first is not None and ids.has(first[0])
@@ -458,7 +413,7 @@ class Store:
     def _stop(self, damage: Damage) -> None:
         self._stopped = DamageMarker.behind(damage.after, damage.words)
         self._runs.settle()
-        for view in (self.all, self.operations, *self._views):
+        for view in (self.all, self.grouping.view, *self._views):
             view.stopped = view.stopped or self._stopped
 
     def _add(
@@ -486,19 +441,16 @@ class Store:
         view.settle(self._between, moved=moved)
 
     @property
-    def grouped(self) -> float:
-        """Share of the events that were grouped into operations, 0 to 1."""
-        if self.operations.complete:
-            return 1.0
-        oldest = self._look.oldest
-        return max(0, self._operations.newest - oldest) / max(1, self._newest - oldest)
+    def grouping_words(self) -> str:
+        """Why not all events are grouped into operations, or how many are; "" if all are."""
+        return self.grouping.words(self._look.oldest, self._newest)
 
     def _settle_all(self, *, moved: bool = False, regrouped: bool = False) -> None:
         """Update all views and facts.
 
         ``moved``, ``regrouped``: rows of the view of all events, or operations, have moved.
         """
-        for each, has_moved in ((self.all, moved), (self.operations, moved or regrouped)):
+        for each, has_moved in ((self.all, moved), (self.grouping.view, moved or regrouped)):
             each.looked_at = self._newest
             each.settle(self._between, moved=has_moved)
         for view in self._views:

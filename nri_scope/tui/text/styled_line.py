@@ -141,6 +141,10 @@ class TableGrid:
             parts.append(Span(fitted(text, width, right=field.right), cell.style))
         return tuple(parts)
 
+    def line_of(self, first: Span) -> StyledLine:
+        """Return a line in which only the first field has a text."""
+        return self.line([first, *(Span("") for _ in self.fields[1:])])
+
     def head(self) -> StyledLine:
         """Return the line of titles."""
         return self.line([Span(field.title, Style.STRONG) for field in self.fields])

@@ -19,7 +19,7 @@ from nri_scope.recording.subject_queries import next_event
 from ..actions import Scope, bindings
 from ..containers.census_board import CensusBoard
 from ..containers.outline import TreeNode
-from ..containers.outline_lines import life_of, read
+from ..containers.outline_lines import SubjectDetails, life_of, read
 from ..text.styled_line import Style, StyledLine, line
 from ..widgets.board import GUTTER, BoardLines
 from ..widgets.messages import AddToFilter, OpenEvent, StatusText
@@ -276,12 +276,8 @@ class TimelineBoard(CensusBoard):
         self.body.changed()
         self.refresh_remarks()
 
-    def remarks(self) -> Sequence[StyledLine]:
+    def remarks_on(self, node: TreeNode, subject: SubjectDetails) -> Sequence[StyledLine]:
         """Describe the event nearest to the cursor and the lane's lifetime; add the legend."""
-        node = self.node
-        subject = self.subjects.get(node) if node is not None else None
-        if node is None or subject is None:
-            return ()
         points, point = self._points.get(node, LanePoints()), self.point
         if point is None:
             words = no_event_words(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from time import monotonic
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class _Search(NamedTuple):
 
 
 @dataclass
-class FindCommands(KeyCommands):
+class SearchCommands(KeyCommands):
     """Commands of the keys ``/``, ``n`` and ``N``."""
 
     text: str = ""
@@ -97,7 +97,7 @@ class FindCommands(KeyCommands):
             self._steps.append(step)
         if not self._is_running:
             self._is_running = True
-            self.frame.work_on(searching=self.text)
+            self.frame.show_work(replace(self.frame.work, searching=self.text))
             begin(self.app, partial(self._work, self._turn), GROUP)
 
     async def _work(self, turn: int) -> None:
@@ -113,7 +113,7 @@ class FindCommands(KeyCommands):
     def _end(self) -> None:
         if self._is_running:
             self._is_running = False
-            self.frame.work_on(searching="")
+            self.frame.show_work(replace(self.frame.work, searching=""))
 
     async def _run_step(self, step: _Search) -> bool:
         """Run one request; return whether it found a match. Reports a missing match to the user."""
@@ -169,7 +169,7 @@ class FindCommands(KeyCommands):
             # This search may have been stopped.
             if turn == self._turn and self._is_running and monotonic() - updated > _PROGRESS_S:
                 updated = monotonic()
-                self.frame.work_on(searching=text, searched=part)
+                self.frame.show_work(replace(self.frame.work, searching=text, searched=part))
 
         found = await self.store.find(view, text, start, forwards, progress)
         places = [found] if found is not None else []

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The grouping of a recording's events into operations: of all events, then of new ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from nri_scope.errors import RecordingError
+from nri_scope.recording.reader import Recording
+from nri_scope.text.escape import safe
+
+from .event_numbers import NumberRanges, Operations
+from .reader_thread import ReaderThread
+from .view import View
+
+if TYPE_CHECKING:
+    # Imported late, because importing the differ takes long.
+    from nri_scope.differ.operations import Grouped, Grouper
+
+_STEPS = 20
+"""Maximum steps of grouping per refresh."""
+
+
+class EventGrouping:
+    """The operations of a recording's events, and how far they are known."""
+
+    def __init__(self, runs: NumberRanges) -> None:
+        """Create it for these events, which are grouped from the call of `group_all` on."""
+        self.operations = Operations(runs)
+        self.view = View(self.operations, groups=self.operations)
+        """The view of all operations."""
+        self.failure = ""
+        """Why not all events could be grouped into operations; "" if they could."""
+        self.completed = asyncio.Event()
+        """Set while all known events are grouped, or cannot be."""
+        self._runs = runs
+        self._grouper: Grouper | None = None
+        """Used by the thread of recordings only; None until all events have been read."""
+        self._has_first = False
+        """Whether the first events are grouped, so that new ones may follow."""
+
+    async def group_all(self, pages: ReaderThread, on_grouped: Callable[[Grouped], None]) -> None:
+        """Group all events into operations, or set why that is impossible."""
+        from nri_scope.differ.operations import Grouper
+
+        self._grouper = grouper = Grouper()
+        try:
+            while (until := self._runs.last) > grouper.newest:
+                before = grouper.newest
+                await pages.steps(partial(grouper.steps, until=until), on_grouped)
+                if grouper.newest == before:
+                    break
+        except RecordingError as error:
+            self.failure = error.problem
+        self._has_first = True
+        self._complete(is_over=True)
+
+    def group_new(self, recording: Recording, last: int) -> list[Grouped]:
+        """Return the groups of new events up to `last`; not yet all of them if there are many."""
+        grouper = self._grouper
+        if grouper is None or not self._has_first or self.failure or grouper.newest >= last:
+            return []
+        try:
+            # If all events must be grouped anew, this goes on in the next refresh.
+            return list(islice(grouper.steps(recording, last), _STEPS))
+        except RecordingError as error:
+            self.failure = error.problem
+            return []
+
+    def add(self, grouped: Sequence[Grouped]) -> bool:
+        """Add the operations of new events; return whether existing rows have moved."""
+        moved = [self.operations.add(each) for each in grouped]
+        self._complete(is_over=self.operations.newest >= self._runs.last or bool(self.failure))
+        return any(moved)
+
+    def _complete(self, *, is_over: bool) -> None:
+        self.view.complete = is_over
+        if is_over:
+            self.completed.set()
+        else:
+            self.completed.clear()
+
+    def until(self, newest: int) -> int:
+        """Return the number of the last event of `newest` and before that can be grouped now."""
+        return newest if self.failure else min(newest, self.operations.newest)
+
+    def words(self, oldest: int, newest: int) -> str:
+        """Return why these events are not all grouped, or how many are; "" if all are."""
+        if self.failure:
+            return f"not all events are grouped: {safe(self.failure)}"
+        share = max(0, self.operations.newest - oldest) / max(1, newest - oldest)
+        is_over = self.view.complete or share >= 1
+        return "" if is_over else f"grouping events into operations: {share:.0%}"
