@@ -190,11 +190,11 @@ def _pair(
     failures = (side.failure(hides_tokens=uncompared > 0) for side in (side_a, side_b))
     if (a.failure or b.failure) and len({*failures}) > 1:
         return Pair(name, a, b, (), real=False), uncompared
-    found = tuple(
+    differences = tuple(
         Difference(change, side_a.value(change, spec_a.spec), side_b.value(change, spec_b.spec))
         for change in specs.differences(spec_a.spec, spec_b.spec)
     )
-    return Pair(name, a, b, found, real) if found else None, uncompared
+    return Pair(name, a, b, differences, real) if differences else None, uncompared
 
 
 _Order: TypeAlias = "tuple[ComparedValue, set[str]]"

@@ -118,10 +118,10 @@ class Generated:
             nonlocal redacted
             if isinstance(value, str):
                 text = self.text(value)
-                if found := _TOKENS.findall(text):
+                if matches := _TOKENS.findall(text):
                     redacted += 1
-                    tokens.update(token for token in found if token.startswith(TOKEN_PREFIX))
-                return self.text(text, hides_tokens=True) if found and hides_tokens else text
+                    tokens.update(token for token in matches if token.startswith(TOKEN_PREFIX))
+                return self.text(text, hides_tokens=True) if matches and hides_tokens else text
             if not isinstance(value, dict | list):
                 return value
             copy: Json = {} if isinstance(value, dict) else []

@@ -406,9 +406,9 @@ class _Creations:
                 of_pod = {"namespace": pod.namespace, "pod": pod.name, "pod_id": pod.id}
                 own: dict[str, Any] = {"container": one.name, "container_id": one.id}
                 about = replace(event, at_ns=created_ns, **own | of_pod)
-                found = PluginPresence.UNKNOWN, self._why_unseen(created_ns, event), event.id
+                unknown = PluginPresence.UNKNOWN, self._why_unseen(created_ns, event), event.id
                 for plugin, by in self._required(about, pod).items():
-                    yield Creation(about, plugin, by, *found)
+                    yield Creation(about, plugin, by, *unknown)
 
     def _why_unseen(self, created_ns: int, event: Event) -> str:
         for gap in self._gaps if created_ns else ():

@@ -119,9 +119,9 @@ class Grouper:
             is_restart = self.newest > 0
             self.newest = 0
             self._grouping = Grouping(recording)
-        while (found := self._step(recording, until)).newest > self.newest:
-            self.newest = found.newest
-            yield found._replace(is_restart=is_restart)
+        while (grouped := self._step(recording, until)).newest > self.newest:
+            self.newest = grouped.newest
+            yield grouped._replace(is_restart=is_restart)
             is_restart = False
 
     def _step(self, recording: Recording, until: int) -> Grouped:
@@ -316,10 +316,10 @@ class OperationMerger:
         items follow, so that the last operation is complete.
         """
         self._grouping.update(self._recording)
-        found: Iterable[_Other | Operation] = self._merged(items, ended=ended)
+        merged: Iterable[_Other | Operation] = self._merged(items, ended=ended)
         if self._last is not None:
-            found, self._last = self._newest(found, self._last), None
-        for item in found:
+            merged, self._last = self._newest(merged, self._last), None
+        for item in merged:
             if isinstance(item, Operation):
                 yield from self._begin_sessions(item)
             if not isinstance(item, Ended) or item.session.id in self._began:

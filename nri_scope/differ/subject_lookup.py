@@ -141,11 +141,11 @@ def _unchanged(recording: Recording, what: str, known: Mapping[str, History]) ->
     paths: dict[str, None] = {}
     changed: dict[str, None] = {}
     for history in islice(known.values(), _EXAMINED):
-        found = _paths_of(history, meant)
-        names |= {history.name: None} if found else {}
-        paths |= dict.fromkeys(found)
+        own = _paths_of(history, meant)
+        names |= {history.name: None} if own else {}
+        paths |= dict.fromkeys(own)
         steps = {step.change.path for step in history.steps}
-        changed |= {above: None for path in found for above in _above(path) if above in steps}
+        changed |= {above: None for path in own for above in _above(path) if above in steps}
     if not names:
         return None
     shown = label(next(iter(paths))) if len(paths) == 1 else f'"{what}"'
@@ -186,12 +186,12 @@ def _changed(
     containers: dict[str, Container] = {}
     paths: dict[str, None] = {}
     for key, history in histories.items():
-        found = [step.change.path for step in history.steps if meant.includes(step.change.path)]
-        if found and key in known:
+        matches = [step.change.path for step in history.steps if meant.includes(step.change.path)]
+        if matches and key in known:
             containers[key] = known[key]
-            if (whole := meant.path_above(found)) is not None:
-                found = [whole]
-            paths.update(dict.fromkeys(map(label, found)))
+            if (whole := meant.path_above(matches)) is not None:
+                matches = [whole]
+            paths.update(dict.fromkeys(map(label, matches)))
     return list(containers.values()), list(paths)
 
 

@@ -148,8 +148,8 @@ def coverage_of(
         if gap.from_ns == gap.to_ns and from_ns <= gap.from_ns <= to_ns
     )
     lasting = [gap for gap in gaps if gap.from_ns < gap.to_ns]
-    found = [*_swept(connections, lasting, from_ns, to_ns, mask or _ANY), *moments]
-    return Coverage(from_ns, to_ns, tuple(sorted(found)))
+    unobserved = [*_swept(connections, lasting, from_ns, to_ns, mask or _ANY), *moments]
+    return Coverage(from_ns, to_ns, tuple(sorted(unobserved)))
 
 
 def _observing(sessions: Iterable[Session]) -> list[Session]:
@@ -250,16 +250,16 @@ def _swept(
     def at(at_ns: int, change: Callable[[], object]) -> None:
         edges.setdefault(at_ns, []).append(change)
 
-    for one in connections:
-        why = UNSYNCHRONIZED if one.synchronized == one.ended else SYNCHRONIZING
-        at(one.began, partial(state.synchronizing.__setitem__, one.id, why))
-        at(one.synchronized, partial(state.synchronize, one.id, one.observed))
-        at(one.ended, partial(state.end, one.id))
+    for connection in connections:
+        why = UNSYNCHRONIZED if connection.synchronized == connection.ended else SYNCHRONIZING
+        at(connection.began, partial(state.synchronizing.__setitem__, connection.id, why))
+        at(connection.synchronized, partial(state.synchronize, connection.id, connection.observed))
+        at(connection.ended, partial(state.end, connection.id))
     for number, gap in enumerate(gaps):
         at(gap.from_ns, partial(state.begin_gap, number, gap))
         at(gap.to_ns, partial(state.end_gap, number, gap))
-    first = min((one.began for one in connections), default=inf)
-    last = max((one.ended for one in connections), default=inf)
+    first = min((connection.began for connection in connections), default=inf)
+    last = max((connection.ended for connection in connections), default=inf)
     current = Unobserved(from_ns, from_ns, "")
     for at_ns, next_ns in pairwise(sorted(edges)):
         for change in edges[at_ns]:
@@ -323,12 +323,12 @@ def life_coverage(recording: Recording, subject: Pod | Container) -> Coverage:
     """
     created, seen, removed = life_of(recording, subject)
     mask = CHANGING | (EventKind.RunPodSandbox.bit if isinstance(subject, Pod) else 0)
-    found = coverage(recording, seen, removed, mask)
+    observed = coverage(recording, seen, removed, mask)
     if created or seen is None:
-        return found
-    earlier = Unobserved(found.from_ns, found.from_ns, CREATED_EARLIER)
-    since = (each for each in found.unobserved if each.why != BEFORE)
-    return replace(found, unobserved=(earlier, *since))
+        return observed
+    earlier = Unobserved(observed.from_ns, observed.from_ns, CREATED_EARLIER)
+    since = (each for each in observed.unobserved if each.why != BEFORE)
+    return replace(observed, unobserved=(earlier, *since))
 
 
 def with_unobserved(outcome: str, path: Path, began_ns: int) -> str:
@@ -360,6 +360,6 @@ def range_words(
     mask = 0 if names is None else mask_of(event for event in EventKind if event.name in names)
     # Connections to a node rarely validate, and most filters do not mean it.
     mask = mask & ~EventKind.ValidateContainerAdjustment.bit or mask
-    found = coverage(recording, *times, mask)
+    observed = coverage(recording, *times, mask)
     words = span_words(time_span(recording))
-    return found.limited(words)
+    return observed.limited(words)

@@ -124,10 +124,10 @@ class Creations:
             return stored
         best = UNKNOWN
         for row in asked:
-            found = self._seen_by(row, event, later)
-            if found.fate is OperationFate.FAILED:
-                return found
-            best = found if best.fate is OperationFate.UNKNOWN else best
+            seen = self._seen_by(row, event, later)
+            if seen.fate is OperationFate.FAILED:
+                return seen
+            best = seen if best.fate is OperationFate.UNKNOWN else best
         return best
 
     def _outcome_by_post(self, event: Event) -> OperationOutcome:
@@ -143,10 +143,10 @@ class Creations:
             asked[row.session] = row
         best = UNKNOWN
         for row in asked.values():
-            found = self._seen_by_post(row, rows)
-            if found.fate in (OperationFate.CREATED, OperationFate.FAILED):
-                return found
-            best = found if best.fate is OperationFate.UNKNOWN else best
+            seen = self._seen_by_post(row, rows)
+            if seen.fate in (OperationFate.CREATED, OperationFate.FAILED):
+                return seen
+            best = seen if best.fate is OperationFate.UNKNOWN else best
         return best
 
     def _seen_by_post(self, asked: _EventRow, rows: Sequence[_EventRow]) -> OperationOutcome:

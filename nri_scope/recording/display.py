@@ -121,9 +121,9 @@ def _of_containers(event: Event, some: slice, path_words: Callable[[str], str]) 
     for path, target in zip(event.changed[some], targets[some], strict=True):
         paths.setdefault(target, []).append(path)
     parts = []
-    for target, found in islice(paths.items(), _TARGETS):
-        more = f" and {len(found) - 1:,} more" if len(found) > 1 else ""
-        parts.append(f"{path_words(found[0])}{more}{of_target(target)}")
+    for target, changed in islice(paths.items(), _TARGETS):
+        more = f" and {len(changed) - 1:,} more" if len(changed) > 1 else ""
+        parts.append(f"{path_words(changed[0])}{more}{of_target(target)}")
     if len(paths) > _TARGETS:
         parts.append(many(len(paths) - _TARGETS, "more container"))
     return ", ".join(parts)

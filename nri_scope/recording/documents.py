@@ -96,8 +96,8 @@ def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plai
 def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
     """Return the transport data of an event, and the output of its plugin; {} without any."""
     told: dict[str, Plain] = {}
-    for one in tapped(recording, [event.id]):
-        told |= tap_record(one)
+    for tap in tapped(recording, [event.id]):
+        told |= tap_record(tap)
     lines, count = printed_by(recording, event, PRINTED_MAX)
     if lines:
         told["printed"] = [

@@ -177,14 +177,14 @@ def _columns(
         "SELECT e.id, e.pod, e.container, coalesce(n.text, '') FROM event AS e "
         f"LEFT JOIN name AS n ON n.id = e.service WHERE e.id IN {number_list(numbers)}"
     )
-    found: dict[int, tuple[str, int | None, int | None]] = {}
+    columns: dict[int, tuple[str, int | None, int | None]] = {}
     with recording_errors(source):
         for *keys, service in rows:
             number, pod, container = optional_numbers_of(tuple(keys))
             if number is None or not isinstance(service, str):
                 raise RowError("an event has values of a wrong type")
-            found[number] = (service, pod, container)
-    return found
+            columns[number] = (service, pod, container)
+    return columns
 
 
 def updates_by(source: Recording, events: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -93,7 +93,7 @@ class EventScan:
                 f" AND e.id IN (SELECT id FROM events WHERE ({text}) AND id > ? AND id <= ?)"
             )
             values += [*more, self.newest, last]
-        found = self._read(
+        calls = self._read(
             recording,
             _call,
             "SELECT e.id, e.session, e.took_ns, e.timeout_ns, e.status_code, c.owners, "
@@ -106,7 +106,7 @@ class EventScan:
             *values,
         )
         self.newest = last
-        return found, looked == most
+        return calls, looked == most
 
     def subjects(
         self, recording: Recording, newest_pod: int, newest_container: int
@@ -138,15 +138,15 @@ class EventScan:
                 "ORDER BY t.session, t.event, t.position",
                 self._newest_state,
             )
-            found = []
+            states = []
             for row in ascending(rows, self._newest_state):
                 self._newest_state = row[:3]
                 pod, container, thing, at_ns = row[3:]
                 key = pod if container is None else container
                 if type(key) is not int or type(thing) is not int or type(at_ns) is not int:
                     raise RowError("a state has values of a wrong type")
-                found.append((pod, container, thing, at_ns))
-            return found
+                states.append((pod, container, thing, at_ns))
+            return states
 
     def _read(
         self, recording: Recording, made_of: Callable[[Row], T], query: str, *values: Value

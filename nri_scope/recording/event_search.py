@@ -69,7 +69,7 @@ def among_all(
         at = some[0][0]
         last = min(end, at + _STEP) if forwards else max(end, at - _STEP)
         low, high = min(at, last), max(at, last)
-        found = query_numbers(
+        numbers = query_numbers(
             recording,
             f"SELECT id FROM events WHERE id >= ? AND id <= ? AND {_HAS} "
             f"ORDER BY id {order} LIMIT 1",
@@ -78,8 +78,8 @@ def among_all(
             needle,
         )
         at = last + sign
-        yield SearchStep(min(1.0, abs(at - start) / whole), found[0][0] if found else None)
-        if found:
+        yield SearchStep(min(1.0, abs(at - start) / whole), numbers[0][0] if numbers else None)
+        if numbers:
             return
 
 
@@ -105,14 +105,14 @@ def among_some(
         share = min(1.0, (done + PART_EVENTS) / len(rows))
         parts = [events[at : at + PART_EVENTS] for at in range(0, len(events), PART_EVENTS)]
         for some in parts if forwards else reversed(parts):
-            found = query_numbers(
+            numbers = query_numbers(
                 recording,
                 f"SELECT id FROM events WHERE {AMONG} AND {_HAS} ORDER BY id {order} LIMIT 1",
                 listed(some),
                 needle,
             )
-            yield SearchStep(share, found[0][0] if found else None)
-            if found:
+            yield SearchStep(share, numbers[0][0] if numbers else None)
+            if numbers:
                 return
 
 

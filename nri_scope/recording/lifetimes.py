@@ -94,7 +94,7 @@ class Lifetimes:
 
     def see(self, event: Event) -> list[Lifetime]:
         """Process the next event; return the lifetimes of its pod and container, if it has any."""
-        found: list[Lifetime] = []
+        lifetimes: list[Lifetime] = []
         for key in ((True, event.pod_id), (False, event.container_id)):
             if not key[1]:
                 continue
@@ -108,9 +108,9 @@ class Lifetimes:
             lifetime.see(event)
             if lifetime.stage is EventStage.REMOVED is not before:
                 self._ended.append((self._count, key))
-            found.append(lifetime)
+            lifetimes.append(lifetime)
         self._count += 1
-        return found
+        return lifetimes
 
     def pop_complete(self) -> Iterator[Lifetime]:
         """Remove and yield the complete lifetimes. Must be called after each event."""

@@ -56,23 +56,23 @@ def find(
         return event
     pods, containers = recording.pods(), recording.containers()
     subjects: list[Pod | Container] = [*pods, *containers]
-    found: list[Pod | Container]
+    matches: list[Pod | Container]
     if "/" not in what:
-        found = _by_id(subjects, what)
+        matches = _by_id(subjects, what)
     elif named := [one for one in subjects if subject_name(one) == what]:
         return newest_of(recording, named, note)
     else:
         name, _, part = what.rpartition("/")
-        found = [one for one in pods if pod_name(one) == name]
-        if found and (event := _event(recording, part, of_pod=name)):
+        matches = [one for one in pods if pod_name(one) == name]
+        if matches and (event := _event(recording, part, of_pod=name)):
             return event
-        keys = {pod.key for pod in found}
-        found += [one for one in containers if one.pod is not None and one.pod.key in keys]
-        found = _by_id(found, part)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise _ambiguous(recording, what, found)
+        keys = {pod.key for pod in matches}
+        matches += [one for one in containers if one.pod is not None and one.pod.key in keys]
+        matches = _by_id(matches, part)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise _ambiguous(recording, what, matches)
     raise _nothing(recording, what, subjects, or_path=or_path)
 
 
@@ -293,10 +293,10 @@ def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
         "(SELECT id FROM name WHERE text IN ('CreateContainer', 'ValidateContainerAdjustment'))) "
         "WHERE e.id = ?"
     )
-    found: set[int] = set()
+    numbers: set[int] = set()
     for number in events:
-        found.update((number, *query_column(recording, query, _AROUND, _AROUND, number)))
-    return sorted(found)
+        numbers.update((number, *query_column(recording, query, _AROUND, _AROUND, number)))
+    return sorted(numbers)
 
 
 def events_about(recording: Recording, subject: Pod | Container) -> list[int]:
@@ -433,10 +433,10 @@ def newest_message(recording: Recording, subject: Pod | Container) -> ShownSubje
         kind, content = recording.object(number)
         if kind != (ObjectKind.POD if isinstance(subject, Pod) else ObjectKind.CONTAINER):
             continue
-        found = ShownSubject(content, event)
-        best = best or found
+        shown = ShownSubject(content, event)
+        best = best or shown
         if len(content) > least:
-            return found
+            return shown
     return best
 
 

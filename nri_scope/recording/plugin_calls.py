@@ -117,11 +117,11 @@ def measured_times(recording: Recording) -> list[MeasuredTimes]:
         )
     }
     totals: dict[tuple[str, str], list[int]] = {}
-    for one in calls:
-        total = totals.setdefault((one.plugin, one.operation), [0, 0, 0])
-        total[0] += one.counts.calls
-        total[1] += one.counts.errors
-        total[2] += one.counts.took_ns
+    for call in calls:
+        total = totals.setdefault((call.plugin, call.operation), [0, 0, 0])
+        total[0] += call.counts.calls
+        total[1] += call.counts.errors
+        total[2] += call.counts.took_ns
     return [
         MeasuredTimes(
             plugin,
@@ -139,15 +139,15 @@ def measured_times(recording: Recording) -> list[MeasuredTimes]:
 def by_plugin(times: Iterable[MeasuredTimes]) -> list[MeasuredTimes]:
     """Return the sums of all operations, for each plugin in order."""
     sums: dict[str, MeasuredTimes] = {}
-    for one in times:
-        total = sums.get(one.plugin, MeasuredTimes(one.plugin, "", 0, 0, 0))
-        sums[one.plugin] = replace(
+    for measured in times:
+        total = sums.get(measured.plugin, MeasuredTimes(measured.plugin, "", 0, 0, 0))
+        sums[measured.plugin] = replace(
             total,
-            calls=total.calls + one.calls,
-            errors=total.errors + one.errors,
-            took_ns=total.took_ns + one.took_ns,
-            recorded=total.recorded + one.recorded,
-            recorded_ns=total.recorded_ns + one.recorded_ns,
+            calls=total.calls + measured.calls,
+            errors=total.errors + measured.errors,
+            took_ns=total.took_ns + measured.took_ns,
+            recorded=total.recorded + measured.recorded,
+            recorded_ns=total.recorded_ns + measured.recorded_ns,
         )
     return [sums[plugin] for plugin in sorted(sums)]
 

@@ -170,14 +170,14 @@ def containers_of(rows: Iterable[Row]) -> list[Container]:
     Containers of the same pod share one `Pod`.
     """
     pods: dict[int, Pod] = {}
-    found: list[Container] = []
+    containers: list[Container] = []
     for row in rows:
         _check("a container", row, (int, str, str, *_POD), _ORPHAN)
         key, container_id, name, pod, *_ = row
         if pod is not None and pod not in pods:
             pods[pod] = pod_of(row[3:])
-        found.append(Container(key, container_id, name, None if pod is None else pods[pod]))
-    return found
+        containers.append(Container(key, container_id, name, None if pod is None else pods[pod]))
+    return containers
 
 
 def number_of(row: Row) -> int:

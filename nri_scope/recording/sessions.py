@@ -98,7 +98,7 @@ def gaps_between(sessions: Iterable[Session], noted: Sequence[Gap]) -> list[Gap]
     divide.
     """
     lost = _joined(gap for gap in noted if not gap.is_left_out)
-    found: list[Gap] = []
+    gaps: list[Gap] = []
     newest: Session | None = None
     until_ns: float = -inf
     observing = (session for session in sessions if session.role in OBSERVING)
@@ -109,14 +109,14 @@ def gaps_between(sessions: Iterable[Session], noted: Sequence[Gap]) -> list[Gap]
             if newest.end_reason:
                 why += f": {newest.end_reason}"
             holes = _uncovered(int(until_ns), began_ns, lost)
-            found += (
+            gaps += (
                 Gap(-session.id - part * _PART, None, *hole, why, None)
                 for part, hole in enumerate(holes)
             )
         ended_ns = known_end(session)
         if ended_ns > until_ns:
             newest, until_ns = session, ended_ns
-    return found
+    return gaps
 
 
 def gaps_after_synchronize(
@@ -208,7 +208,7 @@ def with_failure_policies(
 
     ``content`` returns the content of an object. Raises what it and SQLite raise.
     """
-    found: list[Session] = []
+    completed: list[Session] = []
     searched = 0
     for session in sessions:
         known = has_failure_policy(NriVersion.parse(session.nri_version))
@@ -222,5 +222,5 @@ def with_failure_policies(
                 (number,) = optional_numbers_of(row)
                 policy = parse_failure_policy(b"" if number is None else content(number))
             session = replace(session, failure_policy=policy)
-        found.append(session)
-    return found
+        completed.append(session)
+    return completed

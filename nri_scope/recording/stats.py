@@ -168,10 +168,10 @@ def distribution(times: Iterable[array[int]], most: int = 10) -> list[TimeRange]
     power of ten, or fewer.
     """
     counts: Counter[int] = Counter()
-    for one in times:
+    for durations in times:
         # In parts, between which other threads can run.
-        for at in range(0, len(one), RUN):
-            counts.update(map(partial(bisect_right, _BOUNDS), one[at : at + RUN]))
+        for at in range(0, len(durations), RUN):
+            counts.update(map(partial(bisect_right, _BOUNDS), durations[at : at + RUN]))
     for step in (1, 3, 9) if counts else ():
         bounds = _BOUNDS[::step]
         of_ranges: Counter[int] = Counter()

@@ -267,15 +267,15 @@ def neighbours(
     ``of_container``: only events of the same container. Raises RecordingError.
     """
     where = "container = (SELECT container FROM event WHERE id = :id)" if of_container else "1"
-    found: list[Event | None] = []
-    for which, than, one in (("max", "<", first), ("min", ">", last)):
+    events: list[Event | None] = []
+    for which, than, event in (("max", "<", first), ("min", ">", last)):
         with recording_errors(recording):
             row = recording.connection.execute(
-                f"SELECT {which}(id) FROM event WHERE id {than} :id AND {where}", {"id": one.id}
+                f"SELECT {which}(id) FROM event WHERE id {than} :id AND {where}", {"id": event.id}
             ).fetchone()
             (number,) = optional_numbers_of(row)
-        found.append(None if number is None else recording.event(number))
-    return found
+        events.append(None if number is None else recording.event(number))
+    return events
 
 
 def containers_touched(recording: Recording, event: Event, own: Sequence[int]) -> list[int]:
@@ -385,8 +385,8 @@ def _listed(recording: Recording, column: str) -> list[str]:
         _MAX_LIST_CHARACTERS,
         _MAX_LISTS,
     )
-    found = {text for encoded in lists for text in texts(encoded) if len(text) <= _MAX_PATH}
-    return _sorted(found)
+    names = {text for encoded in lists for text in texts(encoded) if len(text) <= _MAX_PATH}
+    return _sorted(names)
 
 
 def _strings(recording: Recording, query: str, *values: Value) -> Iterator[str]:

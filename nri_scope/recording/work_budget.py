@@ -175,25 +175,25 @@ def _elements_in(kind: type[Message] | None, content: bytes) -> int:
 def _elements_of(message: Message) -> int:
     """Return the approximate number of elements; scalar fields count even if unset."""
     layout = _layout(message.DESCRIPTOR)
-    found = layout.scalars
+    count = layout.scalars
     for name in layout.lists:
-        found += len(getattr(message, name))
+        count += len(getattr(message, name))
     for name in layout.maps:
-        found += 3 * len(getattr(message, name))
+        count += 3 * len(getattr(message, name))
     for name, inner in layout.message_lists:
         # Most lists are empty, and most of their members contain no messages.
         if members := getattr(message, name):
             if inner is None:
-                found += sum(map(_elements_of, members))
+                count += sum(map(_elements_of, members))
             else:
-                found += inner.scalars * len(members)
+                count += inner.scalars * len(members)
                 for each in inner.lists:
-                    found += sum(len(getattr(member, each)) for member in members)
-            found += _SHORT_MEMBER * [member.ByteSize() < _SHORT for member in members].count(True)
+                    count += sum(len(getattr(member, each)) for member in members)
+            count += _SHORT_MEMBER * [member.ByteSize() < _SHORT for member in members].count(True)
     for name, scalars in layout.messages:
         if message.HasField(name):
-            found += 1 + (scalars or _elements_of(getattr(message, name)))
-    return found
+            count += 1 + (scalars or _elements_of(getattr(message, name)))
+    return count
 
 
 class _Layout(NamedTuple):

@@ -230,11 +230,11 @@ def _checked_place(path: Path) -> Path:
     Raises RecordingError if other users can replace files in the folder, and OSError.
     """
     place = Path(os.path.realpath(path.parent)) / path.name
-    found = folder_access(place.parent)
-    if found.access is FolderAccess.SHARED:
+    folder = folder_access(place.parent)
+    if folder.access is FolderAccess.SHARED:
         raise RecordingError(
             path,
-            f"cannot record: {found.problem}, so the recording could be read or replaced",
+            f"cannot record: {folder.problem}, so the recording could be read or replaced",
             "choose a folder of your own",
         )
     return place

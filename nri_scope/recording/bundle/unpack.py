@@ -147,9 +147,9 @@ def opened(path: Path) -> Iterator[OpenedBundle]:
                     path, f"it has {length:,} bytes, and a bundle has at most {MAX_BUNDLE:,}", _ASK
                 )
             _check_kind(path, file)
-            found = entries(file, length, MAX_RECORDING)
-            manifest = _manifest(file, found)
-            yield OpenedBundle(file, found, manifest)
+            members = entries(file, length, MAX_RECORDING)
+            manifest = _manifest(file, members)
+            yield OpenedBundle(file, members, manifest)
     except ArchiveError as error:
         raise RecordingError(path, f"not a bundle, or damaged: {error}", _ASK) from error
     except NewerBundle as error:

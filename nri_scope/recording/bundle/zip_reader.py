@@ -78,17 +78,17 @@ def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
     Refuses files with a declared size of more than ``max_size`` bytes.
     """
     directory = _directory(file, length)
-    found: dict[str, Entry] = {}
+    by_name: dict[str, Entry] = {}
     at = 0
     for _ in range(directory.files):
         entry, at = _entry(file, directory, at, max_size)
-        if entry.name.lower() in (name.lower() for name in found):
+        if entry.name.lower() in (name.lower() for name in by_name):
             raise ArchiveError(f"it has two files {entry.name}")
-        found[entry.name] = entry
+        by_name[entry.name] = entry
     if at != len(directory.content):
         raise ArchiveError("its directory has undeclared content")
     reached = 0
-    for entry in sorted(found.values(), key=lambda entry: entry.begin):
+    for entry in sorted(by_name.values(), key=lambda entry: entry.begin):
         if entry.begin < reached:
             raise ArchiveError("two of its files overlap")
         if entry.begin > reached:
@@ -96,7 +96,7 @@ def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
         reached = _end(file, entry)
     if reached != directory.start:
         raise ArchiveError("it has data outside its files")
-    return found
+    return by_name
 
 
 def _end(file: BinaryIO, entry: Entry) -> int:

@@ -65,10 +65,10 @@ def read(path: Path) -> dict[MarkKey, Mark]:
     if len(content) > _MAX_FILE_BYTES:
         raise Unusable(f"{path} is too large for a file of marks")
     try:
-        found: Plain = json.loads(content)
+        document: Plain = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise Unusable(f"{path} is damaged: it is not JSON") from error
-    return _marks_of(path, found)
+    return _marks_of(path, document)
 
 
 def write(path: Path, marks: Iterable[Mark]) -> None:
@@ -113,16 +113,16 @@ def _plain(mark: Mark) -> dict[str, Plain]:
     return {**found, "made_ns": mark.made_ns}
 
 
-def _marks_of(path: Path, found: Plain) -> dict[MarkKey, Mark]:
-    version = found.get("schema_version") if isinstance(found, dict) else None
-    if not isinstance(found, dict) or type(version) is not int:
+def _marks_of(path: Path, document: Plain) -> dict[MarkKey, Mark]:
+    version = document.get("schema_version") if isinstance(document, dict) else None
+    if not isinstance(document, dict) or type(version) is not int:
         raise Unusable(f"{path} is damaged: it contains no marks")
     if version > SCHEMA_VERSION:
         raise Unusable(f"{path} was written by a newer nri-scope")
     marks = [
         _mark_of(path, each, gone=name == "unmarked")
         for name in ("unmarked", "marks")
-        for each in _listed(path, found, name)
+        for each in _listed(path, document, name)
     ]
     return {mark.key: mark for mark in marks}
 
@@ -134,11 +134,11 @@ def _listed(path: Path, found: Mapping[str, Plain], name: str) -> list[Plain]:
     return listed
 
 
-def _mark_of(path: Path, found: Plain, *, gone: bool) -> Mark:
-    if isinstance(found, dict):
+def _mark_of(path: Path, value: Plain, *, gone: bool) -> Mark:
+    if isinstance(value, dict):
         # Older files lack ``made_ns``.
-        event, at_ns, made_ns = (found.get(name, 0) for name in ("event", "at_ns", "made_ns"))
-        comment = found.get("comment", "")
+        event, at_ns, made_ns = (value.get(name, 0) for name in ("event", "at_ns", "made_ns"))
+        comment = value.get("comment", "")
         if (
             type(event) is int
             and type(at_ns) is int
