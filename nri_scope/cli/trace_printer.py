@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 
 from nri_scope.events import CapturedCall, Event
 from nri_scope.nri.changes import evictions_in
+from nri_scope.nri.events import SYNCHRONIZE
 from nri_scope.nri.merging import EVICTION_IGNORED
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
@@ -72,7 +73,7 @@ class TraceLines:
         event, captured = exchange
         if event.container_id and event.container:
             self._name(event.container_id, f"{event.namespace}/{event.pod}/{event.container}")
-        if captured is None or event.method != "Synchronize":
+        if captured is None or event.method != SYNCHRONIZE:
             return
         message = decode_request(captured.method, captured.request, captured.service).message
         if message is not None:

@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.filter import Filter, parse
-from nri_scope.nri.events import CREATE, METHODS, STOP, UPDATE, VALIDATE
+from nri_scope.nri.events import CREATE, METHODS, REGISTER, STOP, UPDATE, VALIDATE
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.recording.event_times import within
 from nri_scope.recording.reader import Recording
@@ -87,7 +87,6 @@ LINES_KEPT = 5_000
 """Maximum number of lines of the plugins' output that are stored."""
 UPCOMING_READ = 200
 """Number of later events that are read at once."""
-REGISTRATION = "RegisterPlugin"
 """`PlayedEvent.event` of what is reported before the plugins start."""
 
 _AT_THE_END = UsageError("the replay is at its end", "go back, or send the last event again")
@@ -237,7 +236,7 @@ class Debugger(DebugListener):
     def failure_words(self) -> str:
         """What failed, in a few words."""
         # Before a plugin is ready, only its start is reported.
-        is_started = any(event.played.event != REGISTRATION for event in self.sent)
+        is_started = any(event.played.event != REGISTER for event in self.sent)
         return "the replay ended early" if is_started else "the plugin did not start"
 
     @property

@@ -10,6 +10,7 @@ from textwrap import wrap
 
 from google.protobuf.message import Message
 
+from nri_scope.nri.events import REGISTER
 from nri_scope.recording.display import duration
 from nri_scope.replay.playback import ANSWERED, EDITED
 from nri_scope.replay.replies import Verdict
@@ -29,7 +30,7 @@ from nri_scope.tui.text.styled_line import (
     styled_yaml,
 )
 
-from .debugger import REGISTRATION, Debugger, SentEvent, UpcomingEvent
+from .debugger import Debugger, SentEvent, UpcomingEvent
 
 LINES_MAX = 20_000
 """Maximum number of lines of one event's content."""
@@ -157,7 +158,7 @@ def sent_lines(event: SentEvent, *, has_request: bool = True) -> Iterator[Styled
     for text in report.event(replace(played, output=[], output_left_out=0)):
         is_shown = True
         yield _tidied(spans_of(text), played)
-    if not is_shown and played.event != REGISTRATION:
+    if not is_shown and played.event != REGISTER:
         yield line("  no plugin subscribes to it", Style.DIM)
     several = len(plugins) > 1
     for change in played.changes[:CHANGES_MAX]:
@@ -207,7 +208,7 @@ def pending_lines(debugger: Debugger, width: int) -> Iterator[StyledLine]:
         for text in wrap(safe(debugger.failure), width, break_on_hyphens=False):
             yield line(text, Style.BAD)
         yield line()
-    if debugger.sent and debugger.sent[-1].played.event != REGISTRATION:
+    if debugger.sent and debugger.sent[-1].played.event != REGISTER:
         yield from sent_lines(debugger.sent[-1], has_request=False)
         yield line()
     pending = debugger.pending

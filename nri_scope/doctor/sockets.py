@@ -14,8 +14,10 @@ from pathlib import PurePosixPath
 from nri_scope.end_reasons import oversized_message
 from nri_scope.errors import ConnectError, NriScopeError, reason_of
 from nri_scope.nri.events import (
+    CONFIGURE,
     DEFAULT_REGISTRATION_TIMEOUT_MS,
     DEFAULT_REQUEST_TIMEOUT_MS,
+    SYNCHRONIZE,
     EventKind,
 )
 from nri_scope.nri.no_change import no_change
@@ -267,7 +269,7 @@ class _RecordingPlugin:
         return EventKind.RemovePodSandbox.bit
 
     def answer(self, request: RequestReceived) -> bytes:
-        part = parse_state_part(request.payload) if request.method == "Synchronize" else None
+        part = parse_state_part(request.payload) if request.method == SYNCHRONIZE else None
         if part is not None:
             self.found = replace(
                 self.found,
@@ -279,7 +281,7 @@ class _RecordingPlugin:
         return no_change(request.method, request.payload, request.service)
 
     def answered(self, exchange: HandledCall) -> None:
-        if exchange.request.method == "Configure":
+        if exchange.request.method == CONFIGURE:
             self._configured_ns = exchange.arrived_ns
         if self.found.synchronized:
             took_ns = exchange.arrived_ns - self._configured_ns

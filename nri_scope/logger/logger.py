@@ -16,7 +16,7 @@ from time import monotonic, monotonic_ns, time_ns
 from nri_scope.end_reasons import refused
 from nri_scope.errors import ConnectionClosed, NriScopeError, RpcError
 from nri_scope.events import LATE, NOT_CONNECTED, STALLED, CapturedCall, Role, SessionStart
-from nri_scope.nri.events import PLUGIN_SERVICE, RUNTIME_SERVICE, EventKind
+from nri_scope.nri.events import PLUGIN_SERVICE, REGISTER, RUNTIME_SERVICE, EventKind
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import (
     NO_POLICY,
@@ -206,7 +206,7 @@ class Logger:
         start = SessionStart.unconfigured(self.role, self.identity.index, self.identity.name, at_ns)
         session = self.sink.begin_session(start)
         call = CapturedCall(
-            at_ns, sent_ns, "RegisterPlugin", request, b"", code, message, took, 0, RUNTIME_SERVICE
+            at_ns, sent_ns, REGISTER, request, b"", code, message, took, 0, RUNTIME_SERVICE
         )
         self.sink.capture(session, call)
         self.sink.end_session(session, reason, offset + now_ns)

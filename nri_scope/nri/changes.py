@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 
-from .events import decode
+from .events import CREATE, STOP, SYNCHRONIZE, UPDATE, decode
 
 _RESOURCES = "/linux/resources"
 
@@ -159,9 +159,7 @@ def evictions_in(message: Message | None) -> Iterable[api.ContainerEviction]:
     return ()
 
 
-_REPLIES_WITH_UPDATES = frozenset(
-    {"Synchronize", "CreateContainer", "UpdateContainer", "StopContainer"}
-)
+_REPLIES_WITH_UPDATES = frozenset({SYNCHRONIZE, CREATE, UPDATE, STOP})
 
 
 def pointer(base: str, key: str) -> str:

@@ -219,10 +219,15 @@ UPDATE = EventKind.UpdateContainer.name
 POST_UPDATE = EventKind.PostUpdateContainer.name
 STOP = EventKind.StopContainer.name
 REMOVE = EventKind.RemoveContainer.name
+REGISTER = "RegisterPlugin"
+"""A plugin's first call, with its name and index."""
+CONFIGURE = "Configure"
+"""It introduces the runtime; the plugin replies with its events."""
 SYNCHRONIZE = "Synchronize"
 """It lists the pods and containers that exist when a plugin connects."""
 UNSOLICITED = "UpdateContainers"
 """A plugin's own call, which no event causes."""
+SHUTDOWN = "Shutdown"
 
 
 class EventStage(IntEnum):

@@ -29,14 +29,14 @@ from google.protobuf.message_factory import GetMessageClass
 
 from nri_scope._gen.nri import api_pb2 as api
 
-from .events import METHODS, PLUGIN_SERVICE
+from .events import CONFIGURE, CREATE, METHODS, PLUGIN_SERVICE, SYNCHRONIZE
 
 EMPTY_ADJUSTMENT = b"\x0a\x00"
 """A CreateContainerResponse with an empty ``adjust`` (field 1)."""
 
-_NOT_EMPTY = {"CreateContainer": EMPTY_ADJUSTMENT}
+_NOT_EMPTY = {CREATE: EMPTY_ADJUSTMENT}
 
-_DEPENDENT = {"Configure", "Synchronize"}
+_DEPENDENT = {CONFIGURE, SYNCHRONIZE}
 """Methods whose replies depend on the request; see `negotiate` and `synchronized`."""
 
 
@@ -78,7 +78,7 @@ def no_change(method: str, request: bytes, service: str = PLUGIN_SERVICE) -> byt
     the connection in iSulad.
     """
     if service == PLUGIN_SERVICE:
-        if method == "Synchronize":
+        if method == SYNCHRONIZE:
             return synchronized(request)
         return NO_CHANGE.get(method, b"")
     return b""

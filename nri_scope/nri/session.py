@@ -18,6 +18,8 @@ from enum import Enum, auto
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError, RemoteProtocolError
 
+from . import events
+
 
 class ConnectionEnd(Enum):
     """An end of the connection."""
@@ -49,18 +51,18 @@ class SetupState(Enum):
 class MessageKind(Enum):
     """The kind of a message; the value is its sender and its title."""
 
-    REGISTER = (ConnectionEnd.PLUGIN, "RegisterPlugin")
-    REGISTER_REPLY = (ConnectionEnd.RUNTIME, "reply to RegisterPlugin")
-    CONFIGURE = (ConnectionEnd.RUNTIME, "Configure")
-    CONFIGURE_REPLY = (ConnectionEnd.PLUGIN, "reply to Configure")
-    SYNCHRONIZE_PART = (ConnectionEnd.RUNTIME, "Synchronize with more to come")
-    SYNCHRONIZE_PART_REPLY = (ConnectionEnd.PLUGIN, "reply to a part of Synchronize")
-    SYNCHRONIZE = (ConnectionEnd.RUNTIME, "Synchronize")
-    SYNCHRONIZE_REPLY = (ConnectionEnd.PLUGIN, "reply to Synchronize")
+    REGISTER = (ConnectionEnd.PLUGIN, events.REGISTER)
+    REGISTER_REPLY = (ConnectionEnd.RUNTIME, f"reply to {events.REGISTER}")
+    CONFIGURE = (ConnectionEnd.RUNTIME, events.CONFIGURE)
+    CONFIGURE_REPLY = (ConnectionEnd.PLUGIN, f"reply to {events.CONFIGURE}")
+    SYNCHRONIZE_PART = (ConnectionEnd.RUNTIME, f"{events.SYNCHRONIZE} with more to come")
+    SYNCHRONIZE_PART_REPLY = (ConnectionEnd.PLUGIN, f"reply to a part of {events.SYNCHRONIZE}")
+    SYNCHRONIZE = (ConnectionEnd.RUNTIME, events.SYNCHRONIZE)
+    SYNCHRONIZE_REPLY = (ConnectionEnd.PLUGIN, f"reply to {events.SYNCHRONIZE}")
     EVENT = (ConnectionEnd.RUNTIME, "event")
     """Any other request to the plugin, including unknown methods. Its reply is not tracked."""
-    UPDATE_CONTAINERS = (ConnectionEnd.PLUGIN, "UpdateContainers")
-    SHUTDOWN = (ConnectionEnd.RUNTIME, "Shutdown")
+    UPDATE_CONTAINERS = (ConnectionEnd.PLUGIN, events.UNSOLICITED)
+    SHUTDOWN = (ConnectionEnd.RUNTIME, events.SHUTDOWN)
 
     @property
     def sender(self) -> ConnectionEnd:

@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from nri_scope.errors import NriScopeError
-from nri_scope.nri.events import EventKind
+from nri_scope.nri.events import SYNCHRONIZE, EventKind
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import ConfigureRequest, parse_state_part
 from nri_scope.nri.versions import asks_closed_validators
@@ -65,7 +65,7 @@ class _PassivePlugin:
 
     def answer(self, request: RequestReceived) -> bytes:
         reply = no_change(request.method, request.payload, request.service)
-        part = parse_state_part(request.payload) if request.method == "Synchronize" else None
+        part = parse_state_part(request.payload) if request.method == SYNCHRONIZE else None
         if part is not None and not part.more:
             if self._reply is None:
                 self._reply = asyncio.ensure_future(self._closed(reply))

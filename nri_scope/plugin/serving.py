@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RpcError, UsageError
-from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, STATE_CHANGE_EVENTS, EventKind
+from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, SHUTDOWN, STATE_CHANGE_EVENTS, EventKind
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import (
     ConfigureRequest,
@@ -250,7 +250,7 @@ class HandlerSession:
             raise RpcError(Code.INVALID_ARGUMENT, f"undecodable request: {error}") from error
         if isinstance(message, api.SynchronizeRequest):
             return self._synchronize(message)
-        if received.method == "Shutdown":
+        if received.method == SHUTDOWN:
             return self._call("shutdown", (), method.reply)
         event = method.event
         if isinstance(message, api.StateChangeEvent):

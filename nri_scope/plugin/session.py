@@ -29,7 +29,16 @@ from nri_scope.errors import (
     RpcError,
     UsageError,
 )
-from nri_scope.nri.events import PLUGIN_CONN, RUNTIME_CONN, RUNTIME_SERVICE
+from nri_scope.nri.events import (
+    CONFIGURE,
+    PLUGIN_CONN,
+    REGISTER,
+    RUNTIME_CONN,
+    RUNTIME_SERVICE,
+    SHUTDOWN,
+    SYNCHRONIZE,
+    UNSOLICITED,
+)
 from nri_scope.nri.runtime_setup import (
     NO_POLICY,
     FailurePolicy,
@@ -136,9 +145,9 @@ NRI_VERSION = "v0.12.5"
 
 
 _SETUP_KINDS = {
-    "Configure": (MessageKind.CONFIGURE, MessageKind.CONFIGURE_REPLY),
-    "Synchronize": (MessageKind.SYNCHRONIZE, MessageKind.SYNCHRONIZE_REPLY),
-    "Shutdown": (MessageKind.SHUTDOWN,),
+    CONFIGURE: (MessageKind.CONFIGURE, MessageKind.CONFIGURE_REPLY),
+    SYNCHRONIZE: (MessageKind.SYNCHRONIZE, MessageKind.SYNCHRONIZE_REPLY),
+    SHUTDOWN: (MessageKind.SHUTDOWN,),
 }
 """Requests that change the session's state, with their kinds; all others are events."""
 
@@ -268,9 +277,7 @@ class PluginSession:
         self.registered_ns = monotonic_ns()
         try:
             # The runtime may send Configure before this reply; _on_request handles that.
-            await link.call(
-                RUNTIME_SERVICE, "RegisterPlugin", self.registration, timeout=REGISTER_TIMEOUT
-            )
+            await link.call(RUNTIME_SERVICE, REGISTER, self.registration, timeout=REGISTER_TIMEOUT)
             self._order.feed(MessageKind.REGISTER_REPLY)
             if require_configure:
                 asyncio.get_running_loop().call_later(CONFIGURE_TIMEOUT, self._give_up, link)
@@ -313,7 +320,7 @@ class PluginSession:
             raise ConnectionClosed("not connected to a runtime")
         self._order.feed(MessageKind.UPDATE_CONTAINERS)
         payload = request.SerializeToString()
-        reply = await self._link.call(RUNTIME_SERVICE, "UpdateContainers", payload, timeout=timeout)
+        reply = await self._link.call(RUNTIME_SERVICE, UNSOLICITED, payload, timeout=timeout)
         try:
             return UpdateContainersResponse.FromString(reply)
         except DecodeError as error:
@@ -329,7 +336,7 @@ class PluginSession:
     def _on_request(self, link: Link, request: RequestReceived, arrived_ns: int) -> None:
         code, message, reply = 0, "", b""
         try:
-            if request.method == "Configure":
+            if request.method == CONFIGURE:
                 reply = self._configure(request)
             else:
                 reply = self._plugin.answer(request)
@@ -374,7 +381,7 @@ class PluginSession:
         Messages out of order are reported as notices, and do not end the session.
         """
         kinds = _SETUP_KINDS.get(method, (MessageKind.EVENT,))
-        if method == "Synchronize" and SynchronizeResponse.FromString(reply).more:
+        if method == SYNCHRONIZE and SynchronizeResponse.FromString(reply).more:
             kinds = (MessageKind.SYNCHRONIZE_PART, MessageKind.SYNCHRONIZE_PART_REPLY)
         try:
             for kind in kinds[:1] if code else kinds:

@@ -25,6 +25,7 @@ from nri_scope.events import (
 )
 from nri_scope.nri import v01
 from nri_scope.nri.changes import changes_of, targets_of
+from nri_scope.nri.events import CREATE, STOP, SYNCHRONIZE, UNSOLICITED, UPDATE, VALIDATE
 from nri_scope.nri.request_subject import (
     MALFORMED,
     UNKNOWN,
@@ -44,17 +45,7 @@ from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, name
 from .shared_rows import ContainerRow, NameTable, ObjectStore, SubjectTables, put_container, put_pod
 
 # Methods that can contain changes; replies of other methods need not be decoded.
-_CHANGING_METHODS = frozenset(
-    {
-        "CreateContainer",
-        "StopContainer",
-        "Synchronize",
-        "UpdateContainer",
-        "UpdateContainers",
-        "ValidateContainerAdjustment",
-    }
-)
-_CREATE = "CreateContainer"
+_CHANGING_METHODS = frozenset({CREATE, STOP, SYNCHRONIZE, UPDATE, UNSOLICITED, VALIDATE})
 _INSERT_EVENT, _INSERT_STATE = insert_sql("event"), insert_sql("state")
 _INSERT_EFFECT = "INSERT INTO effect (container, event) VALUES (?, ?)"
 INSERT_PLUGIN_CALLS = insert_sql("plugin_calls", "INSERT OR REPLACE")
@@ -227,7 +218,7 @@ class Encoder:
         pod_key = None if pod is None else pod.key
         container: ContainerRow | None = None
         if decoded.container is not None:
-            created = (session.id, event_id) if decoded.event == _CREATE else None
+            created = (session.id, event_id) if decoded.event == CREATE else None
             container = self.subjects.container(decoded.container, pod, created)
             if container is not None and pod_key is None and decoded.message is None:
                 pod_key = container.pod

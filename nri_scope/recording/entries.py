@@ -13,6 +13,7 @@ from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
 from nri_scope.entries import CallsByMetrics, EarlierState, RecordedCall, SubjectKeys
 from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Pod, Printed, Session
+from nri_scope.nri.events import SYNCHRONIZE
 
 from .blobs import ObjectKind
 from .event_messages import synchronize
@@ -155,7 +156,7 @@ def _read(
     taps = {one.event: one for one in tapped(source, numbers)}
     for event, request, reply in source.exchanges(among=numbers, allowance=allowance):
         service, pod, of_container = columns.get(event.id, ("", None, None))
-        if event.method == "Synchronize" and not part.has_whole_state(event.id):
+        if event.method == SYNCHRONIZE and not part.has_whole_state(event.id):
             request = _part_of_state(source, part, event.session, event.id, request)
             if part.only_subjects:
                 # Updates of other containers.

@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError
 
 from nri_scope.events import CONTAINER_STATUS, Event
 from nri_scope.nri.element_limits import MAX_IN_SYNCHRONIZE, bounded, varint
-from nri_scope.nri.events import METHODS
+from nri_scope.nri.events import METHODS, SYNCHRONIZE
 from nri_scope.nri.plain import MALFORMED_KEY, Plain, json_or_malformed, plain_bytes
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 from nri_scope.nri.v01 import is_invocation
@@ -37,8 +37,8 @@ _ID_MAX = 127
 """Maximum bytes of an id, so that its length is encoded in one byte. Runtimes use 64."""
 
 _LENGTH_DELIMITED = 2
-_SYNC_PODS = METHODS["Synchronize"].request.DESCRIPTOR.fields_by_name["pods"].number
-_SYNC_CONTAINERS = METHODS["Synchronize"].request.DESCRIPTOR.fields_by_name["containers"].number
+_SYNC_PODS = METHODS[SYNCHRONIZE].request.DESCRIPTOR.fields_by_name["pods"].number
+_SYNC_CONTAINERS = METHODS[SYNCHRONIZE].request.DESCRIPTOR.fields_by_name["containers"].number
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -65,7 +65,7 @@ def synchronize(rest: bytes, pods: Iterable[bytes], containers: Iterable[bytes])
     parts = [rest]
     parts += [field(_SYNC_PODS, pod) for pod in pods]
     parts += [field(_SYNC_CONTAINERS, container) for container in containers]
-    return _parsed("Synchronize", parts)
+    return _parsed(SYNCHRONIZE, parts)
 
 
 def _number(method: str, name: str) -> int:

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from nri_scope.events import Container, Pod, Role
 from nri_scope.filter import Filter
+from nri_scope.nri.events import REGISTER, UNSOLICITED
 
 from .connection import Value
 from .event_pages import sql_of
@@ -17,7 +18,7 @@ from .rows import Row, RowError, ascending
 from .sqlite_errors import query_rows, recording_errors
 from .subject_queries import column_of, texts
 
-_OWN_CALLS = "SELECT id FROM name WHERE text IN ('RegisterPlugin', 'UpdateContainers')"
+_OWN_CALLS = f"SELECT id FROM name WHERE text IN ('{REGISTER}', '{UNSOLICITED}')"
 
 T = TypeVar("T")
 

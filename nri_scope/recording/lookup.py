@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from nri_scope.errors import UsageError, nearest_word
-from nri_scope.events import Container, Event, Pod
+from nri_scope.events import CONTAINER_STATUS, Container, Event, Pod
+from nri_scope.nri.events import CONFIGURE, REGISTER, SHUTDOWN, SYNCHRONIZE, UNSOLICITED, VALIDATE
 
 from .blobs import ObjectKind
 from .coverage import coverage
@@ -242,11 +243,11 @@ def effects_on(recording: Recording, container: Container) -> list[int]:
     events = query_column(
         recording, "SELECT event FROM effect WHERE container = ? ORDER BY event", container.key
     )
-    if query_numbers(recording, "SELECT id FROM name WHERE text = 'UpdateContainers'"):
+    if query_numbers(recording, f"SELECT id FROM name WHERE text = '{UNSOLICITED}'"):
         events += query_column(
             recording,
             "SELECT e.id FROM event AS e WHERE e.container IS NULL "
-            "AND e.method = (SELECT id FROM name WHERE text = 'UpdateContainers') "
+            f"AND e.method = (SELECT id FROM name WHERE text = '{UNSOLICITED}') "
             "AND NOT EXISTS (SELECT 1 FROM effect AS f WHERE f.event = e.id)",
         )
         events.sort()
@@ -273,10 +274,8 @@ def _next_events(recording: Recording, events: Iterable[int]) -> Iterator[int]:
     query = (
         "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id + 1 AND e.id + ? "
         "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN (SELECT id "
-        "FROM name WHERE text IN ('RegisterPlugin', 'Configure', 'Synchronize', "
-        "'UpdateContainers', 'ContainerStatus', 'Shutdown', 'ValidateContainerAdjustment')) "
-        "WHERE e.id = ? "
-        "ORDER BY o.id LIMIT 1"
+        f"FROM name WHERE text IN ('{REGISTER}', '{CONFIGURE}', '{SYNCHRONIZE}', '{UNSOLICITED}', "
+        f"'{CONTAINER_STATUS}', '{SHUTDOWN}', '{VALIDATE}')) WHERE e.id = ? ORDER BY o.id LIMIT 1"
     )
     for number in events:
         yield from query_column(recording, query, _AROUND, number)

@@ -16,6 +16,7 @@ from nri_scope.errors import RecordingCut, RecordingError
 from nri_scope.events import Event, InitialState, Session
 from nri_scope.filter import Filter
 from nri_scope.nri.element_limits import MAX_ELEMENTS, MAX_STRINGS, UNCUT_BYTES, Elements, bounded
+from nri_scope.nri.events import SYNCHRONIZE
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
 from . import event_messages
@@ -37,7 +38,6 @@ MAX_STATE_ELEMENTS = 1_500_000
 """Maximum number of elements in these: 1,000 containers with 1,500 variables each reach it."""
 _TOGETHER = 1 << 20
 """Bytes of messages that are read together."""
-_SYNCHRONIZE = "Synchronize"
 _KEPT_BYTES = 2 << 20
 """Bytes of the cache of messages that were checked for truncation, and of that of requests."""
 _Parts = tuple[int | None, int | None, int | None, int | None]
@@ -176,7 +176,7 @@ class Recording(TableReader):
     ) -> None:
         event, request, _ = exchange
         allowance.spend_event(event.method)
-        if event.method == _SYNCHRONIZE:
+        if event.method == SYNCHRONIZE:
             allowance.spend_message(kind_of_request(event.method, event.mark), request, -event.id)
             return
         for position, number in enumerate(parts):
@@ -287,7 +287,7 @@ class Recording(TableReader):
             return rest
         pod = pod and self._bounded(PodSandbox, pod)
         container = container and self._bounded(ContainerMessage, container)
-        if event.method == _SYNCHRONIZE:
+        if event.method == SYNCHRONIZE:
             state = self._load_state(
                 "session = ? AND event = ?", event.session, event.id, MAX_REQUEST
             )

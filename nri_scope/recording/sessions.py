@@ -26,6 +26,7 @@ from nri_scope.events import (
     Role,
     Session,
 )
+from nri_scope.nri.events import CONFIGURE
 from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.versions import NriVersion, has_failure_policy
 
@@ -42,7 +43,7 @@ _REPLY = (
     "SELECT e.reply FROM event AS e JOIN name AS n ON n.id = e.method "
     "JOIN session AS s ON s.id = e.session LEFT JOIN object AS o ON o.id = e.reply "
     "WHERE e.id BETWEEN s.first_event AND s.first_event + ? AND s.id = ? "
-    "AND n.text = 'Configure' AND e.service IS NULL AND e.status_code = 0 "
+    f"AND n.text = '{CONFIGURE}' AND e.service IS NULL AND e.status_code = 0 "
     "AND (e.reply IS NULL OR o.size <= ?) ORDER BY e.id LIMIT 1"
 )
 

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from nri_scope.events import Container, Event, Pod
 from nri_scope.filter import Filter
-from nri_scope.nri.events import CREATE, REMOVE, REMOVE_POD, RUN_POD, EventKind
+from nri_scope.nri.events import CREATE, REMOVE, REMOVE_POD, RUN_POD, SYNCHRONIZE, EventKind
 from nri_scope.specs import label
 
 from .connection import Value
@@ -41,7 +41,7 @@ _MAX_PATH = 200
 
 _COMPLETE_LIST = (
     "SELECT 1 FROM session AS s WHERE (s.mask = 0 OR s.mask & ?) AND EXISTS (SELECT 1 FROM event "
-    "AS e JOIN name AS n ON n.id = e.event WHERE n.text = 'Synchronize' AND e.session = s.id "
+    f"AS e JOIN name AS n ON n.id = e.event WHERE n.text = '{SYNCHRONIZE}' AND e.session = s.id "
     "AND e.id < ?) LIMIT 1"
 )
 _KNOWN_CONTAINER = (

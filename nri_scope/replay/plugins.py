@@ -17,6 +17,7 @@ from nri_scope.errors import (
     UsageError,
     limit_words,
 )
+from nri_scope.nri.events import REGISTER
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity, inherited, serve
 from nri_scope.runtime import (
@@ -419,7 +420,7 @@ def _rejected_since(runtime: EmulatedRuntime, known: int) -> list[Rejection]:
 
 def _start_error(plugin: str, error: ConnectionClosed) -> UsageError:
     reason, hint = error.reason, ""
-    if isinstance(cause := error.__cause__, DeadlineExceeded) and cause.method == "RegisterPlugin":
+    if isinstance(cause := error.__cause__, DeadlineExceeded) and cause.method == REGISTER:
         words = f"it did not register within {limit_words(cause.timeout)}"
         reason, hint = reason.replace(str(cause), words), "if it connects by itself, add --external"
     return UsageError(f"{plugin} failed to start: {reason}", hint)

@@ -20,6 +20,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RpcError, UsageError
 from nri_scope.events import Event, Role, Session
 from nri_scope.filter import parse
+from nri_scope.nri.events import CREATE, SYNCHRONIZE
 from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
 from nri_scope.recording.lookup import container_name
 from nri_scope.recording.reader import Recording
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
 
 _LISTED = 20
 """Maximum number of plugins listed in an error."""
-_SYNCHRONIZE, _CREATE = "Synchronize", "CreateContainer"
 _VALIDATE = "ValidateContainerAdjustment"
 
 
@@ -68,7 +68,7 @@ def _comparable(replies: Iterator[Reply]) -> Iterator[Reply]:
     seen: set[tuple[str, int, str]] = set()
     for reply in replies:
         event = (reply.plugin, reply.event_id, reply.event)
-        if (reply.event_id or reply.event == _SYNCHRONIZE) and event not in seen:
+        if (reply.event_id or reply.event == SYNCHRONIZE) and event not in seen:
             seen.add(event)
             yield reply
 
@@ -102,7 +102,7 @@ class _RecordedReplies:
             for reply in _comparable(replayed.replies())
         }
         self._synchronized = {
-            reply.plugin for reply in replayed.replies() if reply.event == _SYNCHRONIZE
+            reply.plugin for reply in replayed.replies() if reply.event == SYNCHRONIZE
         }
         self._unreadable: set[_Place] = set()
 
@@ -114,7 +114,7 @@ class _RecordedReplies:
             # Replies with a counterpart in this replay come first.
             replies += sorted(of_plugin, key=lambda reply: reply.occurrence == 0)
             if self._is_part and not model.is_replayed:
-                self._unreadable.add((plugin, "", _SYNCHRONIZE, 1))
+                self._unreadable.add((plugin, "", SYNCHRONIZE, 1))
         return [
             reply for reply in replies if _place(reply) not in self._unreadable
         ], self._unreadable
@@ -127,31 +127,31 @@ class _RecordedReplies:
             for event, request, data in self._recording.exchanges(
                 where=parse(f"session:{session}")
             ):
-                if event.method == _SYNCHRONIZE:
+                if event.method == SYNCHRONIZE:
                     # A runtime may send launched plugins no Synchronize.
                     if (
                         plugin in self._synchronized
                         and _is_last_part(request)
-                        and not counts.get((_SYNCHRONIZE, ""))
+                        and not counts.get((SYNCHRONIZE, ""))
                     ):
-                        counts[_SYNCHRONIZE, ""] = 1
+                        counts[SYNCHRONIZE, ""] = 1
                         yield from self._reply(event, data, plugin, 0, 1)
                     continue
                 if event.method in SETUP_METHODS or is_plugins_call(event.method, event.mark):
                     continue
-                if event.event == _CREATE:
+                if event.event == CREATE:
                     creations[event.container_id] = event.id
                 subject = subject_of(event)
                 if not model.is_replayed:
                     count = counts[event.event, subject] = counts.get((event.event, subject), 0) + 1
                     # The replayed session may lack validation requests, which follow creations.
-                    method = _CREATE if event.event == _VALIDATE else event.event
+                    method = CREATE if event.event == _VALIDATE else event.event
                     if count <= self._happened[method, subject]:
                         yield from self._reply(event, data, plugin, event.id, count)
                     continue
                 if is_first and event.id != self._first:
                     # The replay's initial state differs from the recorded one.
-                    self._unreadable.add((plugin, "", _SYNCHRONIZE, 1))
+                    self._unreadable.add((plugin, "", SYNCHRONIZE, 1))
                 is_first = False
                 number = event.id
                 if event.event == _VALIDATE:
@@ -163,7 +163,7 @@ class _RecordedReplies:
     def _reply(
         self, event: Event, data: bytes, plugin: str, number: int, count: int
     ) -> Iterator[Reply]:
-        subject = "" if event.method == _SYNCHRONIZE else subject_of(event)
+        subject = "" if event.method == SYNCHRONIZE else subject_of(event)
         message, verdict, problem = None, Verdict.OK, ""
         # Late replies are compared, too.
         if event.status_code == Code.OK or (event.status_code == Code.DEADLINE_EXCEEDED and data):
@@ -190,7 +190,7 @@ class _RecordedReplies:
 
 
 def _is_last_part(request: bytes) -> bool:
-    message = decode_request(_SYNCHRONIZE, request).message
+    message = decode_request(SYNCHRONIZE, request).message
     return isinstance(message, api.SynchronizeRequest) and not message.more
 
 

@@ -13,6 +13,7 @@ from nri_scope.errors import UsageError, did_you_mean
 from nri_scope.events import Event, Role
 from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import (
+    CONFIGURE,
     DEFAULT_REGISTRATION_TIMEOUT_MS,
     DEFAULT_REQUEST_TIMEOUT_MS,
     METHODS,
@@ -166,7 +167,7 @@ class Script:
         """
         span = SelectionSpan(self._selection)
         for recorded, request in self._exchanges():
-            if recorded.method == "Configure" and recorded.session != self.session.id:
+            if recorded.method == CONFIGURE and recorded.session != self.session.id:
                 yield ReplayStep(recorded, None, None, b"", selected=span.begun, restarts=True)
             if _is_setup(recorded):
                 continue

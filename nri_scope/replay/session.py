@@ -22,7 +22,14 @@ from nri_scope.errors import (
     RpcError,
 )
 from nri_scope.events import CapturedCall, Role, Session, SessionStart
-from nri_scope.nri.events import PLUGIN_SERVICE, decode
+from nri_scope.nri.events import (
+    CONFIGURE,
+    PLUGIN_SERVICE,
+    REGISTER,
+    SYNCHRONIZE,
+    UNSOLICITED,
+    decode,
+)
 from nri_scope.nri.merging import Dropped, drop_evictions
 from nri_scope.nri.merging.isulad import SYNCHRONIZE_IGNORED, UNSOLICITED_CRASH
 from nri_scope.nri.runtime_setup import NO_POLICY
@@ -142,7 +149,7 @@ class ReplayRun:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(self._runtime)
                 stack.callback(self._plugins.leave)
-                self._progress.note("RegisterPlugin")
+                self._progress.note(REGISTER)
                 await self._plugins.enter(self._runtime)
                 playing_ns = monotonic_ns()
                 await self._play()
@@ -208,16 +215,16 @@ class ReplayRun:
         if plugin.ignored_policy != NO_POLICY:
             why = f"{self._setup.profile.title} ignores it: it needs NRI 0.12.4"
             policy = Dropped(plugin.id, "", "/failure_policy", str(plugin.ignored_policy), why)
-            self._progress.tell(PlayedEvent(0, "Configure", "", 0, dropped=[policy]))
+            self._progress.tell(PlayedEvent(0, CONFIGURE, "", 0, dropped=[policy]))
         if plugin.is_launched and not self._setup.profile.synchronizes_launched:
             runtime = self._setup.profile.title
             why = f"{runtime} sends launched plugins no Synchronize; --ideal sends it"
-            self._progress.tell(PlayedEvent(0, "Synchronize", "", 0, skipped=why))
+            self._progress.tell(PlayedEvent(0, SYNCHRONIZE, "", 0, skipped=why))
 
     def _exchanged(self, plugin: Plugin, exchange: PluginExchange) -> None:
         if self._recorder is not None:
             self._recorder.exchanged(plugin, exchange)
-        if exchange.method == "Synchronize":
+        if exchange.method == SYNCHRONIZE:
             self._synchronized(plugin, exchange)
 
     def _synchronized(self, plugin: Plugin, exchange: PluginExchange) -> None:
@@ -225,7 +232,7 @@ class ReplayRun:
         reply, error, more = _sync_reply(exchange)
         if more:
             return
-        played = PlayedEvent(0, "Synchronize", "", 0)
+        played = PlayedEvent(0, SYNCHRONIZE, "", 0)
         if self._parts > 1:
             words = f"the state is sent in {self._parts} parts"
             faults = self._playback.faults
@@ -236,7 +243,7 @@ class ReplayRun:
         self._parts = 0
         answer = Answer(
             plugin.id,
-            "Synchronize",
+            SYNCHRONIZE,
             reply,
             exchange.reply,
             error,
@@ -264,7 +271,7 @@ class ReplayRun:
         """Apply updates outside of the chain; iSulad ignores them, or crashes."""
         if not self._rules.dies_of_updates:
             self._effects.apply_updates(played, plugin, updates)
-        elif played.event == "UpdateContainers":
+        elif played.event == UNSOLICITED:
             played.failure = UNSOLICITED_CRASH
             self._result.tally.fail(f"{played.event} of {plugin}: {played.failure}")
         else:
@@ -277,7 +284,7 @@ class ReplayRun:
         self, plugin: Plugin, request: api.UpdateContainersRequest
     ) -> api.UpdateContainersResponse:
         self._progress.settle()
-        played = PlayedEvent(0, "UpdateContainers", "", 0)
+        played = PlayedEvent(0, UNSOLICITED, "", 0)
         self._update(played, plugin.id, request.update)
         if not played.failure:
             drop_evictions(request.evict, plugin.id, played.dropped)
@@ -342,7 +349,7 @@ class ReplayRecorder:
 
     def exchanged(self, plugin: Plugin, exchange: PluginExchange) -> None:
         """Record one request and its reply."""
-        if exchange.method == "Configure" and plugin not in self._sessions:
+        if exchange.method == CONFIGURE and plugin not in self._sessions:
             self._sessions[plugin] = self._recorder.begin_session(self._start(plugin, exchange))
         session = self._sessions.get(plugin)
         if session is None:

@@ -24,9 +24,11 @@ from nri_scope.nri.events import (
     METHODS,
     PLUGIN_CONN,
     PLUGIN_SERVICE,
+    REGISTER,
     RUNTIME_CONN,
     RUNTIME_SERVICE,
     STATE_CHANGE_EVENTS,
+    UNSOLICITED,
     EventKind,
 )
 from nri_scope.nri.identity import plugin_id
@@ -277,11 +279,11 @@ class Plugin:
         try:
             if request.service != RUNTIME_SERVICE:
                 raise RpcError(Code.UNIMPLEMENTED, f"no service {request.service!r} here")
-            elif request.method == "RegisterPlugin":
+            elif request.method == REGISTER:
                 registration = RegisterPluginRequest.FromString(request.payload)
                 self.session.feed(MessageKind.REGISTER)
                 self.registration.set_result((request.stream_id, registration))
-            elif request.method == "UpdateContainers":
+            elif request.method == UNSOLICITED:
                 update = UpdateContainersRequest.FromString(request.payload)
                 self.session.feed(MessageKind.UPDATE_CONTAINERS)
                 self._on_update(self, request.stream_id, update)

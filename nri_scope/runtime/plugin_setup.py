@@ -22,6 +22,7 @@ from nri_scope._gen.nri.api_pb2 import (
     SynchronizeResponse,
 )
 from nri_scope.errors import DeadlineExceeded, RemoteProtocolError
+from nri_scope.nri.events import CONFIGURE, REGISTER, SYNCHRONIZE
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.session import MessageKind, check_part_reply
@@ -33,7 +34,7 @@ from .answer import SetupStage, registration_problem
 from .plugin import Plugin
 from .profile import Profile
 
-SETUP_METHODS = frozenset({"Configure", "Synchronize"})
+SETUP_METHODS = frozenset({CONFIGURE, SYNCHRONIZE})
 """Methods of the set-up, which are never played as events."""
 
 PART_MAX = MESSAGE_DATA_MAX - 1024
@@ -115,7 +116,7 @@ async def register(plugin: Plugin, profile: Profile) -> int:
     timeout = profile.registration_timeout_ms / 1e3
     done, _ = await asyncio.wait({plugin.registration}, timeout=timeout)
     if not done:
-        raise DeadlineExceeded("RegisterPlugin", timeout)
+        raise DeadlineExceeded(REGISTER, timeout)
     stream_id, request = await plugin.registration
     plugin.registered = plugin_id(request.plugin_idx, request.plugin_name)
     if plugin.identity is None:
@@ -142,7 +143,7 @@ async def configure(plugin: Plugin, setup: ProfileSetUp, config: str) -> None:
     plugin.stage = SetupStage.CONFIGURATION
     payload = setup.configure(plugin.id, config)
     plugin.session.feed(MessageKind.CONFIGURE)
-    data = await plugin.call("Configure", payload, profile.request_timeout_ms * 1_000_000)
+    data = await plugin.call(CONFIGURE, payload, profile.request_timeout_ms * 1_000_000)
     try:
         mask = ConfigureResponse.FromString(data).events
         policy = parse_failure_policy(data)
@@ -175,7 +176,7 @@ async def synchronize(plugin: Plugin, setup: ProfileSetUp, part_max: int) -> Non
     for number, part in enumerate(parts, 1):
         last = number == len(parts)
         plugin.session.feed(MessageKind.SYNCHRONIZE if last else MessageKind.SYNCHRONIZE_PART)
-        data = await plugin.call("Synchronize", part, deadline_ns - monotonic_ns())
+        data = await plugin.call(SYNCHRONIZE, part, deadline_ns - monotonic_ns())
         try:
             reply = SynchronizeResponse.FromString(data)
         except DecodeError as error:

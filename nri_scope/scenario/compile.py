@@ -14,7 +14,14 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.end_reasons import RUNTIME_RESTARTS
 from nri_scope.errors import UsageError
 from nri_scope.events import CapturedCall, Role, SessionStart
-from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, EventKind, mask_of
+from nri_scope.nri.events import (
+    CONFIGURE,
+    PASSIVE_EVENTS,
+    POD_EVENTS,
+    SYNCHRONIZE,
+    EventKind,
+    mask_of,
+)
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import NO_POLICY, configure_reply
 from nri_scope.recorder.complete_recording import CompleteRecording, complete_recording
@@ -382,10 +389,10 @@ class _Writing:
         )
         self._recording.note(self._session, runtime.at_ns, self._note)
         reply = configure_reply(mask, NO_POLICY)
-        self._capture(runtime.at_ns, "Configure", configure.SerializeToString(), reply)
+        self._capture(runtime.at_ns, CONFIGURE, configure.SerializeToString(), reply)
         state = ProfileSetUp(profile, runtime.pods, runtime.containers)
         for part in state.synchronize(PLUGIN_NAME):
-            self._capture(runtime.at_ns, "Synchronize", part, no_change("Synchronize", part))
+            self._capture(runtime.at_ns, SYNCHRONIZE, part, no_change(SYNCHRONIZE, part))
 
     def event(self, made: MadeEvent) -> None:
         """Write an event."""

@@ -37,7 +37,7 @@ from nri_scope.events import (
     Tapped,
 )
 from nri_scope.nri import v01
-from nri_scope.nri.events import METHODS, EventKind
+from nri_scope.nri.events import METHODS, SYNCHRONIZE, EventKind
 from nri_scope.recorder.inbox import Begin, ControlEntry, End, Resume, ShownLine
 from nri_scope.recorder.transactions import DELETED
 from nri_scope.recording.reader import Recording
@@ -102,7 +102,7 @@ def redacted(redactor: Redactor, entry: Entry) -> Entry:
         case Ended(session):
             return Ended(redacted_session(redactor, session))
         case EarlierState():
-            return replace(entry, request=redactor.request("Synchronize", entry.request))
+            return replace(entry, request=redactor.request(SYNCHRONIZE, entry.request))
         case RecordedCall():
             return redacted_exchange(redactor, entry)
         case Gap():

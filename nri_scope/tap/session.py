@@ -10,7 +10,14 @@ from typing import NamedTuple
 
 from nri_scope.end_reasons import PLUGIN, RUNTIME, refused
 from nri_scope.events import LATE, CapturedCall, Role, SessionStart
-from nri_scope.nri.events import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, RUNTIME_SERVICE
+from nri_scope.nri.events import (
+    CONFIGURE,
+    PLUGIN_CONN,
+    PLUGIN_SERVICE,
+    REGISTER,
+    RUNTIME_CONN,
+    RUNTIME_SERVICE,
+)
 from nri_scope.nri.runtime_setup import (
     NO_POLICY,
     FailurePolicy,
@@ -212,7 +219,7 @@ class TapSession:
             return
         self._pending[key] = pending
         self._pending_bytes += size
-        if request.method == "RegisterPlugin" and request.service == RUNTIME_SERVICE:
+        if request.method == REGISTER and request.service == RUNTIME_SERVICE:
             self._introduce(request.payload)
 
     def _reply(
@@ -227,7 +234,7 @@ class TapSession:
             return
         self._pending_bytes -= len(pending.request.payload)
         request = pending.request
-        if forth and request.method == "RegisterPlugin" and request.service == RUNTIME_SERVICE:
+        if forth and request.method == REGISTER and request.service == RUNTIME_SERVICE:
             self._registration_answered(response)
         self._exchange(not forth, pending, response, arrived_ns, passed_ns)
 
@@ -279,7 +286,7 @@ class TapSession:
             pending.passed_ns - pending.arrived_ns + passed_ns - arrived_ns,
             request.metadata,
         )
-        if by_runtime and request.method == "Configure" and request.service == PLUGIN_SERVICE:
+        if by_runtime and request.method == CONFIGURE and request.service == PLUGIN_SERVICE:
             self._begin(request, response, item)
             return
         self._capture(item)

@@ -12,6 +12,7 @@ from nri_scope.events import CONTAINER_STATUS, Event, Gap, Session
 from nri_scope.nri.events import (
     CREATE,
     REMOVE,
+    SHUTDOWN,
     START,
     STOP,
     SYNCHRONIZE,
@@ -52,7 +53,7 @@ WAITING_BYTES_MAX = 16 << 20
 """Maximum size in bytes of the events that wait for the end of a round."""
 _WAITING_EVENT_BYTES = 1 << 10
 """Bytes counted per waiting event in addition to its messages."""
-_WITHOUT_CONTAINERS = INTRODUCTION | {"Shutdown"}
+_WITHOUT_CONTAINERS = INTRODUCTION | {SHUTDOWN}
 """Events that show nothing about containers."""
 
 

@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from nri_scope.events import CONTAINER_STATUS, Event, Gap, Session
-from nri_scope.nri.events import SYNCHRONIZE, UNSOLICITED
+from nri_scope.nri.events import CONFIGURE, REGISTER, SHUTDOWN, SYNCHRONIZE, UNSOLICITED
 
-ASIDE = frozenset({UNSOLICITED, CONTAINER_STATUS, "Shutdown"})
+ASIDE = frozenset({UNSOLICITED, CONTAINER_STATUS, SHUTDOWN})
 """Exchanges between the runtime and one connection that can happen at any time."""
-INTRODUCTION = frozenset({"RegisterPlugin", "Configure"})
+INTRODUCTION = frozenset({REGISTER, CONFIGURE})
 SET_UP = INTRODUCTION | {SYNCHRONIZE}
 """Exchanges before a connection joins the chain. They can happen while other plugins handle an
 event; the new plugin then receives events from the next chain on (containerd/nri,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
+from nri_scope.events import CONTAINER_STATUS
 from nri_scope.nri.events import UNSOLICITED
 from nri_scope.recording.display import OUTCOME_SIGNS, deadline, duration, share_of_deadline
 from nri_scope.specs import label
@@ -172,11 +173,11 @@ def _request_object(step: ChangeStep, of: str) -> str:
     return f"for {label(path)}{shown_value}{where}"
 
 
-_WITHOUT_CHAIN = ("ContainerStatus",)
+_WITHOUT_CHAIN = (CONTAINER_STATUS,)
 """Rounds that are not sent to plugins."""
 _TITLES = {
     UNSOLICITED: "UpdateContainers, unsolicited",
-    "ContainerStatus": "ContainerStatus, reported over CRI",
+    CONTAINER_STATUS: "ContainerStatus, reported over CRI",
 }
 
 

@@ -30,7 +30,7 @@ from hashlib import blake2b
 from typing import NamedTuple, cast
 
 from nri_scope.errors import did_you_mean
-from nri_scope.nri.events import EventKind
+from nri_scope.nri.events import CONFIGURE, SYNCHRONIZE, EventKind
 from nri_scope.nri.plain import Plain
 from nri_scope.text.yaml_reader import MalformedYaml, Node
 from nri_scope.text.yaml_text import FlowList
@@ -45,7 +45,7 @@ SESSION = "session"
 QUIET = "quiet"
 """Key that lists the events with empty replies; no event has this name."""
 
-_FIRST = ("Configure", "Synchronize")
+_FIRST = (CONFIGURE, SYNCHRONIZE)
 _RANKS = {
     name: rank
     for rank, name in enumerate((*_FIRST, *(event.name for event in sorted(EventKind))), start=1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from nri_scope.differ.attribution.attributed_changes import PluginSpan, RoundDiff
 from nri_scope.differ.render import wording
 from nri_scope.events import Event
-from nri_scope.nri.events import CREATE, SYNCHRONIZE, VALIDATE
+from nri_scope.nri.events import CONFIGURE, CREATE, SYNCHRONIZE, VALIDATE
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.nri.versions import runtime_title
@@ -109,7 +109,7 @@ class SlowPluginDetector(Detector):
         if session is None or not session.is_connection or not self._facts.wanted(event):
             return
         # Set-up requests and a plugin's own calls have other deadlines.
-        if is_plugins_call(event.method, event.mark) or event.method == "Configure":
+        if is_plugins_call(event.method, event.mark) or event.method == CONFIGURE:
             return
         ours = self._facts.is_passive(event.session)
         title = f"nri-scope's own connection {event.plugin}" if ours else event.plugin

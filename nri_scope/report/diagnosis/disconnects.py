@@ -15,7 +15,7 @@ from nri_scope.differ.attribution.owner import Owner
 from nri_scope.differ.render.values import clipped
 from nri_scope.end_reasons import oversized_message, parse_end_reason
 from nri_scope.events import PASSIVE_ROLES, Event, Session
-from nri_scope.nri.events import CREATE, SYNCHRONIZE, UNSOLICITED, UPDATE, EventKind
+from nri_scope.nri.events import CONFIGURE, CREATE, SYNCHRONIZE, UNSOLICITED, UPDATE, EventKind
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.nri.versions import SPLIT_ADVICE
@@ -421,9 +421,9 @@ class FailedConnectionDetector(_LastEvents):
             name = "A message" if method in ("message", "frame") else method
             title = f"{name} of {size:,} bytes to {plugin} is over the limit of {limit:,} bytes"
             detail = "The recording has later events of this connection, but not that message."
-            if newest.event == "Configure":
+            if newest.event == CONFIGURE:
                 detail = "The runtime sent it after Configure; no later event is recorded."
-            condition = "" if method == "Synchronize" else "If it was Synchronize: "
+            condition = "" if method == SYNCHRONIZE else "If it was Synchronize: "
             return Level.PROBLEM, title, detail, f"{condition}{SPLIT_ADVICE}."
         if reason.is_refusal:
             title = f"The runtime refused the registration of {plugin}"
@@ -440,7 +440,7 @@ class FailedConnectionDetector(_LastEvents):
             title = f"Synchronize of {plugin} was never complete"
             detail = "Only a part of it arrived before the connection ended."
             return Level.WARNING, title, f"{detail} {words}", _INCOMPLETE_ADVICE
-        if newest.event == "Configure" and silent_ns > _SILENT_NS:
+        if newest.event == CONFIGURE and silent_ns > _SILENT_NS:
             title = f"{plugin} received no Synchronize"
             detail = f"Nothing came in the {duration(silent_ns)} after Configure."
             return Level.WARNING, title, detail, _SILENT_ADVICE

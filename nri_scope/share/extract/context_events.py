@@ -16,6 +16,18 @@ from dataclasses import dataclass, field
 
 from nri_scope.events import CONTAINER_STATUS
 from nri_scope.nri import v01
+from nri_scope.nri.events import (
+    CONFIGURE,
+    CREATE,
+    POST_CREATE,
+    POST_START,
+    POST_UPDATE,
+    REGISTER,
+    SHUTDOWN,
+    START,
+    UNSOLICITED,
+    VALIDATE,
+)
 from nri_scope.recording.entries import IncludedRows, updates_by
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.row_pages import ascending, is_among, joined, pages
@@ -31,16 +43,10 @@ _MAX_SAME_ID = 8
 _ROUND_EVENTS = 100
 """Number of events to search for the end of a round; more than a round has connections."""
 _COLUMNS = "id, session, event, pod, container, at_ns"
-_CREATE, _VALIDATE = "CreateContainer", "ValidateContainerAdjustment"
-_NOTIFICATIONS = (
-    "PostCreateContainer",
-    "StartContainer",
-    "PostStartContainer",
-    "PostUpdateContainer",
-)
+_NOTIFICATIONS = (POST_CREATE, START, POST_START, POST_UPDATE)
 """Events that may occur between a change of a container and the CRI's status of it."""
 _OUTSIDE_ROUNDS = (
-    *("RegisterPlugin", "Configure", "UpdateContainers", "ContainerStatus", "Shutdown"),
+    *(REGISTER, CONFIGURE, UNSOLICITED, CONTAINER_STATUS, SHUTDOWN),
     *v01.INVOCATIONS,
 )
 """Calls that concern one connection only, which may occur during a round."""
@@ -98,7 +104,7 @@ class _Context:
 
     def __post_init__(self) -> None:
         self._outside_rounds = self._names_of(_OUTSIDE_ROUNDS)
-        self._creation_rounds = self._name(_CREATE), self._name(_VALIDATE)
+        self._creation_rounds = self._name(CREATE), self._name(VALIDATE)
         self._notifications = self._names_of(_NOTIFICATIONS)
         self._cri_answers = self._names_of((CONTAINER_STATUS,))
         self.sessions |= self.chosen.sessions

@@ -12,6 +12,7 @@ from nri_scope.events import Session
 from nri_scope.filter import Filter
 from nri_scope.filter.fields import BY_NAME
 from nri_scope.filter.tree import And, Is, Or
+from nri_scope.nri.events import CONFIGURE, REGISTER, SYNCHRONIZE
 from nri_scope.recording import lookup
 from nri_scope.recording.coverage import range_words
 from nri_scope.recording.reader import Recording
@@ -21,15 +22,15 @@ from nri_scope.recording.work_budget import OnShare, ignore_share
 
 _MAX_CRITERION = 2_000
 """Maximum number of characters of a condition in words."""
-_SYNCHRONIZE = 2
+_STATE = 2
 _SCAN = (
     "SELECT id, session, pod_key, container_key, chosen, setup, at_ns, seq FROM ("
     "SELECT id, session, at_ns, seq, "
     "(SELECT pod FROM main.event AS raw WHERE raw.id = events.id) AS pod_key, "
     "(SELECT container FROM main.event AS raw WHERE raw.id = events.id) AS container_key, "
     "({condition}) AS chosen, "
-    "CASE WHEN mark <> '' THEN 0 WHEN method IN ('RegisterPlugin', 'Configure') THEN 1 "
-    f"WHEN method = 'Synchronize' THEN {_SYNCHRONIZE} ELSE 0 END AS setup "
+    f"CASE WHEN mark <> '' THEN 0 WHEN method IN ('{REGISTER}', '{CONFIGURE}') THEN 1 "
+    f"WHEN method = '{SYNCHRONIZE}' THEN {_STATE} ELSE 0 END AS setup "
     "FROM events WHERE id > ? ORDER BY id LIMIT ?)"
 )
 
@@ -152,7 +153,7 @@ def choose(source: Recording, selection: Selection, on_progress: OnShare = ignor
                 chosen.containers[container] = number
             if not setup and at_ns is not None:
                 chosen.times.append(at_ns)
-            if setup == _SYNCHRONIZE:
+            if setup == _STATE:
                 chosen.synchronized.append(number)
     except RecordingError as error:
         if not chosen.events:
@@ -187,7 +188,7 @@ def _condition(source: Recording, selection: Selection) -> tuple[str, list[str |
         values.append(selection.until_ns)
     if selection.namespaces:
         places = ", ".join("?" * len(selection.namespaces))
-        conditions.append(f"(namespace IN ({places}) OR method = 'Synchronize' AND mark = '')")
+        conditions.append(f"(namespace IN ({places}) OR method = '{SYNCHRONIZE}' AND mark = '')")
         values += sorted(selection.namespaces)
     if selection.pod:
         conditions.append("namespace = ? AND pod = ?")
