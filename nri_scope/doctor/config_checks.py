@@ -165,7 +165,7 @@ def _enabled(name: str, installation: Installation) -> Iterator[Check]:
 
     setting = config.enabled
     is_serving = installation.registration is not None and installation.registration.configured
-    fix, lines = _change(installation, config.enable_key, setting)
+    fix, lines = _change(installation, config.enabling, setting)
     if setting is not None and not isinstance(setting.value, bool):
         text = f"{_where(setting)} is {setting.value!r}, neither true nor false"
         yield fail(name, text, fix, lines)
@@ -195,11 +195,11 @@ def _by_default(name: str, installation: Installation) -> Check:
             return ok(name, f"NRI is on by default in {installation.title}{with_nri}")
         case False:
             text = f"NRI is off by default in {installation.title}, and no file enables it"
-            return fail(name, text, *_change(installation, config.enable_key, None))
+            return fail(name, text, *_change(installation, config.enabling, None))
         case None:
             since = _ON_SINCE[config.runtime].partition("-")[0].removesuffix(".0")
             text = f"not configured; NRI is on by default since {since}, but the version is unknown"
-            fix, lines = _change(installation, config.enable_key, None)
+            fix, lines = _change(installation, config.enabling, None)
             fix = f"check the version of {installation.title}; before {since}, {fix}"
             return unknown(name, text, fix, lines)
 
@@ -209,7 +209,7 @@ def _connections(name: str, installation: Installation) -> Iterator[Check]:
     setting = config.connections
     if setting is None:
         return
-    fix, lines = _change(installation, config.connections_key, setting)
+    fix, lines = _change(installation, config.connecting, setting)
     if not isinstance(setting.value, bool):
         text = f"{_where(setting)} is {setting.value!r}, neither true nor false"
         yield fail(name, text, fix, lines)
@@ -223,30 +223,30 @@ def _connections(name: str, installation: Installation) -> Iterator[Check]:
         yield fail(name, text, fix, lines)
 
 
-def _change(installation: Installation, key: str, setting: Setting | None) -> tuple[str, str]:
+def _change(installation: Installation, line: str, setting: Setting | None) -> tuple[str, str]:
     """Return the fix that makes a setting, and the lines for the file that it names.
 
-    ``key``: the line in its table, as in `NriConfig`. ``setting``: the present one.
+    ``line``: of `NriConfig`. ``setting``: the present one.
     """
     config = installation.config
     restart = f"restart {runtime_title(config.runtime)}"
-    origin = "" if setting is None else setting.origin
+    origin = "" if setting is None else setting.file
     if setting is not None and setting.key == "disabled_plugins":
         return f"remove NRI from disabled_plugins in {origin}, and {restart}", ""
-    if origin == "the command line":
+    if setting is not None and setting.is_argument:
         return f"change its command line, and {restart}", ""
     file = origin or config.missing or (config.files[0] if config.files else "its configuration")
     if config.drop_in and origin < config.drop_in and config.drop_in not in config.tables:
         # Later files override earlier ones.
         file = config.drop_in
-    line, _, table = key.partition(" in ")
+    table = config.nri_table
     if not table:
         if file == config.missing:
             return f"create {file} with this content, and {restart}", f"{{\n  {line}\n}}"
         verb = "change this member of" if origin else "add this member to"
         return f"{verb} the JSON object in {file}, and {restart}", line
     if setting is not None and origin == file:
-        table = setting.key.partition(" in ")[2] or table
+        table = setting.table or table
     lines = f"{table}\n  {line}"
     if distribution := distribution_of(config):
         # From the distributions' documentation: https://docs.k3s.io/advanced and microk8s.io/docs.
@@ -361,7 +361,8 @@ def _restart(name: str, installation: Installation) -> Iterator[Check]:
 
 
 def _where(setting: Setting) -> str:
-    return f"{setting.key} in {setting.origin}".replace("] in ", "] of ")
+    table = f"{setting.table} of " if setting.table else ""
+    return f"{setting.key} in {table}{setting.origin}"
 
 
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600}

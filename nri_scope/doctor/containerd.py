@@ -14,7 +14,6 @@ import re
 from collections import deque
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any
 
 from .host import Host, option
 from .settings import (
@@ -100,7 +99,9 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
         missing=missing,
         unreadable=tuple((file.path, file.denied) for file in files if file.denied),
         changed_at=max((file.changed_at for file in files), default=0.0),
-        **_keys(f'[plugins."{NRI_PLUGIN}"]'),
+        enabling="disable = false",
+        connecting="disable_connections = false",
+        nri_table=f'[plugins."{NRI_PLUGIN}"]',
     )
     misplaced_keys: list[Misplaced] = []
     for file in files:
@@ -108,7 +109,7 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
             right = _nri_table_path(file.table, major)
             table = subtable(file.table, *right)
             if file is files[0]:
-                config = replace(config, **_keys(table_name(right)))
+                config = replace(config, nri_table=table_name(right))
             if table:
                 config = replace(config, tables=(*config.tables, file.path))
             misplaced_keys += misplaced(file, right, _KEYS, _nri_keys_in)
@@ -124,13 +125,6 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
             orphans(host, config, unread, lambda table: _nri_table_path(table, major), _KEYS)
         ),
     )
-
-
-def _keys(table: str) -> dict[str, Any]:
-    return {
-        "enable_key": f"disable = false in {table}",
-        "connections_key": f"disable_connections = false in {table}",
-    }
 
 
 def _nri_table_path(table: Table, major: int) -> tuple[str, str]:

@@ -27,6 +27,7 @@ from .settings import (
     overlay,
     read_toml,
     subtable,
+    table_name,
     with_cdi,
 )
 
@@ -68,8 +69,9 @@ def read_crio(
         "cri-o",
         files=(),
         drop_in=f"{drop_ins}/99-nri.conf",
-        enable_key="enable_nri = true in [crio.nri]",
-        connections_key="nri_disable_connections = false in [crio.nri]",
+        enabling="enable_nri = true",
+        connecting="nri_disable_connections = false",
+        nri_table=table_name(_TABLE_PATH),
     )
     files: list[TomlFile] = []
     problems: list[FileProblem] = []
@@ -156,7 +158,7 @@ def _command_line(config: NriConfig, arguments: tuple[str, ...]) -> NriConfig:
                     table[key] = value.lower() in ("true", "t", "1")
         elif (flag_value := option(arguments, flag)) is not None:
             table[key] = flag_value
-    return overlay(config, "the command line", table, _TABLE_PATH, _KEYS)
+    return overlay(config, "", table, _TABLE_PATH, _KEYS)
 
 
 def _unread_files(host: Host, path: str, drop_ins: str) -> Iterator[str]:

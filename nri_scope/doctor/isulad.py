@@ -67,8 +67,8 @@ def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
     config = NriConfig(
         "isulad",
         files=(),
-        enable_key='"nri-support": true',
-        connections_key='"disable-connections": false',
+        enabling='"nri-support": true',
+        connecting='"disable-connections": false',
     )
     try:
         changed_at = host.status(path).st_mtime

@@ -27,10 +27,22 @@ class Setting:
     """A value, with the place where it is set."""
 
     value: object
-    origin: str
-    """The file that sets it, or ``the command line``."""
+    file: str
+    """The file that sets it; "" for the runtime's command line."""
     key: str
-    """The key as written in the file, with its table: ``disable in [plugins."…"]``."""
+    """The key as written in the file."""
+    table: str = ""
+    """Its table, as `table_name` writes it; "" for a key in no table."""
+
+    @property
+    def is_argument(self) -> bool:
+        """Whether the runtime's command line makes the setting."""
+        return not self.file
+
+    @property
+    def origin(self) -> str:
+        """The file that sets it, or ``the command line``."""
+        return self.file or "the command line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +106,12 @@ class NriConfig:
     request_timeout: Setting | None = None
     cdi: Mapping[str, Setting] = field(default_factory=dict)
     """Settings of CDI by key, of those in `_CDI_KEYS`."""
-    enable_key: str = ""
-    """The setting that enables NRI, for a fix."""
-    connections_key: str = ""
+    enabling: str = ""
+    """The line that enables NRI, for a fix."""
+    connecting: str = ""
+    """The line that lets external plugins connect."""
+    nri_table: str = ""
+    """The table with these lines, as `table_name` writes it; "" for iSulad's JSON object."""
     tables: tuple[str, ...] = ()
     """The files that have a table with NRI settings, or that are such a table."""
     drop_in: str = ""
@@ -197,7 +212,7 @@ def with_cdi(config: NriConfig, file: TomlFile) -> NriConfig:
     """Return ``config`` with CDI's settings, whose keys are the same in each version's table."""
     for path, table in tables(file.table or {}):
         for key in sorted(_CDI_KEYS & table.keys()):
-            setting = Setting(table[key], file.path, f"{key} in {table_name(path)}")
+            setting = Setting(table[key], file.path, key, table_name(path))
             config = replace(config, cdi={**config.cdi, key: setting})
     return config
 
@@ -227,17 +242,17 @@ class NriKeys:
 
 def overlay(
     config: NriConfig,
-    origin: str,
+    file: str,
     table: Table,
     path: TablePath,
     keys: NriKeys,
     *,
     replaces: bool = False,
 ) -> NriConfig:
-    """Return ``config`` overridden by an NRI table, which is at ``path`` in the file ``origin``.
+    """Return ``config`` overridden by an NRI table, which is at ``path`` in ``file``.
 
     Settings missing in ``table`` are unchanged, or unset if it ``replaces`` earlier tables. An
-    empty table changes nothing.
+    empty table changes nothing. ``file``: see `Setting`.
     """
     if not table:
         return config
@@ -250,7 +265,7 @@ def overlay(
         value = table[key]
         if negated and isinstance(value, bool):
             value = not value
-        return Setting(value, origin, f"{key} in {table_name(path)}")
+        return Setting(value, file, key, table_name(path))
 
     values: dict[str, Any] = {
         name: setting(getattr(keys, name), getattr(config, name)) for name in _FIELDS

@@ -16,9 +16,7 @@ from nri_scope.doctor.sockets import Registration
 from .machine import Machine
 
 FILE = "/etc/x.toml"
-CONTAINERD = NriConfig(
-    "containerd", (FILE,), enable_key="ON in [table]", connections_key="OPEN in [table]"
-)
+CONTAINERD = NriConfig("containerd", (FILE,), enabling="ON", connecting="OPEN", nri_table="[table]")
 CRI_O = replace(CONTAINERD, runtime="cri-o")
 ISULAD = replace(CONTAINERD, runtime="isulad")
 SERVING = Registration(
@@ -32,7 +30,7 @@ SERVING = Registration(
 
 
 def setting(value: object) -> Setting:
-    return Setting(value, FILE, "key in [table]")
+    return Setting(value, FILE, "key", "[table]")
 
 
 def checks_named(installation: Installation, name: str) -> list[Check]:

@@ -38,7 +38,8 @@ def test_every_file_version_has_the_same_table(machine: Machine, version: int) -
     )
     assert [s.value for s in values if s] == [False, False, "/s", "/p", "/c", "5s", "2s"]
     assert config.enabled is not None
-    assert (config.enabled.origin, config.enabled.key) == (DEFAULT_CONFIG, f"disable in {NRI}")
+    setting = config.enabled
+    assert (setting.file, setting.key, setting.table) == (DEFAULT_CONFIG, "disable", NRI)
     assert config.misplaced == ()
     assert (config.files, config.changed_at) == ((DEFAULT_CONFIG,), BOOT)
 
