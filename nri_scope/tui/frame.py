@@ -17,7 +17,7 @@ from .actions import Scope, Situation, key_of
 from .detail.tab_lines import Tab
 from .store.context import Context
 from .store.markers import EntryMarker
-from .store.recording_overview import RecordingOverview
+from .store.recording_overview import RecordingKind, RecordingOverview
 from .store.store import Store
 from .store.view import View
 from .views import EVENTS, SCOPES, Views
@@ -77,9 +77,10 @@ def _no_event(facts: RecordingOverview, work: WorkState) -> tuple[str, ...]:
         return ("No event of this recording can be read", facts.damage)
     if work.recorder_ended:
         return (facts.coverage.limited("No events were recorded"), safe(work.recorder))
-    if facts.kind == "live" or facts.growing:
+    is_live = facts.kind is RecordingKind.LIVE
+    if is_live or facts.growing:
         waiting = "Waiting for the recorder to write events to this file."
-        if facts.kind == "live":
+        if is_live:
             waiting = safe(work.recorder) or "Waiting for the runtime: its NRI events appear here."
         return ("No events yet", waiting, facts.coverage.words)
     occurred = "No event occurred while it was recorded."

@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from itertools import islice
 from pathlib import Path
 
@@ -40,13 +41,22 @@ _RUNTIME_COLUMNS = 100
 """Maximum columns of the runtime's name and versions."""
 
 
+class RecordingKind(Enum):
+    """The origin of a recording's events, by its title."""
+
+    LIVE = "live"
+    RECORDING = "recording"
+    REPLAY = "replay"
+    TAP = "tap"
+    SCENARIO = "scenario, not observed"
+
+
 @dataclass(frozen=True, slots=True)
 class RecordingOverview:
     """Facts of a recording, for the title."""
 
     path: Path
-    kind: str
-    """``live``, ``recording``, ``replay``, ``tap`` or ``scenario, not observed``."""
+    kind: RecordingKind
     runtime: str
     """``containerd 2.1.9, NRI 0.12.0`` of the newest session, preferably an NRI session; safe to
     show; "" without sessions."""
@@ -115,7 +125,7 @@ def facts_of(
     runtime = runtime.removesuffix(display.OF_SCENARIO)
     return RecordingOverview(
         path=path,
-        kind="live" if recorder_runs else _kind({session.role for session in sessions}),
+        kind=RecordingKind.LIVE if recorder_runs else _kind({session.role for session in sessions}),
         runtime=safe(runtime[: 4 * _RUNTIME_COLUMNS], _RUNTIME_COLUMNS),
         sessions=len(sessions),
         connected=sum(session.ended_ns is None for session in sessions),
@@ -131,12 +141,12 @@ def facts_of(
     )
 
 
-def _kind(roles: set[str]) -> str:
+def _kind(roles: set[str]) -> RecordingKind:
     if Role.TAP in roles:
-        return "tap"
+        return RecordingKind.TAP
     if roles == {Role.SCENARIO}:
-        return "scenario, not observed"
-    return Role.REPLAY if roles == {Role.REPLAY} else "recording"
+        return RecordingKind.SCENARIO
+    return RecordingKind.REPLAY if roles == {Role.REPLAY} else RecordingKind.RECORDING
 
 
 _MAX_STEPS = 3

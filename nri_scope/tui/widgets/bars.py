@@ -16,7 +16,7 @@ from nri_scope.recording.display import many
 from nri_scope.text.escape import columns, safe
 
 from ..actions import Situation, footer, key_of
-from ..store.recording_overview import RecordingOverview
+from ..store.recording_overview import RecordingKind, RecordingOverview
 from ..text.styled_line import folded, line, text_of
 from .messages import TabChosen
 
@@ -30,13 +30,12 @@ _INFERRED = " (inferred)"
 
 def required_facts(facts: RecordingOverview, findings: str = "") -> list[str]:
     """Return the facts that are always shown after the runtime."""
-    live = facts.kind == "live"
-    being_recorded = facts.kind == "recording" and facts.growing
+    live = facts.kind is RecordingKind.LIVE
+    is_recording = facts.kind is RecordingKind.RECORDING
     parts: list[str] = []
-    kind = "being recorded" if being_recorded else safe(facts.kind)
-    if not facts.redacted or kind != "recording":
+    if facts.growing or not (facts.redacted and is_recording):
         # "redacted" alone leaves space for the number of events on narrow screens.
-        parts.append(kind)
+        parts.append("being recorded" if facts.growing and is_recording else facts.kind.value)
     if facts.redacted:
         parts.append("redacted")
     if lost := lost_words(facts):

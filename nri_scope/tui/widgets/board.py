@@ -22,6 +22,7 @@ from nri_scope.events import Container, Event, Pod
 
 from ..actions import Scope, bindings
 from ..store.context import Context
+from ..store.recording_overview import RecordingKind
 from ..store.rows import ListRow
 from ..store.store import Store
 from ..text.styled_line import Style, StyledLine, cut, line
@@ -257,7 +258,7 @@ class Board(Widget, can_focus=False):
     @property
     def now_ns(self) -> int:
         """End of the shown time: now if live, else the last recorded time."""
-        if self.store.facts.kind == "live":
+        if self.store.facts.kind is RecordingKind.LIVE:
             return time.time_ns()
         ends = [session.ended_ns or session.started_ns for session in self.store.sessions]
         return max([self.store.facts.last_ns, *ends])

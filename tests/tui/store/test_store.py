@@ -27,7 +27,7 @@ from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.list.scroll_state import ScrollState
 from nri_scope.tui.store import store as store_module
-from nri_scope.tui.store.recording_overview import Growth
+from nri_scope.tui.store.recording_overview import Growth, RecordingKind
 from nri_scope.tui.store.rows import ListRow, RowKind
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.store.view import View
@@ -166,7 +166,8 @@ async def test_rows_of_several_connections_equal_those_of_the_log(tmp_path: Path
 async def test_facts_of_a_recording(path: Path) -> None:
     async with opened(path) as store:
         facts = store.facts
-    assert (facts.kind, facts.events, facts.sessions, facts.connected) == ("recording", 70, 2, 0)
+    assert (facts.kind, facts.events) == (RecordingKind.RECORDING, 70)
+    assert (facts.sessions, facts.connected) == (2, 0)
     assert facts.runtime == "containerd 2.1.9+unknown, NRI 0.8.0 (inferred)"
     assert (facts.first_ns, facts.last_ns) == (at(0), at(79))
     assert (facts.gaps, facts.lost, facts.lost_unknown) == (2, 2, True)
@@ -274,7 +275,7 @@ async def test_new_events_appear_in_all_views(tmp_path: Path) -> None:
 
 async def test_recording_of_this_process_is_live(path: Path) -> None:
     async with opened(path, live=True) as store:
-        assert (store.facts.kind, store.facts.growing) == ("live", True)
+        assert (store.facts.kind, store.facts.growing) == (RecordingKind.LIVE, True)
 
 
 async def test_refresh_without_changes_returns_an_empty_growth(path: Path) -> None:
