@@ -29,6 +29,13 @@ class Remark(NamedTuple):
     """
     reason: str
 
+    @property
+    def is_ignored_blank(self) -> bool:
+        """Whether an empty value is ignored, as the cpus of an empty CPU set: another value of the
+        same reply stays.
+        """
+        return self.kind == "dropped" and self.value == ""
+
 
 NAMESPACES = frozenset({"cgroup", "ipc", "mount", "network", "pid", "time", "user", "uts"})
 """The types that the generator accepts; for others it fails with ``unrecognized namespace "x"``."""

@@ -290,6 +290,8 @@ class Failure(NamedTuple):
     """For a conflict: the plugin (``NN-name``) that set the field last; "" for others."""
     field: str = ""
     """For a conflict: the field, in the runtime's words; "" for others."""
+    certain_text: str = ""
+    """For CHAIN_SEEMS_ENDED: the reason if later events show that the chain ended."""
 
     @classmethod
     def of(cls, error: AdjustmentRefused) -> Self:
@@ -300,17 +302,12 @@ class Failure(NamedTuple):
         return cls(kind, error.problem, error.plugin, error.field)
 
 
-ENDED, SEEMS_ENDED = "the chain ended", "the chain seems to have ended"
-"""Beginnings of the texts of `FailureKind.CHAIN_ENDED` and `CHAIN_SEEMS_ENDED`."""
-
-
 def confirmed(cause: Failure | None, words: str) -> Failure:
     """Return a failure that later events show by `words`, with the one that the chain shows."""
     if cause is None:
         return Failure(FailureKind.WITHOUT_POST, words)
     if cause.kind is FailureKind.CHAIN_SEEMS_ENDED:
-        text = cause.text.replace(SEEMS_ENDED, ENDED, 1)
-        cause = Failure(FailureKind.CHAIN_ENDED, text)
+        cause = Failure(FailureKind.CHAIN_ENDED, cause.certain_text)
     return cause._replace(text=f"{cause.text}; {words}")
 
 

@@ -140,8 +140,7 @@ class RoundResults:
              if (each.container, each.change.path, each.event, each.owner) == about),
             None,
         )  # fmt: skip
-        is_other = remark.kind == "dropped" and remark.value == ""
-        if asked is None or (is_other and asked.change.after != remark.value):
+        if asked is None or (remark.is_ignored_blank and asked.change.after != remark.value):
             # Another update in the same reply sets the cpus.
             self.ask(container, remark.path, remark.value, source, outcome)
         elif asked.outcome.kind is not OutcomeKind.DROPPED:

@@ -20,7 +20,7 @@ from nri_scope.nri.events import CREATE, POST_CREATE, STARTS, UPDATE, VALIDATE, 
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.recording.creation_outcomes import UNKNOWN
 
-from .attributed_changes import ENDED, SEEMS_ENDED, Failure, FailureKind
+from .attributed_changes import Failure, FailureKind
 from .observed_round import GONE, ConnectionPart, Round
 from .presence import ASIDE as _AT_ANY_TIME
 from .presence import SET_UP, SessionTracker, began_before, outlived
@@ -247,11 +247,12 @@ class Rounds:
             return None
         last = round_.parts[-1].plugin
         is_certain = any(each.ended_ns is not None or each.end_reason for each in unreached)
-        kind = FailureKind.CHAIN_ENDED if is_certain else FailureKind.CHAIN_SEEMS_ENDED
-        words = ENDED if is_certain else SEEMS_ENDED
-        return Failure(
-            kind, f"{words} after {last}: {unreached[0].plugin} did not receive the event"
-        )
+        where = f"after {last}: {unreached[0].plugin} did not receive the event"
+        certain = Failure(FailureKind.CHAIN_ENDED, f"the chain ended {where}")
+        if is_certain:
+            return certain
+        text = f"the chain seems to have ended {where}"
+        return Failure(FailureKind.CHAIN_SEEMS_ENDED, text, certain_text=certain.text)
 
     def _had_its_place(self, session: Session, event: Event) -> bool:
         known = self.around.had_its_place(session, event)

@@ -191,12 +191,12 @@ class TextRenderer:
 
     def _step(self, step: ChangeStep, diff: RoundDiff, indent: int = 2) -> Iterator[str]:
         owner = f"{wording.requester(step)} ({wording.sources(step.evidence)})"
-        details = wording.details(step, diff.failure)
-        if not (details and details[0][1].startswith(f"! {step.outcome.kind}")):
+        is_open = step.outcome.kind is OutcomeKind.REQUESTED
+        if is_open or not wording.why_besides(step, diff.failure):
             owner = f"{owner}, {wording.outcome(step)}"
         glyph = wording.glyph(step)
         yield from change_lines(self._layout, step.change, owner, indent, glyph=glyph)
-        for weight, text in details:
+        for weight, text in wording.details(step, diff.failure):
             text = self._cut(text)
             yield from self._layout.sentence(text, indent + CONTINUATION_INDENT, _WEIGHTS[weight])
 

@@ -116,13 +116,18 @@ def why(step: ChangeStep) -> str:
     return f"{outcome.kind}: {outcome.reason}{value}{where}{event}"
 
 
+def why_besides(step: ChangeStep, failure: str) -> str:
+    """Explain the outcome like `why`; "" if the reason is the ``failure`` of the operation."""
+    return "" if failure and step.outcome.reason == failure else why(step)
+
+
 def details(step: ChangeStep, failure: str = "") -> list[tuple[DetailWeight, str]]:
     """Return the details of a step, each for a line below it.
 
     ``failure``: the failure of the whole operation, which is not repeated.
     """
     texts: list[tuple[DetailWeight, str]] = []
-    if (reason := why(step)) and not (failure and step.outcome.reason == failure):
+    if reason := why_besides(step, failure):
         trouble = not step.has_effect and step.outcome.kind is not OutcomeKind.REQUESTED
         weight = DetailWeight.TROUBLE if trouble else DetailWeight.DOUBT
         texts.append((weight, f"! {reason}"))
