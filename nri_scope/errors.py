@@ -175,7 +175,7 @@ class RedactionLeak(NriScopeError):
     ) -> None:
         super().__init__(str(path), rule, place, hint)
         self.path = str(path)
-        self.rule = rule
+        self.rule = str(rule)
         self.place = place
         self.hint = hint
 

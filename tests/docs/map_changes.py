@@ -169,14 +169,15 @@ CHANGES = {
     ),
     "redaction rule": Change(
         (
-            Edit("share/redaction/builtin.py", '"emails"', 'BuiltIn("tickets", "tickets"),'),
+            Edit("share/redaction/builtin.py", '"emails"', 'TICKETS = "tickets", "tickets"'),
             Edit(
                 "share/redaction/texts.py",
                 "cut: private keys, logins in URLs, addresses.",
                 """
-                if engine.is_on("tickets"):
+                if engine.is_on(BuiltIn.TICKETS):
                     found = re.compile(r"TICKET-[0-9]+")
-                    text = found.sub(lambda one: engine.replace("tickets", one[0], place), text)
+                    rule = BuiltIn.TICKETS
+                    text = found.sub(lambda one: engine.replace(rule, one[0], place), text)
                 """,
             ),
         ),

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from nri_scope.recording.cache import RecentlyUsed
 
+from .builtin import BuiltIn
 from .harmless import HOSTS, is_word
 from .key_names import Certainty, certainty_of
 from .names import NameTokens
@@ -83,8 +84,8 @@ class Engine:
         self.scope = scope
         self._tokens.scope = scope.name
 
-    def is_on(self, rule: str) -> bool:
-        """Return whether a rule of `builtin` is on."""
+    def is_on(self, rule: BuiltIn) -> bool:
+        """Return whether a built-in rule is on."""
         return rule in self.rules.enabled
 
     def is_shown(self, text: str) -> bool:
@@ -155,8 +156,8 @@ class Engine:
         """Return ``text`` with tokens in place of what is not known to be harmless."""
         if not text or is_token(text):
             return text
-        if len(text) > MAX_TEXT and self.is_on("long-texts"):
-            return self.replace("long-texts", text, place)
+        if len(text) > MAX_TEXT and self.is_on(BuiltIn.LONG_TEXTS):
+            return self.replace(BuiltIn.LONG_TEXTS, text, place)
         if text in self._harmless:
             return text
         cache_key = text, self._tokens.scope, self.scope.pod
@@ -182,7 +183,7 @@ class Engine:
             text.encode()
         except UnicodeEncodeError:
             # A lone surrogate, which can only originate from an escape in JSON.
-            return self.replace("unreadable", text, place)
+            return self.replace(BuiltIn.UNREADABLE, text, place)
         text = self.redact_hidden_names(text, place)
         # A token may complete another match.
         for _ in range(_MAX_ROUNDS):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from nri_scope.nri.changes import REQUIRED_PLUGINS
 
 from . import texts
+from .builtin import BuiltIn
 from .harmless import KEPT_KEYS, KEPT_VARIABLES, NAMESPACES, is_harmless
 from .key_names import PROSE_WORDS, Certainty, must_replace, names_node
 from .names import NameKind
@@ -34,10 +35,10 @@ _DIGEST = re.compile(r"@[a-z0-9+._-]{3,20}:[0-9a-fA-F]{32,}$")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,299}")
 _PARTS_OF_IMAGE = re.compile(r"[/:@]")
 SWITCHES = {
-    NameKind.POD: "pods",
-    NameKind.NAMESPACE: "namespaces",
-    NameKind.CONTAINER: "containers",
-    NameKind.NODE: "nodes",
+    NameKind.POD: BuiltIn.PODS,
+    NameKind.NAMESPACE: BuiltIn.NAMESPACES,
+    NameKind.CONTAINER: BuiltIn.CONTAINERS,
+    NameKind.NODE: BuiltIn.NODES,
 }
 """Rules that replace names, off by default."""
 _KNOWN_KEYS: dict[str, NameKind | str] = {
@@ -123,8 +124,8 @@ def _redact_value(
         kept and _any_of(kept).fullmatch(key) is not None and not engine.certainty_of(key)
     ):
         return engine.keep(engine.redact_hidden_names(value, place))
-    if engine.is_on("nodes") and names_node(key) and not is_harmless(value):
-        return engine.replace("nodes", value, place, NAMES_SCOPE.name)
+    if engine.is_on(BuiltIn.NODES) and names_node(key) and not is_harmless(value):
+        return engine.replace(BuiltIn.NODES, value, place, NAMES_SCOPE.name)
     return texts.redact_keyed(engine, key, value, place)
 
 
@@ -138,13 +139,13 @@ def redact_items(engine: Engine, items: Sequence[str], place: str) -> list[str]:
         is_short = len(item) < 3 or item[1] == "-"
         is_other = item[:1] == "-" and (certainty is not Certainty.SURE or is_short)
         if not is_other and must_replace(key, item, certainty):
-            redacted.append(engine.replace("credential-keys", item, place))
+            redacted.append(engine.replace(BuiltIn.CREDENTIAL_KEYS, item, place))
             key = ""
             continue
         if pair is not None and must_replace(
             pair[1], pair[2], engine.certainty_of(pair[1].rstrip("="))
         ):
-            redacted.append(pair[1] + engine.replace("credential-keys", pair[2], place))
+            redacted.append(pair[1] + engine.replace(BuiltIn.CREDENTIAL_KEYS, pair[2], place))
         else:
             redacted.append(engine.redact_text(item, place))
         is_option = item[:1] == "-"
@@ -177,7 +178,7 @@ def redact_name(engine: Engine, kind: NameKind, value: str, place: str) -> str:
     """Redact the name of a pod, namespace, container, plugin, runtime or node."""
     if not value or is_token(value):
         return value
-    switch = SWITCHES.get(kind, "")
+    switch = SWITCHES.get(kind)
     if switch and engine.is_on(switch) and not (kind is NameKind.NAMESPACE and value in NAMESPACES):
         return engine.replace(switch, value, place, NAMES_SCOPE.name)
     with engine.within(NAMES_SCOPE):
@@ -188,7 +189,7 @@ def redact_name(engine: Engine, kind: NameKind, value: str, place: str) -> str:
 
 def note_name(engine: Engine, kind: NameKind, value: str) -> None:
     """Note a name, to show or to replace it wherever it stands."""
-    switch = SWITCHES.get(kind, "")
+    switch = SWITCHES.get(kind)
     if not switch or not engine.is_on(switch):
         engine.show(value, everywhere=kind not in {NameKind.POD, NameKind.CONTAINER})
     elif value and not is_token(value) and value not in NAMESPACES:
@@ -224,21 +225,20 @@ def redact_image(engine: Engine, reference: str, place: str) -> str:
     login, rest = _split_login(reference)
     if login:
         # Such a reference cannot be pulled, but may occur.
-        return (
-            f"{engine.replace('url-passwords', login, place)}@{redact_image(engine, rest, place)}"
-        )
+        token = engine.replace(BuiltIn.URL_PASSWORDS, login, place)
+        return f"{token}@{redact_image(engine, rest, place)}"
     if _IMAGE.fullmatch(reference) is None:
         return engine.redact_text(reference, place)
     reference = engine.redact_hidden_names(reference, place)
     registry, slash, rest = _split_registry(reference)
     host, colon, port = registry.partition(":")
-    if host == "localhost" or is_token(host) or not engine.is_on("registries"):
+    if host == "localhost" or is_token(host) or not engine.is_on(BuiltIn.REGISTRIES):
         return engine.keep(reference)
     if colon and not port.isdigit():
         # Not a port: host and port may be user and password.
-        return f"{engine.replace('registries', registry, place)}{slash}{rest}"
+        return f"{engine.replace(BuiltIn.REGISTRIES, registry, place)}{slash}{rest}"
     if host and not engine.is_allowed_host(host) and not is_local(host):
-        host = engine.replace("registries", host, place)
+        host = engine.replace(BuiltIn.REGISTRIES, host, place)
     return f"{host}{colon}{port}{slash}{engine.keep(rest)}"
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 from nri_scope.nri.plain import Plain, refuse_constant
 
 from . import fields, texts
+from .builtin import BuiltIn
 from .key_names import Certainty, certainty_below, must_replace
 from .names import NameKind
 
@@ -68,7 +69,7 @@ def redact_value(
     """
     match value:
         case dict() | list() if level > _MAX_NESTING:
-            return engine.replace("unreadable", dump_json(value), place)
+            return engine.replace(BuiltIn.UNREADABLE, dump_json(value), place)
         case dict():
             return _redact_object(engine, value, place, key, above, level)
         case list():
@@ -79,7 +80,9 @@ def redact_value(
             return value
         case _:
             is_secret = must_replace(key, str(value), max(above, engine.certainty_of(key)))
-            return engine.replace("credential-keys", str(value), place) if is_secret else value
+            return (
+                engine.replace(BuiltIn.CREDENTIAL_KEYS, str(value), place) if is_secret else value
+            )
 
 
 def _redact_object(
@@ -121,7 +124,7 @@ def _redact_string(engine: Engine, value: str, place: str, key: str, above: Cert
     if key.lower() in _IMAGES:
         return fields.redact_image(engine, value, place)
     if above and must_replace(key, value, above):
-        return engine.replace("credential-keys", value, place)
+        return engine.replace(BuiltIn.CREDENTIAL_KEYS, value, place)
     if not key:
         return engine.redact_text(value, place)
     if key.lower() == "hostname":

@@ -48,13 +48,20 @@ _TAG_BEGIN = re.compile(r"<(?:[\w.-]{1,64}:)?\Z")
 _TAG_END = re.compile(r"(?:\s[^<>]{0,1000}+)?>\s*+(?:<!\[CDATA\[)?")
 
 
+class MembersForm(Enum):
+    """The form of a value that has members."""
+
+    BRACKETS = auto()
+    LINES = auto()
+
+
 class KeyValue(NamedTuple):
     """The place of a value in a text."""
 
     begin: int
     end: int
-    members: str = ""
-    """How its members are found, which are replaced one by one: "brackets" or "lines"; "": none."""
+    members: MembersForm | None = None
+    """How its members are found, which are replaced one by one; None if it has none."""
 
 
 class _Extent(Enum):
@@ -78,7 +85,7 @@ def value_after(text: str, start: int, pos: int, key: str, certainty: Certainty)
     if text[start - 1 : start] == "[" and text.startswith("]\n", pos) and names_group(key):
         # A table of TOML, a section of INI: [secrets], up to the next [
         end = text.find("\n[", pos)
-        return KeyValue(pos + 2, len(text) if end < 0 else end, "lines")
+        return KeyValue(pos + 2, len(text) if end < 0 else end, MembersForm.LINES)
     line = text.rfind("\n", 0, start) + 1
     is_first = not text[line:start].strip(" \t-\"'")
     is_file = is_first and "\n" in text
@@ -148,7 +155,7 @@ def _value_at(
         return quoted
     if text.startswith(("{", "["), begin):
         # A map or list: {"user": "…"}
-        return KeyValue(begin, _end_of_group(text, begin), "brackets")
+        return KeyValue(begin, _end_of_group(text, begin), MembersForm.BRACKETS)
     reference = _REFERENCE.match(text, begin)
     if reference is not None:
         # $PASSWORD, or $PASSWORD; next command; but not the beginning of a longer value
@@ -251,7 +258,8 @@ def _lines_below(text: str, start: int, begin: int, key: str, *, is_block: bool)
     if is_block or is_list or names_group(key) or key in SECRET_DATA:
         # The indentation of the key counts its own list's dash: "- password: |".
         end = _end_of_lines(text, begin - 1, min(outer, width - 1) if not is_list else width, "- ")
-        return KeyValue(begin, end, "" if is_block else "lines") if end > begin else None
+        form = None if is_block else MembersForm.LINES
+        return KeyValue(begin, end, form) if end > begin else None
     if _KEY_LINE.match(line) is not None:
         return None
     return _value_at(text, start, begin + width, key, _Extent.LINES)

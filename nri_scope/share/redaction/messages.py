@@ -13,6 +13,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.request_subject import name_of_pod
 
 from . import fields, texts
+from .builtin import BuiltIn
 from .names import NameKind
 
 if TYPE_CHECKING:
@@ -71,11 +72,11 @@ _ROOT_PLACES = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustm
 
 def redact_message(engine: Engine, message: Message, scope: TokenScope) -> None:
     """Put tokens into ``message``; ``scope`` applies to texts outside of its containers."""
-    if engine.is_on("unknown-fields"):
+    if engine.is_on(BuiltIn.UNKNOWN_FIELDS):
         before = message.ByteSize()
         message.DiscardUnknownFields()
         if message.ByteSize() != before:
-            engine.count("unknown-fields", message.DESCRIPTOR.name)
+            engine.count(BuiltIn.UNKNOWN_FIELDS, message.DESCRIPTOR.name)
     note_names(engine, message)
     with engine.within(scope):
         _redact_fields(engine, message, "")

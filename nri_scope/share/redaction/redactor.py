@@ -18,6 +18,7 @@ from nri_scope.specs.json_spec import pointer as joined
 from nri_scope.specs.json_spec import split
 
 from . import fields, messages, texts
+from .builtin import BuiltIn
 from .engine import MAX_WORDS, Engine, ReplacementCounts
 from .json_documents import dump_json, parse_json, redact_json, redact_value
 from .key_values import QUOTE
@@ -48,9 +49,9 @@ class Redactor:
         self._scope = self._engine.scopes.content("", b"")
         self._pending: dict[str, str] = {}
         """By plugin: the key at the end of its last line, whose value is in the next line."""
-        if self._engine.is_on("nodes"):
+        if self._engine.is_on(BuiltIn.NODES):
             for node in (*rules.node_names, os.uname().nodename):
-                self._engine.hide(node, "nodes")
+                self._engine.hide(node, BuiltIn.NODES)
 
     @property
     def tally(self) -> ReplacementCounts:
@@ -181,14 +182,14 @@ class Redactor:
                 fields.note_values(self._engine, known)
 
     def _opaque(self, content: bytes, place: str) -> bytes:
-        if not content or not self._engine.is_on("unreadable"):
+        if not content or not self._engine.is_on(BuiltIn.UNREADABLE):
             return content
         # One character per byte, so that different contents stay different.
         text = content.decode("latin-1")
         if is_token(text) or not text.strip():
             return content
         with self._engine.within(self._scope):
-            return self._engine.replace("unreadable", text, place).encode()
+            return self._engine.replace(BuiltIn.UNREADABLE, text, place).encode()
 
     # -- texts and names --------------------------------------------------------------------
 

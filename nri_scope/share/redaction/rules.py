@@ -20,7 +20,7 @@ from nri_scope.errors import UsageError, did_you_mean, reason_of
 from nri_scope.recording.schema_check import FIRST_BYTES
 from nri_scope.recording.trusted_location import read_regular
 
-from .builtin import DEFAULT_RULES, RULE_NAMES
+from .builtin import DEFAULT_RULES, BuiltIn
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Rules:
 
     DEFAULT: ClassVar[Rules]
 
-    enabled: frozenset[str] = DEFAULT_RULES
-    """Names of the rules of `builtin.BUILT_IN` that are on."""
+    enabled: frozenset[BuiltIn] = DEFAULT_RULES
+    """The built-in rules that are on."""
     kept_variables: tuple[str, ...] = ()
     """Names of variables whose values are kept."""
     kept_keys: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Rules:
     replaced_values: tuple[str, ...] = ()
     """Words that are replaced wherever they stand between spaces, quotes and separators."""
     node_names: tuple[str, ...] = ()
-    """Names of nodes for the built-in rule ``nodes``."""
+    """Names of nodes for `BuiltIn.NODES`."""
     source: str = ""
     """The name of the rule file without its folder; "" for the default rules."""
 
@@ -130,10 +130,10 @@ def _parse_rules(content: dict[str, object], name: str) -> Rules:
     switches = _table_of(content, "switches")
     enabled = set(DEFAULT_RULES)
     for switch, value in switches.items():
-        _check_name(switch, RULE_NAMES, "switch", "switches", switch)
+        _check_name(switch, tuple(BuiltIn), "switch", "switches", switch)
         if not isinstance(value, bool):
             raise _RuleFileError(f"{switch} is neither true nor false", "", "switches", switch)
-        (enabled.add if value else enabled.discard)(switch)
+        (enabled.add if value else enabled.discard)(BuiltIn(switch))
     lists: dict[tuple[str, str], tuple[str, ...]] = {}
     for table, keys in _LISTS.items():
         entries = _table_of(content, table)
@@ -141,8 +141,10 @@ def _parse_rules(content: dict[str, object], name: str) -> Rules:
             _check_name(key, keys, "list", table, key)
         lists |= {(table, key): _strings(entries, table, key) for key in keys}
     nodes = lists["names", "nodes"]
+    if nodes and BuiltIn.NODES not in switches:
+        enabled.add(BuiltIn.NODES)
     return Rules(
-        enabled=frozenset(enabled | {"nodes"} if nodes and "nodes" not in switches else enabled),
+        enabled=frozenset(enabled),
         kept_variables=lists["allow", "env"],
         kept_keys=lists["allow", "keys"],
         kept_hosts=lists["allow", "hosts"] + lists["allow", "registries"],

@@ -11,9 +11,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from .builtin import BuiltIn
 from .harmless import ENDINGS, UNIT_ENDINGS, is_harmless
 from .key_names import Certainty, must_replace, names_attribute
-from .key_values import QUOTE, SCHEME, SECRET_DATA, value_after
+from .key_values import QUOTE, SCHEME, SECRET_DATA, MembersForm, value_after
 from .tokens import PLAIN_TOKEN, TOKEN_PREFIX, address_of, is_local, is_token, is_token_address
 
 if TYPE_CHECKING:
@@ -72,11 +73,12 @@ def redact_text(engine: Engine, text: str, place: str) -> str:
             if value is not None:
                 begin, end = value.begin, value.end
                 original = text[begin:end]
-                if value.members:
-                    redact = _redact_lines if value.members == "lines" else _redact_group
+                if value.members is not None:
+                    is_lines = value.members is MembersForm.LINES
+                    redact = _redact_lines if is_lines else _redact_group
                     shown = redact(engine, original, place, chunk, certainty)
                 elif must_replace(chunk, original, certainty):
-                    shown = engine.replace("credential-keys", original, place)
+                    shown = engine.replace(BuiltIn.CREDENTIAL_KEYS, original, place)
                 else:
                     continue
                 key = _redact_key(engine, text, match.start(1), chunk, place)
@@ -102,7 +104,7 @@ def redact_keyed(engine: Engine, key: str, value: str, place: str) -> str:
         return engine.redact_text(value, place)
     scheme = SCHEME.match(value)
     begin = scheme.end() if scheme is not None and "auth" in key.lower() else 0
-    return value[:begin] + engine.replace("credential-keys", value[begin:], place)
+    return value[:begin] + engine.replace(BuiltIn.CREDENTIAL_KEYS, value[begin:], place)
 
 
 def _redact_lines(engine: Engine, text: str, place: str, key: str, certainty: Certainty) -> str:
@@ -125,7 +127,7 @@ def _redact_lines(engine: Engine, text: str, place: str, key: str, certainty: Ce
         if is_attribute and key not in SECRET_DATA:
             value = engine.redact_text(value, place)
         elif must_replace(key, value, certainty):
-            value = engine.replace("credential-keys", value, place)
+            value = engine.replace(BuiltIn.CREDENTIAL_KEYS, value, place)
         lines.append(line[:begin] + value + line[end:])
     return "\n".join(lines)
 
@@ -138,7 +140,7 @@ def _redact_group(engine: Engine, text: str, place: str, key: str, certainty: Ce
         group = "text" if member["quote"] else 0
         original = member[group]
         if _MEMBER_KEY.match(text, member.end()) is None and must_replace(key, original, certainty):
-            token = engine.replace("credential-keys", original, place)
+            token = engine.replace(BuiltIn.CREDENTIAL_KEYS, original, place)
             pieces += text[done : member.start(group)], token
             done = member.end(group)
     return "".join((*pieces, text[done:]))
@@ -166,17 +168,19 @@ def _redact_formats(engine: Engine, text: str, place: str) -> str:
         if not colon:
             user, password = "", user
         if user and not (is_token(user) or is_harmless(user)):
-            user = engine.replace("url-passwords", user, place)
+            user = engine.replace(BuiltIn.URL_PASSWORDS, user, place)
         if password and not is_token(password):
-            password = engine.replace("url-passwords", password, place)
+            password = engine.replace(BuiltIn.URL_PASSWORDS, password, place)
         return f"{user}{colon}{password}"
 
     if "-----BEGIN " in text:
-        text = _PEM.sub(lambda found: engine.replace("credential-keys", found[0], place), text)
+        text = _PEM.sub(
+            lambda found: engine.replace(BuiltIn.CREDENTIAL_KEYS, found[0], place), text
+        )
     if "@" in text:
         text = _URL.sub(login_of_url, text)
         text = _LOGIN.sub(lambda found: hide(*found.groups()), text)
-    if engine.is_on("addresses"):
+    if engine.is_on(BuiltIn.ADDRESSES):
         if text.count(".") > 2:
             text = _DOTTED4.sub(lambda found: redact_address(engine, found[0], place), text)
         if text.count(":") > 1:
@@ -189,7 +193,7 @@ def redact_address(engine: Engine, text: str, place: str) -> str:
     is_other = address_of(text) is not None and any(map(str.isdigit, text))
     if not is_other or is_local(text) or is_token_address(text):
         return text
-    return engine.replace("addresses", text, place)
+    return engine.replace(BuiltIn.ADDRESSES, text, place)
 
 
 def _redact_chunk(engine: Engine, text: str, start: int, chunk: str, place: str) -> str:
@@ -206,10 +210,10 @@ def _redact_chunk(engine: Engine, text: str, start: int, chunk: str, place: str)
         special = _redact_host(engine, chunk, place)
     if special is not None:
         return special
-    if text.endswith(_HOMES, 0, start) and engine.is_on("user-paths"):
+    if text.endswith(_HOMES, 0, start) and engine.is_on(BuiltIn.USER_PATHS):
         if TOKEN_PREFIX in chunk or engine.is_shown(chunk):
             return chunk
-        return engine.replace("user-paths", chunk, place)
+        return engine.replace(BuiltIn.USER_PATHS, chunk, place)
     if engine.must_go(chunk.strip(".!?,")):
         return engine.replace("rules-file", chunk, place)
     if is_harmless(chunk) or _is_kept(engine, text, start, chunk):
@@ -217,7 +221,7 @@ def _redact_chunk(engine: Engine, text: str, start: int, chunk: str, place: str)
     rest = chunk.lstrip("-+~@.")
     bare = rest.rstrip(".!?,")
     before, after = chunk[: len(chunk) - len(rest)], rest[len(bare) :]
-    return before + engine.replace("unknown-words", bare, place) + after
+    return before + engine.replace(BuiltIn.UNKNOWN_WORDS, bare, place) + after
 
 
 def _is_kept(engine: Engine, text: str, start: int, chunk: str) -> bool:
@@ -255,9 +259,9 @@ def _redact_mail(engine: Engine, chunk: str, place: str) -> str | None:
     mail = _MAIL.fullmatch(bare)
     if mail is None or mail[1].lower() in UNIT_ENDINGS or is_token(bare):
         return None
-    if TOKEN_PREFIX in bare or not engine.is_on("emails"):
+    if TOKEN_PREFIX in bare or not engine.is_on(BuiltIn.EMAILS):
         return None
-    return engine.replace("emails", bare, place) + chunk[len(bare) :]
+    return engine.replace(BuiltIn.EMAILS, bare, place) + chunk[len(bare) :]
 
 
 def _redact_host(engine: Engine, chunk: str, place: str) -> str | None:
@@ -266,6 +270,6 @@ def _redact_host(engine: Engine, chunk: str, place: str) -> str | None:
         return None
     if TOKEN_PREFIX in bare or engine.is_shown(bare):
         return None
-    if not engine.is_on("host-names") or engine.is_allowed_host(bare):
+    if not engine.is_on(BuiltIn.HOST_NAMES) or engine.is_allowed_host(bare):
         return chunk
-    return engine.replace("host-names", bare, place) + chunk[len(bare) :]
+    return engine.replace(BuiltIn.HOST_NAMES, bare, place) + chunk[len(bare) :]

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from nri_scope.share.redaction import Redactor
-from nri_scope.share.redaction.builtin import BUILT_IN
+from nri_scope.share.redaction.builtin import BuiltIn
 from nri_scope.share.redaction.harmless import KEPT_VARIABLES
 from nri_scope.share.redaction.rules import read_rules
 
@@ -18,7 +18,7 @@ def test_every_rule_is_in_the_table_with_its_switch() -> None:
     rows = re.findall(r"^\| `([a-z-]+)` \| (.*) \| (off)? *\|$", PAGE.read_text(), re.MULTILINE)
 
     assert rows == [
-        (rule.name, rule.replaced_values, "" if rule.is_on else "off") for rule in BUILT_IN
+        (rule.value, rule.replaced_values, "" if rule.is_on else "off") for rule in BuiltIn
     ]
 
 

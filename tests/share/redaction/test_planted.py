@@ -23,7 +23,7 @@ from nri_scope.recording.event_messages import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.share.redacted_entries import SourceRedaction
 from nri_scope.share.redaction import Redactor, Rules
-from nri_scope.share.redaction.builtin import RULE_NAMES
+from nri_scope.share.redaction.builtin import BuiltIn
 from nri_scope.share.redaction.tokens import PLAIN_TOKEN
 from tests.amount import amount
 from tests.recording.traffic import an_item, record
@@ -282,7 +282,7 @@ def test_texts_share_no_token_with_each_other_or_with_containers() -> None:
 
 
 def test_a_planted_name_does_not_reveal_the_token_of_a_secret() -> None:
-    redactor = Redactor(Rules(enabled=frozenset(RULE_NAMES)), KEY)
+    redactor = Redactor(Rules(enabled=frozenset(BuiltIn)), KEY)
     victim = exchanges(a_request(VICTIM, [(TELLING[0], "hunter2")]), "hunter2")
     request = a_request(ATTACKER, [])
     request.pod.name = request.container.name = "hunter2"

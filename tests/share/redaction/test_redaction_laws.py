@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import METHODS
 from nri_scope.share.redaction import Redactor, Rules
-from nri_scope.share.redaction.builtin import DEFAULT_RULES, RULE_NAMES
+from nri_scope.share.redaction.builtin import DEFAULT_RULES, BuiltIn
 from tests.amount import amount
 from tests.recording.traffic import one_stream, random_message
 from tests.share.redaction.secret_places import BARE, TELLING, Plant
@@ -186,7 +186,7 @@ def test_redacting_random_messages_twice_changes_nothing(seed: int) -> None:
     method = chance.choice(list(METHODS.values()))
     request = random_message(method.request, chance).SerializeToString()
     reply = random_message(method.reply, chance).SerializeToString()
-    on = frozenset(RULE_NAMES) if seed % 2 else DEFAULT_RULES
+    on = frozenset(BuiltIn) if seed % 2 else DEFAULT_RULES
     first, second = Redactor(Rules(enabled=on), KEY), Redactor(Rules(enabled=on), OTHER_KEY)
     once = first.request(method.name, request), first.reply(method.name, reply)
 
