@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from nri_scope.nri.events import EventKind
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy, Introduction
@@ -62,7 +62,17 @@ class Problem(StrEnum):
     """The reply took more than half of the deadline, or the time before this event did."""
 
 
-def problem_of(status_code: int, took_ns: int, timeout_ns: int) -> str:
+def status_of(code: int) -> Status:
+    """Return the status of an event with this google.rpc.Code."""
+    if code == 0:
+        return Status.OK
+    return Status.TIMEOUT if code == 4 else Status.ERROR
+
+
+OptionalProblem = Problem | Literal[""]
+
+
+def problem_of(status_code: int, took_ns: int, timeout_ns: int) -> OptionalProblem:
     """Return the `Problem` that an event shows by itself; "" for none."""
     if status_code:
         return Problem.FAILED
@@ -160,6 +170,7 @@ class Session:
 
     id: int
     role: str
+    """A `Role`; any other text if a later version recorded it, or a forger."""
     plugin_name: str
     plugin_index: str
     runtime_name: str
@@ -245,13 +256,14 @@ class Event:
     timeout_ns: int
     size: int
     """Bytes of the request's protobuf payload on the wire."""
-    status: str
+    status: Status
     status_code: int
     status_message: str
     mark: str
-    """"malformed", "unknown" or "oversized" for an event that is stored raw, otherwise ""."""
-    problem: str = ""
-    """A `Problem`; "" for none. Problems that only several events show are known after
+    """`MALFORMED`, `UNKNOWN` or `OVERSIZED` of `nri.request_subject` for an event stored raw,
+    otherwise "". The text is from the recording, so it may be any other."""
+    problem: OptionalProblem = ""
+    """Problems that only several events show are known after
     `Recording.attach`."""
     changed: tuple[str, ...] = ()
     """OCI paths that plugins asked to change, according to this event, or changed. With `outcomes`,

@@ -255,7 +255,7 @@ def _detail(event: Event, delay: str = "") -> str:
         parts.append(f"slow before it: {_cut(delay)}")
     if event.mark:
         parts.append(safe(mark_words(event.mark), _MAX_DETAIL))
-    if event.status == "timeout":
+    if event.status == Status.TIMEOUT:
         deadline = deadline_ms(event.timeout_ns)
         limit = f" (deadline {duration(deadline * 1_000_000)})" if deadline else ""
         if event.status_message in ("", LATE):
@@ -263,7 +263,7 @@ def _detail(event: Event, delay: str = "") -> str:
         else:
             # The message is from the side that waited; whether a reply came later is unknown.
             parts.append(f"no reply in time{limit}: {_cut(event.status_message)}")
-    elif event.status != "ok":
+    elif event.status != Status.OK:
         words = f": {_cut(event.status_message)}" if event.status_message else ""
         parts.append(f"error {event.status_code}{words}")
     if is_plugins_call(event.method, event.mark):

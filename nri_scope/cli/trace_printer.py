@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
-from nri_scope.events import CapturedCall, Event
+from nri_scope.events import CapturedCall, Event, Status
 from nri_scope.nri.changes import evictions_in
 from nri_scope.nri.events import SYNCHRONIZE
 from nri_scope.nri.merging import EVICTION_IGNORED
@@ -83,7 +83,7 @@ class TraceLines:
     def of(self, exchange: TracedExchange) -> list[str]:
         """Return the lines of an exchange, without line ends."""
         event = exchange.event
-        is_bad = event.status != "ok" or bool(event.mark)
+        is_bad = event.status != Status.OK or bool(event.mark)
         plugin = f"{safe(event.plugin)} " if self._with_plugin else ""
         start = f"{event.id:>6} {clock(event.at_ns)} "
         took = response_time(event.took_ns)

@@ -19,9 +19,9 @@ from nri_scope.events import (
     CapturedCall,
     Event,
     SessionStart,
-    Status,
     plugin_title,
     problem_of,
+    status_of,
 )
 from nri_scope.nri import v01
 from nri_scope.nri.changes import changes_of, targets_of
@@ -97,13 +97,6 @@ class OpenSession:
         """Return the current state, for a rollback."""
         # Called for each batch; dataclasses.replace takes five times as long.
         return OpenSession(self.id, self.plugin, self.runtime, self.seq, self.sync_event)
-
-
-def status_of(code: int) -> str:
-    """Return the status, in the words of filters, for a google.rpc.Code."""
-    if code == 0:
-        return Status.OK
-    return Status.TIMEOUT if code == 4 else Status.ERROR
 
 
 @dataclass(slots=True)

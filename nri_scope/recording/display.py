@@ -9,6 +9,7 @@ from functools import lru_cache
 from itertools import islice
 
 from nri_scope.events import Event, OutcomeKind, Role, Session
+from nri_scope.nri.request_subject import MALFORMED, OVERSIZED, UNKNOWN
 from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.text.escape import safe
 
@@ -231,9 +232,9 @@ def mark_words(mark: str) -> str:
 
 
 _MARKS = {
-    "malformed": "malformed request, kept raw",
-    "oversized": "request that is too large, kept raw",
-    "unknown": "unknown method or service, kept raw",
+    MALFORMED: "malformed request, kept raw",
+    OVERSIZED: "request that is too large, kept raw",
+    UNKNOWN: "unknown method or service, kept raw",
 }
 
 

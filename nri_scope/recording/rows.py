@@ -12,7 +12,19 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Any, cast
 
-from nri_scope.events import Container, Event, Gap, Mark, Note, Pod, Printed, Session, Tapped
+from nri_scope.events import (
+    Container,
+    Event,
+    Gap,
+    Mark,
+    Note,
+    Pod,
+    Printed,
+    Problem,
+    Session,
+    Status,
+    Tapped,
+)
 
 from .sqlite_text import ITEMS_MAX, more
 
@@ -57,6 +69,9 @@ _EVENT = _types(Event)
 LISTS = tuple(map(EVENT_FIELDS.index, ("changed", "owners", "outcomes", "targets")))
 """Positions in a row of the columns that are lists as JSON."""
 _, _, _OUTCOMES, _TARGETS = LISTS
+_STATUS, _PROBLEM = EVENT_FIELDS.index("status"), EVENT_FIELDS.index("problem")
+_STATUSES: dict[object, Status] = {str(each): each for each in Status}
+_PROBLEMS: dict[object, Problem] = {str(each): each for each in Problem}
 _SESSIONS = tuple(
     _types(Session, ended_ns=ended, synced_ns=synced)
     for ended in (int, _NULL)
@@ -101,6 +116,10 @@ def event_of(row: Row) -> Event:
     if tuple(map(type, row)) != _EVENT:
         raise RowError("an event has values of a wrong type")
     values = list(row)
+    # The view knows no other statuses.
+    values[_STATUS] = _STATUSES[row[_STATUS]]
+    if row[_PROBLEM]:
+        values[_PROBLEM] = _PROBLEMS.get(row[_PROBLEM], "")
     for column in LISTS:
         text = row[column]
         # Most events have no changes, or the same as others, so decoded lists are cached.

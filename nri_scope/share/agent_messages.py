@@ -9,7 +9,17 @@ from typing import Any
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.entries import Began, Ended, Entry, OperationOutcome, RecordedCall
 from nri_scope.errors import RemoteProtocolError
-from nri_scope.events import Event, Gap, Note, Printed, Role, Session, SessionStart, Tapped
+from nri_scope.events import (
+    Event,
+    Gap,
+    Note,
+    Printed,
+    Role,
+    Session,
+    SessionStart,
+    Tapped,
+    status_of,
+)
 from nri_scope.recording.creation_outcomes import outcome_of
 
 _START = (*(one.name for one in fields(SessionStart)), "synced_ns")
@@ -17,7 +27,7 @@ _START = (*(one.name for one in fields(SessionStart)), "synced_ns")
 _SENT = {one.name for one in fields(v1.Event)} - {"changed", "owners", "outcome"}
 _SAME = tuple(one.name for one in fields(Event) if one.name in _SENT)
 """Fields of an event that its message has, too."""
-_NOT_SENT: dict[str, Any] = {"seq": 0, "runtime": "", "status": ""}
+_NOT_SENT: dict[str, Any] = {"seq": 0, "runtime": ""}
 
 
 def session_message(recording: str, session: Session, began_ns: int = 0) -> v1.Session:
@@ -112,6 +122,7 @@ def _exchange_of(message: v1.Event) -> RecordedCall:
     same: dict[str, Any] = {name: getattr(message, name) for name in _SAME}
     event = Event(
         **{**same, **_NOT_SENT, "size": max(0, message.size)},
+        status=status_of(message.status_code),
         changed=tuple(message.changed),
         owners=tuple(message.owners),
     )

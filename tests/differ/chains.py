@@ -15,7 +15,7 @@ from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
 from nri_scope.errors import AdjustmentRefused
-from nri_scope.events import Event, Role, Session
+from nri_scope.events import Event, Role, Session, Status
 from nri_scope.nri import merging
 from nri_scope.nri.changes import changes_of
 from nri_scope.nri.versions import NriVersion
@@ -117,7 +117,7 @@ class Traffic:
             took_ns=took_ns,
             timeout_ns=2 * 10**9,
             size=len(content),
-            status="ok" if not status[0] else "error",
+            status=Status.OK if not status[0] else Status.ERROR,
             status_code=status[0],
             status_message=status[1],
             mark=mark,

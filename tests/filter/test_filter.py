@@ -10,7 +10,7 @@ import pytest
 
 from nri_scope import filter as filters
 from nri_scope.errors import FilterError
-from nri_scope.events import Event
+from nri_scope.events import Event, Status
 
 EVENT = Event(
     id=42,
@@ -30,7 +30,7 @@ EVENT = Event(
     took_ns=3_400_000,
     timeout_ns=2_000_000_000,
     size=4100,
-    status="ok",
+    status=Status.OK,
     status_code=0,
     status_message="",
     mark="",

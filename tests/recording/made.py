@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nri_scope.events import Event, Gap, Session
+from nri_scope.events import Event, Gap, Problem, Session, Status
 
 SECOND = 1_000_000_000
 START = 1_763_673_480 * SECOND
@@ -57,11 +57,11 @@ def an_event(
         took_ns=took_ns,
         timeout_ns=timeout_ns,
         size=size,
-        status=status,
+        status=Status(status),
         status_code=status_code,
         status_message=status_message,
         mark=mark,
-        problem=problem,
+        problem=Problem(problem) if problem else "",
         changed=changed,
         owners=owners,
         outcomes=outcomes,

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import Container, Event, Gap, Note, Pod, Session
+from nri_scope.events import Container, Event, Gap, Note, Pod, Problem, Session, Status
 from nri_scope.nri.events import METHODS
 from nri_scope.nri.runtime_setup import FailurePolicy
 from nri_scope.recording.blobs import Packer, digest
@@ -50,6 +50,7 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 _TYPES = {"int": (int,), "str": (str,), "bool": (bool,), "int | None": (int, type(None))}
 _TYPES |= {"tuple[str, ...]": (tuple,), "Pod | None": (Pod, type(None))}
 _TYPES |= {"FailurePolicy | None": (FailurePolicy, type(None))}
+_TYPES |= {"Status": (Status,), "OptionalProblem": (Problem, str)}
 
 
 def _well_typed(
@@ -57,6 +58,7 @@ def _well_typed(
 ) -> None:
     for field in fields(row_object):
         assert type(getattr(row_object, field.name)) in _TYPES[str(field.type)]
+    assert not isinstance(row_object, Event) or row_object.problem in ("", *Problem)
 
 
 def use(path: Path, *, messages: bool = True) -> None:

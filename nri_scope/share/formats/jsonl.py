@@ -28,6 +28,7 @@ from nri_scope.events import (
     Role,
     Session,
     Tapped,
+    status_of,
 )
 from nri_scope.nri import v01
 from nri_scope.nri.events import METHODS
@@ -299,6 +300,7 @@ class _JsonLines:
         tap = _record_in(record, "tap") if "tap" in record else {}
         held_ns = _number(tap, "held_us", high=_INT_MAX // 1000) * 1000 if tap else None
         deadline = event.get("deadline_ms")
+        code = _number(event, "status_code", default=0, low=-_INT_MAX)
         yield RecordedCall(
             Event(
                 id=number,
@@ -320,8 +322,8 @@ class _JsonLines:
                 else _number(event, "took_us", low=-_INT_MAX, high=_INT_MAX // 1000) * 1000,
                 timeout_ns=0 if deadline is None else _milliseconds(event, "deadline_ms"),
                 size=_number(event, "size"),
-                status="",
-                status_code=_number(event, "status_code", default=0, low=-_INT_MAX),
+                status=status_of(code),
+                status_code=code,
                 status_message=_text(event, "status_message", default=""),
                 mark=mark,
             ),

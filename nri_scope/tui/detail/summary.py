@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.events import Container, Event, Gap, Pod, Role, Session
+from nri_scope.events import Container, Event, Gap, Pod, Role, Session, Status
 from nri_scope.nri.events import events_in, mask_of
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording import lookup
@@ -37,7 +37,7 @@ _LISTED = 200
 """Maximum number of changed paths or owners listed."""
 _PRINTED = 100
 """Maximum number of lines of a plugin's output."""
-_STATUS_STYLES = {"ok": Style.GOOD, "error": Style.BAD, "timeout": Style.BAD}
+_STATUS_STYLES = {Status.OK: Style.GOOD, Status.ERROR: Style.BAD, Status.TIMEOUT: Style.BAD}
 _SLOW = 0.5
 """Share of the deadline from which a reply is called slow."""
 

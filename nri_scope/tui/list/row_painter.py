@@ -12,6 +12,7 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
+from nri_scope.events import Status
 from nri_scope.text.escape import columns
 
 from ..store.rows import ListRow
@@ -83,10 +84,10 @@ class RowPainter:
             yield fitted(row.text, width - GUTTER), row_style
             return
         dim_style = self._style("dim") + cursor_style
-        run, run_style = "", row_style
+        run, run_style, ok = "", row_style, Status.OK
         for placed in self.placed:
             text = cell(row, placed)
-            is_dim = placed.column.dim or row.cells[placed.at] == "ok"
+            is_dim = placed.column.dim or row.cells[placed.at] == ok
             style = dim_style if is_dim else row_style
             is_field = at_cursor and placed.column.name == self.field
             is_separate = is_field or self.search_text or columns(text) != len(text)

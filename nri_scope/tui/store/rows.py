@@ -13,6 +13,7 @@ from nri_scope.entries import Began, Ended
 from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Event, Gap, Pod, Problem, Session, Status
 from nri_scope.nri.events import VALIDATE
+from nri_scope.nri.request_subject import UNKNOWN
 from nri_scope.recording import display
 from nri_scope.recording.event_pages import events_of
 from nri_scope.recording.records import deadline_ms
@@ -331,7 +332,7 @@ def _style(event: Event) -> RowStyle:
 
 def _status(event: Event) -> str:
     if event.mark and event.status == Status.OK:
-        return "unknown call" if event.mark == "unknown" else _cut(event.mark, 16)
+        return "unknown call" if event.mark == UNKNOWN else _cut(event.mark, 16)
     if _is_failed_later(event):
         return FAILED_AFTER
     if event.status == Status.OK and event.problem:

@@ -28,7 +28,7 @@ from nri_scope.differ.attribution.owner import (
     one_of,
     plugin,
 )
-from nri_scope.events import Event
+from nri_scope.events import Event, Status
 from nri_scope.specs import Change, ChangeKind, Json
 
 AT_NS = 1_700_000_000 * 10**9
@@ -71,7 +71,7 @@ def answer(number: int) -> Event:
     name = "ContainerStatus"
     return Event(
         number, 1, number, AT_NS, number, "cri", "containerd", name, name, "shop", "web", "app",
-        POD, APP, 0, 0, 0, "ok", 0, "", "",
+        POD, APP, 0, 0, 0, Status.OK, 0, "", "",
     )  # fmt: skip
 
 

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.entries import Began, Ended
-from nri_scope.events import Event, Gap
+from nri_scope.events import Event, Gap, Status
 from nri_scope.text.escape import columns, safe
 from nri_scope.tui.store.markers import DamageMarker, EntryMarker, RowKey
 from nri_scope.tui.store.rows import (
@@ -223,7 +224,7 @@ def test_hostile_values_give_safe_and_bounded_texts(text: str, other: str, numbe
         container=text,
         pod_id=text,
         container_id=other,
-        status=text,
+        status=cast("Status", text),
         mark=other,
         changed=(text, other),
         owners=(other, text, text),
