@@ -12,22 +12,34 @@ if TYPE_CHECKING:
     # Importing pathlib would double the start time of a small process.
     from collections.abc import Iterable
     from pathlib import Path
+    from typing import Self
 
 
 class NriScopeError(Exception):
     """Base of all errors below; the command line turns each into one line and exit status 2."""
 
 
+THE_RECORDING = "\0"
+"""Stands for the path of a recording in the problem that is passed to `UsageError`."""
+
+
 class UsageError(NriScopeError):
     """An impossible request by the user, such as an invalid index or contradictory options.
 
-    ``problem`` states the error, ``hint`` the remedy (may be empty).
+    ``problem`` states the error, ``hint`` the remedy (may be empty). ``path``: the recording that
+    the problem names as `THE_RECORDING`.
     """
 
-    def __init__(self, problem: str, hint: str = "") -> None:
-        super().__init__(problem, hint)
-        self.problem = problem
+    def __init__(self, problem: str, hint: str = "", path: str | Path = "") -> None:
+        self.path = str(path)
+        self._unnamed_problem = problem
+        self.problem = problem.replace(THE_RECORDING, self.path)
+        super().__init__(self.problem, hint)
         self.hint = hint
+
+    def about(self, path: str) -> UsageError:
+        """Return the error with another name of the recording."""
+        return UsageError(self._unnamed_problem, self.hint, path)
 
     def __str__(self) -> str:
         return f"{self.problem}; {self.hint}" if self.hint else self.problem
@@ -56,6 +68,10 @@ class FileError(NriScopeError):
         self.path = str(path)
         self.problem = problem
         self.hint = hint
+
+    def about(self, path: str) -> Self:
+        """Return the error with another name of the file."""
+        return type(self)(path, self.problem, self.hint)
 
     def __str__(self) -> str:
         text = f"{self.path}: {self.problem}"

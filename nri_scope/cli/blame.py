@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import THE_RECORDING, UsageError
 
 from .option_rules import Exclude, RuledCommand
 from .output import Output
@@ -99,8 +99,9 @@ def _perform(
         history = container.history
         if not (history.spec or history.base or history.steps or history.real):
             raise UsageError(
-                f"{file} does not contain the spec of {history.name}",
+                f"{THE_RECORDING} does not contain the spec of {history.name}",
                 "start recording before the container is created",
+                file,
             )
         lines = blame.lines(history)
         resolved, histories, steps = "", None, history.steps

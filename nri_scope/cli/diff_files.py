@@ -17,7 +17,7 @@ from nri_scope.differ.comparison_output import comparison
 from nri_scope.differ.recording_differ import differ_of, rounds
 from nri_scope.differ.render import Format, NameOf, renderer
 from nri_scope.differ.subject_lookup import error_without_changes, may_be_path
-from nri_scope.errors import UsageError
+from nri_scope.errors import THE_RECORDING, UsageError
 from nri_scope.events import Container, Pod, Role, Session
 from nri_scope.filter import Filter
 from nri_scope.recording import lookup
@@ -229,8 +229,9 @@ def _container(view: Recording, file: Path, what: str) -> Container:
     except UsageError as error:
         if is_recording(what):
             raise UsageError(
-                f"{what} is a file, and no container in {file}",
+                f"{what} is a file, and no container in {THE_RECORDING}",
                 "name both containers: FILE A B, or FILE A OTHER B",
+                file,
             ) from error
         raise
 
@@ -292,8 +293,6 @@ def _listed(plugins: list[str]) -> str:
 
 def _no_events(file: Path, what: str | None, observed: Coverage | None) -> UsageError:
     about = f' about "{what}"' if what else ""
-    problem = f"{file} has no events{about} in which plugins can make changes"
-    return UsageError(
-        problem if observed is None else observed.limited(problem),
-        "`log` shows its events",
-    )
+    problem = f"{THE_RECORDING} has no events{about} in which plugins can make changes"
+    problem = problem if observed is None else observed.limited(problem)
+    return UsageError(problem, "`log` shows its events", file)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
 import nri_scope
-from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.display import many, size
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.reader import Recording as Reader
-from nri_scope.recording.temporary_files import temporary_folder, writing_to
+from nri_scope.recording.temporary_files import standing_for, temporary_folder, writing_to
 from nri_scope.share.bundle import redactor_for
 from nri_scope.share.extract import Selection
 from nri_scope.share.formats import FORMATS, Format
@@ -74,11 +74,8 @@ def _opened(options: ExportOptions) -> Iterator[Recording]:
             draft = folder / f"{file.name}.db"
             with writing_to(folder):
                 read_back(file, draft)
-            try:
-                with nri_scope.open(draft) as recording:
-                    yield recording
-            except NriScopeError as error:
-                raise UsageError(str(error).replace(str(draft), str(file))) from error
+            with standing_for(draft, str(file)), nri_scope.open(draft) as recording:
+                yield recording
 
 
 def write_file(options: ExportOptions, output: Path) -> None:

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import OperationOutcome
-from nri_scope.errors import UsageError
+from nri_scope.errors import THE_RECORDING, UsageError
 from nri_scope.events import Container, Event, Pod, Session
 from nri_scope.nri.events import CREATE, UPDATE
 from nri_scope.recording import lookup
@@ -193,8 +193,9 @@ def history_of(recording: Recording, container: Container) -> History:
     if history is None:
         name = lookup.container_name(container) or f"container {container.id}"
         raise UsageError(
-            f"{recording.path} does not contain the spec of {name}",
+            f"{THE_RECORDING} does not contain the spec of {name}",
             "no event describes it: messages contain only its id",
+            recording.path,
         )
     return history
 

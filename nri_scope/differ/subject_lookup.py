@@ -8,7 +8,7 @@ from itertools import islice
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import THE_RECORDING, UsageError
 from nri_scope.events import Container, Event, Pod
 from nri_scope.recording import lookup
 from nri_scope.recording.coverage import CHANGING, coverage
@@ -94,9 +94,8 @@ def _container_of(recording: Recording, subject: lookup.Found, remark: Remark | 
                 return containers[0]
             name = lookup.pod_name(subject)
             if not containers:
-                raise UsageError(
-                    f"{recording.path} has no container of {name}", "`log` shows what it contains"
-                )
+                problem = f"{THE_RECORDING} has no container of {name}"
+                raise UsageError(problem, "`log` shows what it contains", recording.path)
             names = [*dict.fromkeys(lookup.container_name(one) for one in containers)]
             if len(names) == 1:
                 newest = lookup.newest_of(recording, containers, remark)
@@ -157,10 +156,11 @@ def _unchanged(recording: Recording, what: str, known: Mapping[str, History]) ->
     first = next(iter(names))
     owners = f"{first} has it" if len(names) == 1 else f"{first} and others have it"
     path = label(next(iter(paths))) if len(paths) == 1 else what
-    problem = f"no event in {recording.path} shows a change of {shown}"
+    problem = f"no event in {THE_RECORDING} shows a change of {shown}"
     return UsageError(
         coverage(recording, mask=CHANGING).limited(problem),
         f"{owners}: `blame FILE {quote(first)} --history {quote(path)}`",
+        recording.path,
     )
 
 

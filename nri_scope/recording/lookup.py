@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from nri_scope.errors import UsageError, nearest_word
+from nri_scope.errors import THE_RECORDING, UsageError, nearest_word
 from nri_scope.events import CONTAINER_STATUS, Container, Event, Pod
 from nri_scope.nri.events import CONFIGURE, REGISTER, SHUTDOWN, SYNCHRONIZE, UNSOLICITED, VALIDATE
 
@@ -173,16 +173,17 @@ def _in_common(one: str, other: str) -> int:
 
 def _no_event(recording: Recording, what: str) -> UsageError:
     first, last = event_range(recording)
-    problem = f"event {what} is not in {recording.path}"
+    problem = f"event {what} is not in {THE_RECORDING}"
+    hint = f"it has {first} to {last}" if first != last else f"it has {first}"
     if not last:
-        return UsageError(problem, "it has no events")
-    if last >= NUMBERS and int(what) < NUMBERS:
+        hint = "it has no events"
+    elif last >= NUMBERS and int(what) < NUMBERS:
         query = "SELECT id FROM event WHERE id % ? = ? LIMIT 3"
         rows = query_numbers(recording, query, NUMBERS, int(what))
         if rows:
             named = " or ".join(str(row[0]) for row in rows)
-            return UsageError(problem, f"in a later recording of the node, it is {named}")
-    return UsageError(problem, f"it has {first} to {last}" if first != last else f"it has {first}")
+            hint = f"in a later recording of the node, it is {named}"
+    return UsageError(problem, hint, recording.path)
 
 
 def _nothing(
@@ -190,16 +191,16 @@ def _nothing(
 ) -> UsageError:
     shown = what if len(what) <= 80 else f"{what[:80]}…"
     kinds = "event, pod, container or changed path" if or_path else "event, pod or container"
-    problem = coverage(recording).limited(f'no {kinds} "{shown}" in {recording.path}')
+    problem = coverage(recording).limited(f'no {kinds} "{shown}" in {THE_RECORDING}')
     if not subjects:
-        return UsageError(problem, "it has no pods and containers")
-    near = _nearest(what, subjects)
-    if near:
-        return UsageError(problem, f"the nearest is {near}")
-    if len(what) < _LEAST_PREFIX and _HEXADECIMAL.fullmatch(what):
-        return UsageError(problem, f"give at least {_LEAST_PREFIX} characters of an id")
-    shown_by = "`log` and `diff` show" if or_path else "`log` shows"
-    return UsageError(problem, f"{shown_by} what it has")
+        hint = "it has no pods and containers"
+    elif near := _nearest(what, subjects):
+        hint = f"the nearest is {near}"
+    elif len(what) < _LEAST_PREFIX and _HEXADECIMAL.fullmatch(what):
+        hint = f"give at least {_LEAST_PREFIX} characters of an id"
+    else:
+        hint = f"{'`log` and `diff` show' if or_path else '`log` shows'} what it has"
+    return UsageError(problem, hint, recording.path)
 
 
 def _nearest(what: str, subjects: Sequence[Pod | Container]) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nri_scope.errors import UsageError
+from nri_scope.errors import THE_RECORDING, UsageError
 from nri_scope.events import Event, Role, Session
 
 from .reader import Recording
@@ -33,11 +33,13 @@ def find_session(recording: Recording, number: int | None) -> Session:
     sessions = [one for one in every if one.is_connection]
     if not sessions and any(one.role == Role.V01 for one in every):
         raise UsageError(
-            f"{recording.path}: contains only calls of NRI 0.1",
+            f"{THE_RECORDING}: contains only calls of NRI 0.1",
             "use a recording with NRI events; `log` shows the calls",
+            recording.path,
         )
     if not sessions:
-        raise UsageError(f"{recording.path}: contains no session", "use a recording with events")
+        problem = f"{THE_RECORDING}: contains no session"
+        raise UsageError(problem, "use a recording with events", recording.path)
     if number is None:
         # The first plugin of the chain received containers as created by the runtime.
         sessions.sort(key=lambda session: (session.plugin_index, session.id))
@@ -47,7 +49,8 @@ def find_session(recording: Recording, number: int | None) -> Session:
         if session.id == number:
             return session
     known = ", ".join(f"{session.id} ({session.plugin})" for session in sessions[:20])
-    raise UsageError(f"{recording.path}: contains no session {number}", f"it has {known}")
+    problem = f"{THE_RECORDING}: contains no session {number}"
+    raise UsageError(problem, f"it has {known}", recording.path)
 
 
 def sessions_of(recording: Recording, session: Session, *, is_chosen: bool) -> list[Session]:

@@ -68,6 +68,17 @@ def writing_to(folder: Path) -> Iterator[None]:
         raise unwritable(error) from error
 
 
+@contextmanager
+def standing_for(path: Path, name: str) -> Iterator[None]:
+    """Name what a temporary recording was made from in errors about it inside the block."""
+    try:
+        yield
+    except (RecordingError, UsageError) as error:
+        if error.path != str(path):
+            raise
+        raise error.about(name) from error
+
+
 def unwritable(error: OSError | sqlite3.Error) -> UsageError:
     """Return the UsageError for an error of writing a temporary file."""
     return UsageError(f"a temporary file: cannot be written: {error_words(error)}", ELSEWHERE)

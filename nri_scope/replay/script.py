@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.errors import UsageError, did_you_mean
+from nri_scope.errors import THE_RECORDING, UsageError, did_you_mean
 from nri_scope.events import Event, Role
 from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import (
@@ -210,8 +210,9 @@ class Script:
         selection = self._selection
         if selection.where or selection.only or selection.begin or selection.end:
             raise UsageError(
-                f"{self._recording.path}: no event of session {self.session.id} is selected",
+                f"{THE_RECORDING}: no event of session {self.session.id} is selected",
                 f"{range_words(self._recording)}; widen --where, --only, --from or --to",
+                self._recording.path,
             )
 
     def _step(self, recorded: Event, request: bytes, selected: bool) -> ReplayStep:
@@ -247,6 +248,5 @@ class Script:
         if only in names or any(name.startswith(f"{only}/") for name in names):
             return
         hint = did_you_mean(only, names) or "write ns/pod or ns/pod/container"
-        raise UsageError(
-            f"{self._recording.path}: session {self.session.id} has no event of {only}", hint
-        )
+        problem = f"{THE_RECORDING}: session {self.session.id} has no event of {only}"
+        raise UsageError(problem, hint, self._recording.path)

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nri_scope.errors import RecordingError, UsageError
 from nri_scope.recording.schema_check import SCENARIO_SUFFIXES, STANDARD_INPUT
-from nri_scope.recording.temporary_files import temporary_folder
+from nri_scope.recording.temporary_files import standing_for, temporary_folder
 
 if TYPE_CHECKING:
     from .model import Scenario
@@ -78,17 +77,8 @@ def playable(
         recording = folder / f"{stem or 'scenario'}.nriscope.db"
         compile_scenario(scenario, recording)
         # Errors name the scenario, as what plays it knows only the temporary recording.
-        try:
+        with standing_for(recording, scenario.source):
             yield recording
-        except RecordingError as error:
-            if error.path != str(recording):
-                raise
-            raise RecordingError(scenario.source, error.problem, error.hint) from error
-        except UsageError as error:
-            if str(recording) not in error.problem or type(error) is not UsageError:
-                raise
-            problem = error.problem.replace(str(recording), scenario.source)
-            raise UsageError(problem, error.hint) from error
 
 
 def read_scenario(path: Path, profile: str | None = None) -> tuple[Scenario, list[str]]:

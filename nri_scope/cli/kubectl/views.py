@@ -424,15 +424,16 @@ class NodeView:
 
 @contextmanager
 def _without_path(file: Path, node: str) -> Iterator[None]:
-    """Name the node and its commands where errors and findings name the temporary copy."""
+    """Name the node and its commands where errors name the temporary copy and those on a FILE."""
+    from nri_scope.recording.temporary_files import standing_for
     from nri_scope.report.finding import CommandStyle
 
     try:
-        yield
+        with standing_for(file, f"the recordings of {node}"):
+            yield
     except NriScopeError as error:
-        before = str(error)
-        text = CommandStyle.CLUSTER.words(before.replace(str(file), f"the recordings of {node}"))
-        if text == before:
+        text = CommandStyle.CLUSTER.words(str(error))
+        if text == str(error):
             raise
         raise UsageError(text) from error
 

@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nri_scope.errors import RecordingError, UsageError
+from nri_scope.errors import THE_RECORDING, RecordingError, UsageError
 from nri_scope.events import Session
 from nri_scope.filter import Filter
 from nri_scope.filter.fields import BY_NAME
@@ -161,8 +161,9 @@ def choose(source: Recording, selection: Selection, on_progress: OnShare = ignor
         chosen.damage = error
     if not chosen.events:
         raise NothingSelectedError(
-            f"no event in {source.path} is selected",
+            f"no event in {THE_RECORDING} is selected",
             f"{range_words(source)}; list its events with `log`",
+            source.path,
         )
     return chosen
 
