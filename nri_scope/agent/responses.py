@@ -26,13 +26,7 @@ from nri_scope.share.agent_messages import response_of
 from nri_scope.share.redacted_entries import redacted
 from nri_scope.share.redaction import Redactor
 
-from .node_recordings import (
-    Position,
-    RecordingNumbers,
-    is_of_ring,
-    newest_removed,
-    time_of_event,
-)
+from .node_recordings import Position, RecordingNumbers, is_of_ring, newest_removed, time_of_event
 
 OVERRUN = "older events were removed from the recording before they could be sent"
 """Reason of a gap in a stream whose receiver is slower than the recorder's ring."""

@@ -11,14 +11,7 @@ from nri_scope.errors import UsageError
 from nri_scope.share.formats import FORMATS, format_of
 
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
-from .params import (
-    ANY_PATH,
-    NOT_EMPTY,
-    SIZE,
-    NewFile,
-    redact_option,
-    where_option,
-)
+from .params import ANY_PATH, NOT_EMPTY, SIZE, NewFile, redact_option, where_option
 from .time_arguments import since_option, until_option
 
 if TYPE_CHECKING:

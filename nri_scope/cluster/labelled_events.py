@@ -16,13 +16,7 @@ from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import NriScopeError, UsageError
 
 from .agent_client import TOGETHER, AgentClient
-from .agent_pods import (
-    NamedPod,
-    agent_pods,
-    labelled_pods,
-    nodes_without_agent,
-    watched_pods,
-)
+from .agent_pods import NamedPod, agent_pods, labelled_pods, nodes_without_agent, watched_pods
 from .gather import by_node, namespaces_of, pods_filters
 from .kubectl import Kubectl
 from .pull import LoopThread, Responses, pull

@@ -39,16 +39,7 @@ from .event_rows import (
     title_words,
 )
 from .message_edits import MessageEdits
-from .panes import (
-    DebuggerKeys,
-    InputLine,
-    Pane,
-    Panes,
-    TitleLine,
-    bindings,
-    help_lines,
-    inserts,
-)
+from .panes import DebuggerKeys, InputLine, Pane, Panes, TitleLine, bindings, help_lines, inserts
 
 _REFRESH_S = 0.05
 """Minimum seconds between two updates of the screen."""

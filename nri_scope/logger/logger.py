@@ -18,12 +18,7 @@ from nri_scope.errors import ConnectionClosed, NriScopeError, RpcError
 from nri_scope.events import LATE, NOT_CONNECTED, STALLED, CapturedCall, Role, SessionStart
 from nri_scope.nri.events import PLUGIN_SERVICE, REGISTER, RUNTIME_SERVICE, EventKind
 from nri_scope.nri.no_change import no_change
-from nri_scope.nri.runtime_setup import (
-    NO_POLICY,
-    ConfigureRequest,
-    FailurePolicy,
-    negotiate,
-)
+from nri_scope.nri.runtime_setup import NO_POLICY, ConfigureRequest, FailurePolicy, negotiate
 from nri_scope.nri.versions import CONSERVATIVE_MASK, runtime_remark, runtime_words
 from nri_scope.plugin import (
     Connect,

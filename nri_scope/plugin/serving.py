@@ -15,12 +15,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RpcError, UsageError
 from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, SHUTDOWN, STATE_CHANGE_EVENTS, EventKind
 from nri_scope.nri.no_change import no_change
-from nri_scope.nri.runtime_setup import (
-    ConfigureRequest,
-    FailurePolicy,
-    Introduction,
-    negotiate,
-)
+from nri_scope.nri.runtime_setup import ConfigureRequest, FailurePolicy, Introduction, negotiate
 from nri_scope.nri.versions import runtime_words
 from nri_scope.wire import Code, RequestReceived
 

@@ -17,15 +17,7 @@ from itertools import accumulate
 from math import inf
 from operator import itemgetter
 
-from nri_scope.events import (
-    KILLED,
-    LATE_SYNCHRONIZE,
-    NO_SESSION,
-    NOT_CONNECTED,
-    Gap,
-    Role,
-    Session,
-)
+from nri_scope.events import KILLED, LATE_SYNCHRONIZE, NO_SESSION, NOT_CONNECTED, Gap, Role, Session
 from nri_scope.nri.events import CONFIGURE
 from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.versions import NriVersion, has_failure_policy

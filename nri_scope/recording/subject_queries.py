@@ -15,14 +15,7 @@ from nri_scope.specs import label
 from .connection import Value
 from .event_pages import sql_of
 from .reader import Recording
-from .rows import (
-    CONTAINER_COLUMNS,
-    RowError,
-    ascending,
-    containers_of,
-    optional_numbers_of,
-    pod_of,
-)
+from .rows import CONTAINER_COLUMNS, RowError, ascending, containers_of, optional_numbers_of, pod_of
 from .sqlite_errors import query_column, query_numbers, query_rows, recording_errors
 from .sqlite_text import characters_sql, number_list
 

@@ -35,13 +35,7 @@ from nri_scope.runtime import PROFILES, Profile
 from nri_scope.runtime.lifecycle import own_request
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
 
-from .model import (
-    RuntimeChoice,
-    Scenario,
-    ScenarioContainer,
-    ScenarioPod,
-    unused_key,
-)
+from .model import RuntimeChoice, Scenario, ScenarioContainer, ScenarioPod, unused_key
 from .recorded_steps import RecordedSteps
 from .value_readers import LATEST_NS, LONGEST_NS
 

@@ -10,14 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from nri_scope.entries import (
-    Began,
-    CallsByMetrics,
-    EarlierState,
-    Ended,
-    Entry,
-    RecordedCall,
-)
+from nri_scope.entries import Began, CallsByMetrics, EarlierState, Ended, Entry, RecordedCall
 from nri_scope.events import (
     CONTAINER_STATUS,
     CRI_SERVICE,

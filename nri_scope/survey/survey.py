@@ -16,11 +16,7 @@ from pathlib import Path
 from time import monotonic, process_time
 from typing import NamedTuple
 
-from nri_scope.differ.attribution.attributed_changes import (
-    WITHOUT_EFFECT,
-    NameOf,
-    RoundDiff,
-)
+from nri_scope.differ.attribution.attributed_changes import WITHOUT_EFFECT, NameOf, RoundDiff
 from nri_scope.differ.attribution.owner import OwnerKind
 from nri_scope.differ.attribution.presence import INTRODUCTION
 from nri_scope.differ.operations import span_words

@@ -15,14 +15,7 @@ from nri_scope.nri.events import POST_CREATE
 from nri_scope.specs import ABSENT, Absent, Change, Json, Spec
 from nri_scope.specs.json_spec import key_of, member_of
 
-from .attributed_changes import (
-    REQUESTED,
-    ChangeStep,
-    Evidence,
-    OutcomeKind,
-    RequestOutcome,
-    Shows,
-)
+from .attributed_changes import REQUESTED, ChangeStep, Evidence, OutcomeKind, RequestOutcome, Shows
 from .chain import changes_of_chain
 from .hidden_changes import is_hidden, newest_steps, with_left_out
 from .history import REPEATED, UNSURE_ANNOTATIONS, History, ShownChanges, settle

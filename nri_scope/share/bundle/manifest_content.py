@@ -14,12 +14,7 @@ from itertools import islice
 
 from nri_scope import __version__
 from nri_scope.events import Role, Session
-from nri_scope.recording.bundle.manifest import (
-    Manifest,
-    ManifestRuntime,
-    Redaction,
-    ReplacedValues,
-)
+from nri_scope.recording.bundle.manifest import Manifest, ManifestRuntime, Redaction, ReplacedValues
 from nri_scope.recording.display import many
 from nri_scope.recording.event_times import is_redacted
 from nri_scope.recording.reader import Recording

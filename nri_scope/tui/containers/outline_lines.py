@@ -11,11 +11,7 @@ from nri_scope.nri.events import EventStage
 from nri_scope.recording.attribution_file import owners_of
 from nri_scope.recording.display import SHORT_ID, clock, duration, moment, response_time
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import (
-    containers_by_key,
-    pods_by_key,
-    state_in,
-)
+from nri_scope.recording.subject_queries import containers_by_key, pods_by_key, state_in
 
 from ..store.rows import changed_in_short
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid

@@ -19,13 +19,7 @@ from ..store.markers import RowKey
 from ..store.rows import ListRow, RowStyle
 from ..store.store import Store
 from ..store.view import View
-from ..widgets.messages import (
-    AddToFilter,
-    RowChosen,
-    RowOpened,
-    StatusText,
-    ToggleOperations,
-)
+from ..widgets.messages import AddToFilter, RowChosen, RowOpened, StatusText, ToggleOperations
 from .cell_filters import row_term, why_no_filter
 from .columns import longest, place
 from .row_painter import GUTTER, PREFIX, EventHeader, RowPainter

@@ -20,14 +20,7 @@ from nri_scope.recording.records import deadline_ms
 from nri_scope.specs import label
 from nri_scope.text.escape import safe
 
-from .markers import (
-    ConnectionMarker,
-    DamageMarker,
-    EntryMarker,
-    RowKey,
-    RowMarker,
-    ViewEntry,
-)
+from .markers import ConnectionMarker, DamageMarker, EntryMarker, RowKey, RowMarker, ViewEntry
 
 if TYPE_CHECKING:
     from nri_scope.differ.operations import Operation

@@ -14,14 +14,7 @@ from nri_scope.recording.subject_queries import points_between
 from nri_scope.text.escape import safe
 
 from ..actions import key_of
-from ..containers.census import (
-    NEVER_ENDS,
-    STATES,
-    Census,
-    Life,
-    life_words,
-    stages_of,
-)
+from ..containers.census import NEVER_ENDS, STATES, Census, Life, life_words, stages_of
 from ..containers.census_board import SubjectFilter
 from ..containers.outline import TreeNode
 from ..containers.outline_lines import SubjectDetails
