@@ -38,14 +38,7 @@ from nri_scope.text.yaml_reader import Node
 from nri_scope.text.yaml_text import FlowList, FlowMapping, YamlValue
 
 from .model import Place, nearest, shown
-from .value_readers import (
-    ValueReader,
-    flag,
-    integer,
-    list_of,
-    mapping_of,
-    text_of,
-)
+from .value_readers import ValueReader, flag, integer, list_of, mapping_of, text_of
 
 ABSENT = "absent"
 """Value of a field that is a message, to remove it from a message that has it."""
