@@ -134,9 +134,7 @@ RDT = {
 }
 
 FIELDS = (
-    *(ANNOTATIONS, MOUNTS, HOOKS, DEVICES, CDI_DEVICES, ENV, ARGS, HUGEPAGE_LIMITS, BLOCKIO_CLASS),
-    *(RDT_CLASS, UNIFIED, PIDS_LIMIT, DEVICE_RULES, CGROUPS_PATH, OOM_SCORE_ADJ, RLIMITS),
-    *(IO_PRIORITY, SECCOMP_POLICY, NAMESPACES, SYSCTL, NET_DEVICES, SCHEDULER, MEMORY_POLICY),
+    *(field for field in tuple(globals().values()) if isinstance(field, AdjustableField)),
     *(*MEMORY.values(), *CPU.values(), *RDT.values()),
 )
 """All fields."""
