@@ -237,7 +237,8 @@ class Differ:
         parts = creation.parts if creation else ()
         chain = Chain.of(parts, owner_list.plugins if owner_list else ())
         is_created, results = outcome.fate is OperationFate.CREATED, RoundResults()
-        container = kind(parts, owner_list, chain, is_created, results).evaluate()
+        for_others = owner_list is None and not is_chosen
+        container = kind(parts, owner_list, chain, is_created, results, for_others).evaluate()
         if container is None:
             chain = Chain.of(whole.parts)
         if validation is not None:
