@@ -31,7 +31,6 @@ from nri_scope.recording.display import clock, deadline, duration, moment
 from nri_scope.recording.lookup import events_about
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import rfc3339
-from nri_scope.share.redaction.tokens import is_token
 
 _ENDS = nri.POST_CREATE, nri.START, nri.STOP, nri.REMOVE
 WHERE = " OR ".join(f"event:{name}" for name in (RUN_POD, CREATE, *_ENDS, SYNCHRONIZE, VALIDATE))
@@ -324,6 +323,9 @@ class _Creations:
         return plugins
 
     def _presence(self, attempt: _Attempt, plugin: str, by: str, taps: list[Session]) -> _Found:
+        # Imported here, as the first screen of the interface does not need redaction.
+        from nri_scope.share.redaction.tokens import is_token
+
         event = attempt.event
         if not plugin or is_token(plugin):
             return PluginPresence.UNKNOWN, f"{by} is redacted, or no list of plugins", event.id
