@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from nri_scope.cluster.pod_events import PodEvent, PodEvents
 from nri_scope.recording.reader import Recording
+from tests.amount import sampled
 from tests.cluster.fake_kubectl import change
 from tests.cluster.plugin_command import KUBECTL, RECORDING, Done, cluster, port, run
 
@@ -46,7 +47,10 @@ async def log(cluster: dict[str, str], *words: str) -> Done:
     return await run(KUBECTL, "log", "shop/web", *words, environment=cluster)
 
 
-@pytest.mark.parametrize("series", [None, {"count": 3, "lastObservedTime": None}])
+@pytest.mark.parametrize(
+    "series",
+    sampled([None, {"count": 3, "lastObservedTime": None}], 1),
+)
 async def test_they_are_lines_between_the_events(
     cluster: dict[str, str], series: dict[str, Any] | None
 ) -> None:
@@ -120,6 +124,7 @@ async def test_only_the_newest_are_shown(cluster: dict[str, str]) -> None:
     assert "n1." not in done.output and "n2." in done.output and "n501." in done.output
 
 
+@pytest.mark.exhaustive
 async def test_findings_are_followed_by_them(cluster: dict[str, str]) -> None:
     words = ("report", "shop/web", "--diagnose")
     nothing = await run(KUBECTL, *words, environment=cluster)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from nri_scope.cluster.kubectl import Kubectl
 from nri_scope.cluster.target import NamedTarget
 from nri_scope.errors import UsageError
+from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.cluster.fake_kubectl import agent_pod, change, matches, pod
 from tests.cluster.plugin_command import KUBECTL, RECORDING, cluster, port, run, without_header
@@ -104,16 +105,18 @@ def workload(kind: str, name: str, **labels: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("web", "-n", "shop"),
-        ("pod/web", "--namespace", "shop"),
-        ("deploy/web", "-n", "shop"),
-        ("deployments/web",),
-        ("web",),
-    ],
+    sampled(
+        [
+            ["deploy/web", "-n", "shop"],
+            ["pod/web", "--namespace", "shop"],
+            ["web", "-n", "shop"],
+            ["deployments/web"],
+            ["web"],
+        ]
+    ),
 )
 async def test_each_way_to_name_a_pod_shows_the_same(
-    cluster: dict[str, str], words: tuple[str, ...]
+    cluster: dict[str, str], words: list[str]
 ) -> None:
     change(cluster, namespace="shop", workloads=[workload("deployment", "web", app="web")])
     expected = await run(KUBECTL, "show", "shop/web", environment=cluster)
@@ -127,6 +130,7 @@ async def test_the_namespace_of_a_context_without_one_is_default(cluster: dict[s
     assert "pod default/web does not exist" in done.errors
 
 
+@pytest.mark.exhaustive
 async def test_a_container_of_a_workload_is_named_after_it(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
@@ -174,6 +178,7 @@ async def test_log_of_a_workload_shows_all_its_pods(cluster: dict[str, str]) -> 
     assert done.status == 2 and "--node and deploy/web exclude each other" in done.errors
 
 
+@pytest.mark.exhaustive
 async def test_two_pods_are_compared_as_two_containers_of_files(
     cluster: dict[str, str], port: int
 ) -> None:
