@@ -9,6 +9,7 @@ STAMP := $(VENV)/.installed
 LOCK := requirements/dev.txt
 RUNTIME_LOCK := requirements/runtime.txt
 BUILD_LOCK := requirements/build.txt
+SUPPLY_LOCK := requirements/supply-chain.txt
 
 # The interpreter that creates .venv: python3 if it is new enough, else a versioned one.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
@@ -136,7 +137,7 @@ lint-imports:
 	@echo "== import-linter"; $(BIN)/lint-imports --no-logo --no-cache && ! grep -rnE '^\s*(from|import) .*\btest_' --include='*.py' $(CODE)
 # The lock names no index or folder, and the environment satisfies all requirements.
 lint-lock:
-	@echo "== lock"; ! grep -nE '://|--(extra-)?index|--find-links' $(LOCK) $(RUNTIME_LOCK) $(BUILD_LOCK) && $(BIN)/uv pip check --quiet --python $(BIN)/python
+	@echo "== lock"; ! grep -nE '://|--(extra-)?index|--find-links' $(LOCK) $(RUNTIME_LOCK) $(BUILD_LOCK) $(SUPPLY_LOCK) && $(BIN)/uv pip check --quiet --python $(BIN)/python
 lint-generated:
 	@echo "== generated code"; $(BIN)/python -m scripts.generate --check
 lint-words:
@@ -190,6 +191,34 @@ lock: $(STAMP) ## lock the newest development dependencies
 	$(BIN)/uv pip compile --group pyproject.toml:build --constraint $(LOCK) --universal \
 		--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--no-annotate --quiet --custom-compile-command "make lock" --output-file $(BUILD_LOCK)
+
+	@# What describes and checks dependencies; none of it is installed beside nri-scope.
+	$(BIN)/uv pip compile --group pyproject.toml:supply-chain --universal --upgrade \
+		--python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+		--no-annotate --quiet --custom-compile-command "make lock" --output-file $(SUPPLY_LOCK)
+
+# Programs that describe and check dependencies, in an environment of their own.
+SUPPLY := build/supply-chain
+$(SUPPLY)/.installed: $(STAMP) $(SUPPLY_LOCK)
+	@$(BIN)/uv venv --quiet --allow-existing --python $(BIN)/python $(SUPPLY)
+	@$(BIN)/uv pip install --quiet --python $(SUPPLY) --require-hashes -r $(SUPPLY_LOCK)
+	@touch $@
+
+.PHONY: sbom
+sbom: dist image $(SUPPLY)/.installed ## write an SBOM of the wheel, the image and the chart to dist
+	$(SUPPLY)/bin/python -m scripts.make_sboms dist/*.whl $(IMAGE) dist
+
+# A licence that is not in this list fails: `make image` puts all packages into one file.
+LICENCES = Apache-2.0;Apache-2.0 AND BSD-2-Clause;Apache License, Version 2.0;Apache Software License;$\
+	BSD License;3-Clause BSD License;BSD-2-Clause;BSD-3-Clause;MIT;MIT License;PSF-2.0;Public Domain
+.PHONY: licences
+licences: $(SUPPLY)/.installed ## list the licences of what nri-scope installs; fail for others than known ones
+	$(SUPPLY)/bin/pip-licenses --python=$(BIN)/python --from=mixed --allow-only="$(LICENCES)" \
+		--packages $$(sed -n 's/==.*//p' $(RUNTIME_LOCK))
+
+.PHONY: audit
+audit: $(SUPPLY)/.installed ## look up known vulnerabilities of what nri-scope installs (needs the internet)
+	$(SUPPLY)/bin/pip-audit --strict --require-hashes --disable-pip -r $(RUNTIME_LOCK)
 
 .PHONY: clean
 clean: ## remove .venv, caches and build products

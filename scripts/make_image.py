@@ -37,6 +37,8 @@ ENVIRONMENT = {
     # No user has a home folder in the image.
     "HOME": "/tmp",
     "PYTHONDONTWRITEBYTECODE": "1",
+    # As in Python's official images.
+    "PYTHON_VERSION": platform.python_version(),
 }
 LABELS = {
     "org.opencontainers.image.title": "nri-scope",
@@ -84,7 +86,9 @@ def main(archive: Path) -> None:
         base = dict(python_files(library))
         libraries = list(shared_libraries([*base.values(), *application.values()], packages))
         base |= {place: path for path, place in libraries}
-        base |= licence_files(path for path, _ in libraries)
+        debian = debian_packages(path for path, _ in libraries)
+        base |= licence_files(debian)
+        base |= {f"var/lib/dpkg/status.d/{name}": status(name) for name in debian}
         base |= system_files()
         archive.parent.mkdir(parents=True, exist_ok=True)
         write_archive(archive, [layer(base, folders=True), layer(application)])
@@ -165,26 +169,36 @@ def shared_libraries(files: Iterable[Path | bytes], packages: Path) -> Iterator[
         yield Path(os.path.realpath(each)), str(place).lstrip("/")
 
 
-def licence_files(libraries: Iterable[Path]) -> Iterator[tuple[str, Path]]:
-    """Yield the licences of the Debian packages of libraries, with their places.
+def debian_packages(libraries: Iterable[Path]) -> list[str]:
+    """Return the names of the Debian packages of libraries.
 
     A library outside of Debian's packages is Python's, whose licence is in its standard library.
     On other distributions, say that licences are missing.
     """
-    texts: set[Path] = set()
     if shutil.which("dpkg") is None:
         print("no dpkg: the image has no licences of shared libraries", file=sys.stderr)
-        return
+        return []
+    names: set[str] = set()
     for library in libraries:
         # Packages name files in /lib, which is a link to /usr/lib.
-        names = {str(library), str(library).removeprefix("/usr")}
-        found = subprocess.run(["dpkg", "--search", *names], capture_output=True, text=True).stdout
-        for line in found.splitlines():
-            texts.add(Path("/usr/share/doc", re.split("[:,]", line)[0], "copyright"))
-    for text in sorted(texts):
+        paths = {str(library), str(library).removeprefix("/usr")}
+        output = subprocess.run(["dpkg", "--search", *paths], capture_output=True, text=True).stdout
+        names.update(re.split("[:,]", line)[0] for line in output.splitlines())
+    return sorted(names)
+
+
+def licence_files(packages: Iterable[str]) -> Iterator[tuple[str, Path]]:
+    """Yield the licences of Debian packages, with their places."""
+    for name in packages:
+        text = Path("/usr/share/doc", name, "copyright")
         yield str(text).lstrip("/"), text
-        for name in re.findall(r"/usr/share/common-licenses/[\w.-]*\w", text.read_text("utf-8")):
-            yield name.lstrip("/"), Path(name)
+        for each in re.findall(r"/usr/share/common-licenses/[\w.-]*\w", text.read_text("utf-8")):
+            yield each.lstrip("/"), Path(each)
+
+
+def status(package: str) -> bytes:
+    """Return what dpkg knows of a package, for scanners, in the form of distroless images."""
+    return subprocess.run(["dpkg", "--status", package], capture_output=True, check=True).stdout
 
 
 def system_files() -> Files:

@@ -20,8 +20,10 @@ from scripts.make_image import (
     _UNUSED_PACKAGES,
     ENVIRONMENT,
     USER,
+    debian_packages,
     layer,
     licence_files,
+    status,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -112,10 +114,13 @@ def test_tests_and_unneeded_libraries_are_left_out() -> None:
 
 
 @pytest.mark.skipif(shutil.which("dpkg") is None, reason="no packages of Debian")
-def test_licences_of_libraries_are_complete() -> None:
+def test_packages_of_libraries_are_described_with_licences() -> None:
     listed = subprocess.run(["ldd", shutil.which("sh") or ""], capture_output=True, text=True)
     found = re.search(r"/\S*libc\.so\S*", listed.stdout)
     assert found is not None
-    names = dict(licence_files([Path(os.path.realpath(found[0]))])).keys()
+    packages = debian_packages([Path(os.path.realpath(found[0]))])
+    assert packages == ["libc6"]
+    names = dict(licence_files(packages)).keys()
     assert "usr/share/doc/libc6/copyright" in names
     assert "usr/share/common-licenses/LGPL-2.1" in names
+    assert b"Package: libc6\n" in status("libc6")
