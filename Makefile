@@ -113,7 +113,7 @@ bench: $(STAMP) ## benchmarks, with the Go reference in the same run; BENCH_ARGS
 # ------------------------------------------------------------------------- lint
 # Independent checks run in parallel, with their output grouped; all run even if one fails.
 CODE = nri_scope tests scripts benchmarks examples
-LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-lock lint-generated lint-docs lint-words lint-docstrings lint-size
+LINTS := lint-ruff lint-mypy lint-pyright lint-imports lint-lock lint-generated lint-docs lint-words lint-docstrings lint-size lint-promises
 export PYRIGHT_PYTHON_CACHE_DIR := $(CURDIR)/$(VENV)/pyright
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
@@ -146,6 +146,9 @@ lint-docstrings:
 	@echo "== docstrings"; $(BIN)/python -m scripts.check_docstrings
 lint-size:
 	@echo "== size"; $(BIN)/python -m scripts.check_size
+# Each promise of SECURITY.md names existing tests.
+lint-promises:
+	@echo "== promises"; $(BIN)/pytest -q --no-header -n 0 tests/docs/test_security.py >/dev/null || $(BIN)/pytest -q -n 0 tests/docs/test_security.py
 lint-docs:
 	@echo "== generated docs"; $(BIN)/python -m scripts.gen_docs --check
 

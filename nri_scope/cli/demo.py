@@ -24,26 +24,29 @@ RECORDING = "demo.nriscope.db"
 
 
 @click.command()
-@output_option(
-    "Copy of the recording to write.  [default: demo.nriscope.db in a new temporary folder]",
-)
+@output_option("Copy of the recording to write and show.")
 @click.option("--log", "as_log", is_flag=True, help="Print the events instead of showing `tui`.")
 @click.pass_context
 def command(context: click.Context, output: Path | None, as_log: bool) -> None:
     """See nri-scope at work, without a container runtime.
 
     Shows a recording of six plugins at a real containerd: changes with their owners, a slow plugin,
-    a conflict. It is copied, and shown in `tui`, or as a log if there is no terminal. Every other
-    command can be tried on that copy. It does not need root.
+    a conflict. `tui` shows a copy, which is removed afterwards unless it is named; if there is no
+    terminal, the log is printed. Every other command can be tried on the recording. It does not
+    need root.
     """
-    file = _copied(output)
+    file = bundled_path() if output is None else _copy(output)
     reason = "" if as_log else tui_obstacle()
     if reason:
         click.echo(f"demo: {reason}; printing the log instead", err=True)
     if as_log or reason:
         context.invoke(log, file=file)
-    else:
+    elif output is not None:
         show_recording(file)
+    else:
+        # Marks are stored beside the recording.
+        with tempfile.TemporaryDirectory(prefix="nri-scope-demo-") as folder:
+            show_recording(_copy(Path(folder, RECORDING)))
     for line in conclusion(file):
         click.echo(safe(line))
 
@@ -60,11 +63,9 @@ def bundled_path(name: str = RECORDING) -> Path:
     )
 
 
-def _copied(output: Path | None) -> Path:
-    """Copy the recording. Raises UsageError if the file exists or cannot be written."""
+def _copy(file: Path) -> Path:
+    """Copy the recording to ``file``. Raises UsageError if it exists or cannot be written."""
     source = bundled_path()
-    # Not in the current folder: a demo should not leave files to clean up there.
-    file = output or Path(tempfile.mkdtemp(prefix="nri-scope-demo-")) / RECORDING
     try:
         with file.open("xb") as copy:
             file.chmod(0o600)

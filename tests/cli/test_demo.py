@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shlex
@@ -68,10 +69,8 @@ def test_demo_prints_the_log_and_names_commands_that_work(
     lines = [line for line in output.splitlines() if re.match(r" +\d+ \d\d:\d\d:\d\d\.", line)]
     assert len(lines) == DEMO_EVENTS
     assert errors == "demo: this is not a terminal; printing the log instead\n"
-    (folder,) = tmp_path.iterdir()
-    (file,) = folder.iterdir()
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == []
+    file = demo.bundled_path()
     assert output.index("CreateContainer") < output.index("The recording is")
 
     named = commands(output)
@@ -98,6 +97,7 @@ def test_output_can_be_named(start: Start, tmp_path: Path) -> None:
     assert file.exists()
     assert {str(file)} == {words[1] for words in commands(output) if words[0] == "blame"}
     assert list(tmp_path.iterdir()) == [file]
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
 def test_existing_file_is_not_overwritten(start: Start, tmp_path: Path) -> None:
@@ -136,6 +136,27 @@ async def test_terminal_shows_the_recording(tmp_path: Path) -> None:
         text = await window.shows("ended with 0", "doctor")
     assert f"tui {tmp_path}/d.nriscope.db" in "".join(text.split("\n"))
     assert (tmp_path / "d.nriscope.db").read_bytes() == demo.bundled_path().read_bytes()
+
+
+@needs_tmux
+async def test_marks_and_files_of_the_demo_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundled = demo.bundled_path()
+    files, modified = set(bundled.parent.iterdir()), bundled.stat().st_mtime_ns
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    async with terminal(tmp_path, "demo", (150, 50)) as window:
+        await window.shows("containerd 2.1", "3 problems")
+        (folder,) = tmp_path.glob("nri-scope-demo-*")
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        await window.press("Down")
+        await window.press("m")
+        while not (folder / f"{demo.RECORDING}.marks.json").exists():
+            await asyncio.sleep(0.05)
+        await window.press("q")
+        await window.shows("ended with 0", "doctor")
+    assert not folder.exists()
+    assert (set(bundled.parent.iterdir()), bundled.stat().st_mtime_ns) == (files, modified)
 
 
 @needs_tmux
