@@ -21,6 +21,7 @@ from nri_scope.recording.display import (
     duration,
     left_out_words,
     mark_words,
+    outcome_sign,
     response_time,
     runtime,
     subject,
@@ -35,6 +36,7 @@ from nri_scope.recording.records import (
 )
 from nri_scope.specs import label
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.short_names import short_container, short_pod
 from nri_scope.text.styled_text import Style, paint
 from nri_scope.writer.background_output import Background
 from nri_scope.writer.main import serve
@@ -45,6 +47,12 @@ _EVENT_WIDTH = len("PostUpdatePodSandbox")
 """Fits every event name but ValidateContainerAdjustment, which shifts the rest of its line."""
 _PLUGIN_WIDTH = 20
 """Maximum width of the plugin's column."""
+_NARROW = 100
+"""Below this width, plugins with an index are shown by their index only."""
+_NAME_WIDTH = 20
+"""Minimum columns for the names of a pod and a container, if there are as many."""
+_DETAIL_WIDTH = 16
+"""Minimum columns for changes; in less, only their number is shown."""
 _MAX_PRINTED = 4_000
 """Maximum number of columns of a line of a plugin's output, if the width is not limited."""
 _MAX_DETAIL = 300
@@ -78,6 +86,7 @@ class LogLines:
         self._delay_of = delay_of
         self._with_session = False
         self._plugin_width = 0
+        self._only_index = False
         self._plugins: dict[int, str] = {}
         self._days = Days()
         self.has_plugins = True
@@ -90,8 +99,12 @@ class LogLines:
             by_plugin.setdefault(session.plugin, []).append(session)
             self._plugins[session.id] = session.plugin
         self._with_session = any(map(sessions_overlap, by_plugin.values()))
+        indices = {plugin.partition("-")[0] for plugin in by_plugin}
+        if self._width is not None and self._width < _NARROW:
+            self._only_index = len(indices) == len(by_plugin) and all(map(str.isdigit, indices))
         if len(by_plugin) > 1 and self.has_plugins:
-            longest = max(columns(safe(plugin, _PLUGIN_WIDTH)) for plugin in by_plugin)
+            shown = indices if self._only_index else by_plugin
+            longest = max(columns(safe(plugin, _PLUGIN_WIDTH)) for plugin in shown)
             self._plugin_width = max(self._plugin_width, longest)
 
     def left_out(self, events: int) -> str:
@@ -135,15 +148,28 @@ class LogLines:
         first = f"{event.id:>6}{session} "
         took = f"{response_time(event.took_ns):>6}"
         plugin = self._plugin(event.plugin)
-        rest = f" {mark} {plugin}{safe(event.event):<{_EVENT_WIDTH}} {subject(event)}{detail}"
-        at = clock(event.at_ns)
+        rest = f" {mark} {plugin}{safe(event.event):<{_EVENT_WIDTH}} "
+        about, at = subject(event), clock(event.at_ns)
         if self._width is not None:
             left = self._width - len(first) - len(at) - len(took) - 1
             if left < 0:
                 # Not even number, time and duration fit; omit colour, too.
                 return safe(f"{first}{at} {took}", self._width)
+            room = left - len(rest)
+            if len(about) + len(detail) > room:
+                # Names are cut first, down to what tells replicas and containers apart.
+                least = min(room, max(room // 2, _NAME_WIDTH))
+                if event.changed and room - least < _DETAIL_WIDTH:
+                    sign = outcome_sign(event) or "Δ"
+                    detail = f"  {sign}{event.changes or len(event.changed)}"
+                room = max(room - len(detail), least)
+                is_container = event.container or event.container_id
+                about = (short_container if is_container else short_pod)(about, max(room, 0))
+            rest = f"{rest}{about}{detail}"
             if len(rest) > left or not rest.isascii():
                 rest = safe(rest, max(left, 0))
+        else:
+            rest = f"{rest}{about}{detail}"
         if mark == "!":
             return self._paint(Style.BAD, f"{first}{at} {took}{rest}".rstrip())
         if self._colour:
@@ -153,7 +179,7 @@ class LogLines:
     def _plugin(self, name: str) -> str:
         if not self._plugin_width:
             return ""
-        text = safe(name, self._plugin_width)
+        text = safe(name.partition("-")[0] if self._only_index else name, self._plugin_width)
         return f"{text}{' ' * (self._plugin_width - columns(text))} "
 
     def _gap(self, gap: Gap) -> str:

@@ -12,6 +12,8 @@ from nri_scope.recording.attribution_file import owners_of
 from nri_scope.recording.display import SHORT_ID, clock, duration, moment, response_time
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import containers_by_key, pods_by_key, state_in
+from nri_scope.text.escape import safe
+from nri_scope.text.short_names import short_pod
 
 from ..store.rows import changed_in_short
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid
@@ -119,6 +121,8 @@ def _listed_state(recording: Recording, life: Life) -> str:
     return _LISTED_STATES.get(state_in(recording, life.listed), "")
 
 
+_NAME_MAX = 600
+"""Maximum number of characters of a name that are shown."""
 FIELDS = (
     TableField("Pod / container / event", 34, grows=True, most=70),
     TableField("State", 8),
@@ -154,11 +158,12 @@ def node_line(
     if node.pod == NO_POD and node.level is Depth.POD:
         # A heading for the containers whose pod is unknown.
         return grid.line_of(Span(f"{_OPEN[opened]}{subject.name}"))
-    indent = "  " * node.level
+    before = "  " * node.level + _OPEN[opened]
+    name = short_pod(safe(subject.name[:_NAME_MAX]), grid.widths[0] - len(before))
     style = Style.STRONG if node.level is Depth.POD else Style.PLAIN
     return grid.line(
         (
-            Span(f"{indent}{_OPEN[opened]}{subject.name}", style),
+            Span(f"{before}{name}", style),
             Span(subject.state(life), _STATE_STYLES.get(life.stage, Style.PLAIN)),
             Span(_age(life, now_ns)),
             Span(f"{life.events:,}"),

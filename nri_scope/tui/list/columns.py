@@ -10,6 +10,7 @@ from nri_scope.events import Event
 from nri_scope.nri.events import METHODS
 from nri_scope.recording import display
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.short_names import short_container, short_pod
 
 from ..store.rows import COLUMNS, Column, ListRow, first_change, more_changes
 from ..text.styled_line import GAP, fitted
@@ -167,9 +168,10 @@ def _forms(row: ListRow, placed: PlacedColumn) -> Iterator[str]:
         case "plugin" if placed.width < ROOM_FOR_WORDS:
             index, _, name = whole.partition("-")
             yield index if name and index.isdigit() else whole
+        case "subject" if event.container or event.container_id:
+            yield short_container(whole, placed.width)
         case "subject":
-            yield whole
-            yield from _subjects(event, whole, placed.width)
+            yield short_pod(whole, placed.width)
         case _:
             yield whole
 
@@ -185,14 +187,3 @@ def _changes(event: Event, whole: str, width: int) -> Iterator[str]:
     yield whole
     yield f"{first}{more}"
     yield f"{safe(first, width - columns(more))}{more}"
-
-
-def _subjects(event: Event, whole: str, width: int) -> Iterator[str]:
-    """Yield shorter forms: without the namespace, then with the pod cut to fit the container."""
-    rest = whole.partition("/")[2]
-    named = f"…/{rest}" if event.namespace and rest else whole
-    yield named
-    before, slash, last = whole.rpartition("/")
-    if (event.container or event.container_id) and columns(last) < width // 2:
-        yield safe(before, width - columns(last) - 1) + slash + last
-    yield named

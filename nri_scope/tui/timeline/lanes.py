@@ -12,6 +12,7 @@ from nri_scope.recording.display import clock, duration
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import points_between
 from nri_scope.text.escape import safe
+from nri_scope.text.short_names import short_pod
 
 from ..actions import key_of
 from ..containers.census import NEVER_ENDS, STATES, Census, Life, life_words, stages_of
@@ -153,9 +154,10 @@ class TimelineLanes:
 
 def label(node: TreeNode, subject: SubjectDetails, width: int) -> Span:
     """Return the name of a lane, fitted to ``width`` columns."""
-    text = f"  {subject.name}" if node.container else subject.name
+    indent = "  " if node.container else ""
+    name = short_pod(safe(subject.name[: 4 * width]), width - len(indent))
     style = Style.PLAIN if node.container else Style.STRONG
-    return Span(fitted(safe(text[: 4 * width]), width), style)
+    return Span(fitted(indent + name, width), style)
 
 
 def ruled(cells: list[Span], column: int) -> list[Span]:
