@@ -138,5 +138,5 @@ def _lines(
         shown, requests = None, blame.whole_container_requests(history)
         body, legend = blame.history_body(history, histories, width)
     yield from blame.head(history, shown, width, requests)
+    yield from ("", *body, "") if body else ()
     yield from blame.legend(legend, width)
-    yield from ("", *body) if body else ()

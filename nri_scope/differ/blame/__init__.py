@@ -14,7 +14,12 @@ from .path_history import PathHistory as PathHistory
 from .path_history import path_histories as path_histories
 from .path_history import resolve as resolve
 from .path_history import whole_container_requests as whole_container_requests
+from .text import alerts as alerts
 from .text import body as body
 from .text import head as head
 from .text import history_body as history_body
 from .text import legend as legend
+from .text import limits as limits
+from .text import name_lines as name_lines
+from .text import requests as requests
+from .text import summary as summary

@@ -82,7 +82,7 @@ class Gutter:
         return f"{name}{padding} {evidence_cell}{mark}│"
 
     def legend(self) -> list[str]:
-        """Return the explanations of the owners and signs in use, short enough to precede them.
+        """Return the explanations of the owners and signs in use.
 
         Not escaped. Call it after `cell` was called for all lines.
         """
@@ -150,11 +150,25 @@ def head(
     Without `lines` the number is omitted. `about`: requests to list instead of all without an
     effect.
     """
-    layout = Layout(width)
+    yield from name_lines(history, width)
+    yield from alerts(history, width)
+    if lines is not None:
+        yield from Layout(width).sentence(summary(lines, width), 0)
+    yield from limits(history, width)
+    yield from requests(history.without_effect if about is None else about, width)
+
+
+def name_lines(history: History, width: int | None) -> Iterator[str]:
+    """Yield the container's name, and how it began."""
     began = f", {history.beginning}" if history.beginning else ""
     named = history.name != history.id[:SHORT_ID]
     number = f" {history.id[:SHORT_ID]}" if named else ""
-    yield from layout.sentence(f"{history.name}{number}{began}", 0, Style.STRONG)
+    yield from Layout(width).sentence(f"{history.name}{number}{began}", 0, Style.STRONG)
+
+
+def alerts(history: History, width: int | None) -> Iterator[str]:
+    """Yield missing plugins, the failure of the creation, and the event of the real spec."""
+    layout = Layout(width)
     for absence in history.absences:
         yield from layout.sentence(f"! {absence}", 0, Style.BAD)
     if history.failure:
@@ -162,25 +176,37 @@ def head(
     if history.real is not None:
         source = f"the spec that the runtime actually used, reported by event {history.real_event}"
         yield from layout.sentence(source, 0)
-    if lines is not None:
-        yield from layout.sentence(summary(lines), 0)
+
+
+def limits(history: History, width: int | None) -> Iterator[str]:
+    """Yield the limits of the evidence."""
     for remark in history.limits:
-        yield from layout.sentence(f"note: {remark}", 0, Style.WARN)
-    for request in history.without_effect if about is None else about:
+        yield from Layout(width).sentence(f"note: {remark}", 0, Style.WARN)
+
+
+def requests(steps: Iterable[ChangeStep], width: int | None) -> Iterator[str]:
+    """Yield requests that were not seen as changes."""
+    for request in steps:
         text = cut(f"{wording.glyph(request)} {wording.request(request)}", width)
         is_open = request.outcome.kind is OutcomeKind.REQUESTED
-        yield from layout.sentence(text, 0, Style.WARN if is_open else Style.BAD)
+        yield from Layout(width).sentence(text, 0, Style.WARN if is_open else Style.BAD)
 
 
-def summary(lines: Sequence[OwnedLine]) -> str:
-    """Return the number of lines, and of those changed by each owner. Not escaped."""
+def summary(lines: Sequence[OwnedLine], width: int | None = None) -> str:
+    """Return the number of lines, and of those changed by each owner. Not escaped.
+
+    If it is wider than ``width``, plugins are named by their index, as the gutter has their names.
+    """
     total = sum(line.exists and not line.heading for line in lines)
     counts: dict[str, int] = {}
+    indices: dict[str, str] = {}
     for line in lines:
         if line.changed and line.mark not in (UNMET, OPEN) and not line.heading:
             _, owner, _ = gutter_content(line)
             who = "unknown" if owner is None else short(owner)
             counts[who] = counts.get(who, 0) + 1
+            if owner is not None and owner.who is OwnerKind.PLUGIN and not owner.or_runtime:
+                indices[who] = owner.index
     not_applied = ""
     for each in (OPEN, UNMET):
         asked = sum(line.mark == each and not line.heading for line in lines)
@@ -190,8 +216,12 @@ def summary(lines: Sequence[OwnedLine]) -> str:
         return f"no plugin was seen to change {what}{not_applied}"
     # An owner may be a list of possible plugins, separated by commas.
     separator = "; " if any("," in who for who in counts) else ", "
-    listed = separator.join(f"{who} {count:,}" for who, count in counts.items())
-    return f"{total:,} line{'' if total == 1 else 's'}; changed: {listed}{not_applied}"
+    first = f"{total:,} line{'' if total == 1 else 's'}; changed: "
+    text = f"{first}{separator.join(f'{who} {count:,}' for who, count in counts.items())}"
+    if width is not None and columns(safe(text)) > width:
+        shown = (f"{indices.get(who, who)}: {count:,}" for who, count in counts.items())
+        text = f"{first}{separator.join(shown)}"
+    return f"{text}{not_applied}"
 
 
 def gutter_content(line: OwnedLine) -> tuple[str, Owner | None, tuple[Evidence, ...]]:

@@ -329,7 +329,11 @@ class DetailPane(Widget):
             lines = [*lines, (), line(f"{key_of('full')} in this pane shows {kind}", Style.DIM)]
         self._read_last = request
         if before != request or lines != self._body.source:
-            self._show_lines(lines, keep=before is not None and _is_same_subject(before, request))
+            keep = before is not None and _is_same_subject(before, request)
+            self._show_lines(lines, keep=keep)
+            if not keep and request.tab is Tab.BLAME and self._body.highlight:
+                # What the user searched for in the list.
+                await self.find(self._body.highlight)
         if self._opens:
             self._opens = False
             self._enter()

@@ -20,21 +20,18 @@ from nri_scope.recording.documents import newest_message
 from nri_scope.recording.event_messages import reply_of, request_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
-from nri_scope.text.escape import columns
 from nri_scope.text.styled_text import spans_of
 
 from ..store.reader_thread import CancelFlag
 from ..store.rows import ListRow
 from ..text.styled_line import (
     MAX_TEXT,
-    Span,
     Style,
     StyledLine,
     clipped,
     clipped_text,
     folded,
     line,
-    text_of,
     yaml_lines,
 )
 from . import summary
@@ -211,20 +208,20 @@ def _blame_of_subject(
         return
     stop.check()
     lines = blame.lines(history)
-    first, *others = map(spans_of, blame.head(history, lines, tab_request.width))
-    as_of = line(_as_of(history, tab_request.row), Style.DIM)
-    if columns(text_of(first) + text_of(as_of)) + 2 <= tab_request.width:
-        yield (*first, Span("  "), *as_of)
-    else:
-        yield from (as_of, first)
-    yield from others
+    width = tab_request.width
+    yield from map(spans_of, blame.alerts(history, width))
+    yield line(blame.summary(lines, width))
+    yield from map(spans_of, blame.requests(history.without_effect, width))
+    yield line(_as_of(history, tab_request.row), Style.DIM)
     stop.check()
     rows = blame.view(lines, "full" if tab_request.full else "usual")
     short = [_truncated(row) if isinstance(row, blame.OwnedLine) else row for row in rows]
-    body, legend = blame.body(short, tab_request.width)
-    yield from map(spans_of, blame.legend(legend, tab_request.width))
-    yield ()
+    body, legend = blame.body(short, width)
     yield from map(spans_of, body)
+    yield ()
+    yield from map(spans_of, blame.limits(history, width))
+    yield from map(spans_of, blame.legend(legend, width))
+    yield from map(spans_of, blame.name_lines(history, width))
 
 
 def _as_of(history: History, row: ListRow) -> str:

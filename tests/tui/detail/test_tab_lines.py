@@ -147,16 +147,15 @@ class TestBlameTab:
             f"as of the recording's end, {changes} after this event",
         )
         lines = tab_lines(recording, row, Tab.BLAME)
-        assert lines[0] == as_of and ", created by event " in lines[1]
-        wide = detail(recording, TabRequest(row, Tab.BLAME, 110), CancelFlag())
-        assert text_of(wide[0]) == f"{lines[1]}  {as_of}"
+        assert as_of in lines[1:5]
+        assert ", created by event " in lines[-1]
 
     def test_changes_within_an_operation_are_not_later(self) -> None:
         with Recording.open(RECORDING.with_name("demo.nriscope.db")) as demo:
             events = tuple(demo.events(among=range(43, 48)))
             row = replace(a_row(events[0]), events=events)
-            first = tab_lines(demo, row, Tab.BLAME)[0]
-            assert first == "as of the recording's end, no change after this operation"
+            lines = tab_lines(demo, row, Tab.BLAME)
+            assert "as of the recording's end, no change after this operation" in lines
 
     def test_folds_unchanged_lines_unless_full(self, recording: Recording) -> None:
         row = a_row(_event(recording, "StartContainer"))
@@ -226,8 +225,9 @@ class TestPodsAndContainers:
             body, _ = blame.body(blame.view(found, "usual"), 80)
             expected = [text_of(spans_of(each)) for each in body]
             lines = tab_lines(recording, line_row("", subject=one), Tab.BLAME)
-            assert "as of the recording's end" in "".join(lines[:2]) and expected
-            assert lines[-len(expected) :] == expected
+            begin = lines.index(expected[0])
+            assert "as of the recording's end" in lines[begin - 1]
+            assert lines[begin : begin + len(expected) + 1] == [*expected, ""]
 
     def test_blame_of_a_pod_is_that_of_its_only_container(self, recording: Recording) -> None:
         for pod in recording.pods():
@@ -243,7 +243,10 @@ class TestPodsAndContainers:
                     assert lines == ["This pod has 2 containers: select one of them."]
                 else:
                     row = line_row("", subject=containers[0])
-                    assert lines[1:] == tab_lines(recording, row, Tab.BLAME)[1:]
+                    own = tab_lines(recording, row, Tab.BLAME)
+                    as_of = next(at for at, one in enumerate(own) if one.startswith("as of "))
+                    assert lines[:as_of] == own[:as_of]
+                    assert lines[as_of + 1 :] == own[as_of + 1 :]
 
     def test_summary_names_it_and_says_if_it_has_no_events(self, recording: Recording) -> None:
         for about in _pods_and_containers(recording):
