@@ -102,9 +102,9 @@ HEADS = {
     "Elapsed": "time since the first event of the recording",
     "Changed, Δ": "changes by plugins in this event; in a narrow column their number: `Δ4`",
     "Status": "ok, or what went wrong; `↑slow`: plugins before this connection were slow; "
-    "`↓failed`: the operation failed after this reply",
+    "`↓failed`: the operation failed after this reply; `slow 40`: the plugin that took longest",
     "Plugin, Pl": "plugin that received the event; in a narrow column its index; of an operation, "
-    "the plugin, or nri-scope's own connection, that took longest",
+    "whoever changed something",
     "Took, Took/of": "time until the reply, and the deadline; of an operation, the time in the "
     "whole chain",
     "Of": "the deadline: a plugin that takes longer is disconnected",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from nri_scope.events import Event
+from nri_scope.events import Event, Problem
 from nri_scope.nri.events import METHODS
 from nri_scope.recording import display
 from nri_scope.text.escape import columns, safe
@@ -113,9 +113,8 @@ def _column_widths(
     # Enough for most changes with their owner.
     yield "changed", 33
     yield "elapsed", 9
-    if longest_plugin > _PLUGIN or grouped:
-        # The name of the slowest connection of an operation is after its time.
-        yield "plugin", longest_plugin + _TOOK + 1 if grouped else longest_plugin
+    if longest_plugin > _PLUGIN:
+        yield "plugin", longest_plugin
     yield "changed", 32
     yield "event", _LONGEST_EVENT + 2 if grouped else _LONGEST_EVENT
 
@@ -162,18 +161,29 @@ def _forms(row: ListRow, placed: PlacedColumn) -> Iterator[str]:
             yield whole
         case "changed" if event.changed:
             yield from _changes(event, whole, placed.width)
-        case "plugin" if placed.width < ROOM_FOR_WORDS and row.events:
-            # The indices of the slowest plugin or connection.
-            yield row.slowest.partition(" ")[2].removeprefix("↕ ").partition("-")[0]
+        case "plugin" if row.events:
+            yield whole
+            indices = [*dict.fromkeys(map(_index, whole.split(", ")))]
+            yield " ".join(indices)
+            yield f"{indices[0]} +{len(indices) - 1}"
+        case "status" if row.events and whole == Problem.SLOW:
+            # The index of the slowest plugin or connection.
+            yield f"{whole} {_index(row.slowest.partition(' ')[2].removeprefix('↕ '))}"
+            yield whole
         case "plugin" if placed.width < ROOM_FOR_WORDS:
-            index, _, name = whole.partition("-")
-            yield index if name and index.isdigit() else whole
+            yield _index(whole)
         case "subject" if event.container or event.container_id:
             yield short_container(whole, placed.width)
         case "subject":
             yield short_pod(whole, placed.width)
         case _:
             yield whole
+
+
+def _index(plugin: str) -> str:
+    """Return a plugin's index; the whole name if it has none."""
+    index, _, name = plugin.partition("-")
+    return index if name and index.isdigit() else plugin
 
 
 def _changes(event: Event, whole: str, width: int) -> Iterator[str]:

@@ -144,6 +144,8 @@ OPEN, CLOSED = "▾", "▸"
 _WIDTH = 200
 """Maximum columns of a text; Kubernetes names have at most 253 characters."""
 _WORDS_WIDTH = 400
+_OWNERS_MAX = 10
+"""Maximum number of owners of an operation's changes."""
 _MAX_OWNERS = 2
 """Maximum number of owners listed by name."""
 _PATH_WIDTH = 60
@@ -176,8 +178,13 @@ def operation_row(
 ) -> ListRow:
     """Return the row of an operation of several events; see `event_row`."""
     row = event_row(operation.summary(), first_ns, before_ns)
+    assert row.event is not None
+    owners = row.event.owners_of(slice(row.event.changes or None)) if row.event.changed else ()
+    names = {
+        "event": f"{OPEN if is_open else CLOSED} {row.cell('event')}",
+        "plugin": ", ".join(_cut(owner, 64) for owner in owners[:_OWNERS_MAX]),
+    }
     slowest = _cut(operation.slowest_words, 64)
-    names = {"event": f"{OPEN if is_open else CLOSED} {row.cell('event')}", "plugin": slowest}
     if row.cell("status") in (SLOW_BEFORE, FAILED_AFTER):
         names["status"] = operation.summary().problem
     return replace(row, cells=_with(row, names), events=operation.events, slowest=slowest)
