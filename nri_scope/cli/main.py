@@ -58,10 +58,10 @@ class LazyGroup(click.Group):
         if name not in COMMANDS and not name.startswith("-"):
             if name.endswith(RECORDING_SUFFIXES) or _is(pathlib.Path.is_file, name):
                 return "tui", self.get_command(ctx, "tui"), args
-            if "/" in name:
-                if _is(pathlib.Path.is_dir, name):
-                    ctx.fail(f"{name!r} is a folder, not a recording")
-                ctx.fail(f"no such command or file {name!r}")
+            if "/" in name and _is(pathlib.Path.is_dir, name):
+                ctx.fail(f"{name!r} is a folder, not a recording")
+            if "/" in name or "." in name:
+                ctx.fail(f"no such file {name!r}")
             hint = did_you_mean(name, COMMANDS)
             ctx.fail(f"no such command {name!r}{hint and '; '}{hint}")
         return super().resolve_command(ctx, args)

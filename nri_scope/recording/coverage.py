@@ -25,6 +25,7 @@ from nri_scope.nri.versions import NriVersion, valid_mask
 
 from .display import clock, many
 from .event_times import span_words, time_span
+from .filter_hints import unmatched_words
 from .reader import Recording
 from .records import rfc3339
 from .sessions import OBSERVING, known_end
@@ -354,6 +355,8 @@ def range_words(
 ) -> str:
     """Say for a selection without a match which times have events, and which were not observed.
 
+    A value in the filter that no event has comes first.
+
     ``times``: of the selection, in ns; None for no limit. Raises RecordingError.
     """
     names = None if where is None else where.events
@@ -361,5 +364,6 @@ def range_words(
     # Connections to a node rarely validate, and most filters do not mean it.
     mask = mask & ~EventKind.ValidateContainerAdjustment.bit or mask
     observed = coverage(recording, *times, mask)
-    words = span_words(time_span(recording))
-    return observed.limited(words)
+    words = observed.limited(span_words(time_span(recording)))
+    unmatched = unmatched_words(recording, where)
+    return f"{unmatched}; {words}" if unmatched else words

@@ -194,6 +194,9 @@ def _nothing(
     problem = coverage(recording).limited(f'no {kinds} "{shown}" in {THE_RECORDING}')
     if not subjects:
         hint = "it has no pods and containers"
+    elif len(named := [*dict.fromkeys(map(subject_name, _named(what, subjects)))]) > 1:
+        more = f" and {len(named) - _LISTED} more" if len(named) > _LISTED else ""
+        hint = f"did you mean {' or '.join(named[:_LISTED])}{more}?"
     elif near := _nearest(what, subjects):
         hint = f"the nearest is {near}"
     elif len(what) < _LEAST_PREFIX and _HEXADECIMAL.fullmatch(what):
@@ -203,12 +206,16 @@ def _nothing(
     return UsageError(problem, hint, recording.path)
 
 
+def _named(what: str, subjects: Sequence[Pod | Container]) -> Iterator[Pod | Container]:
+    """Return the pods and containers with this name, in any namespace and pod."""
+    return (subject for subject in subjects if subject.name == what)
+
+
 def _nearest(what: str, subjects: Sequence[Pod | Container]) -> str:
     """Return the most similar name or id; "" if none is similar."""
     # A name without a namespace is compared with the names of pods and containers.
-    for subject in subjects:
-        if subject.name == what:
-            return subject_name(subject)
+    for subject in _named(what, subjects):
+        return subject_name(subject)
     if "/" not in what:
         best = max(subjects, key=lambda subject: _in_common(subject.id, what))
         if _in_common(best.id, what) >= _LEAST_PREFIX:
