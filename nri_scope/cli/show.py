@@ -16,6 +16,7 @@ from .params import ANY_PATH, format_option, say
 if TYPE_CHECKING:
     from nri_scope.api import Recording
     from nri_scope.events import Event
+    from nri_scope.nri.plain import Plain
 
 
 @click.command()
@@ -24,9 +25,11 @@ if TYPE_CHECKING:
 @format_option(
     "yaml|json|raw",
     "raw: the protobuf bytes of an event's request, or of the newest message about a pod or "
-    "container.",
+    "container; with --reply of the event's reply.",
 )
-def command(file: Path, what: str, output_format: str) -> None:
+@click.option("--request", "part", flag_value="request", help="Only the request of an event.")
+@click.option("--reply", "part", flag_value="reply", help="Only the reply to an event.")
+def command(file: Path, what: str, output_format: str, part: str | None) -> None:
     """Show one event, pod or container in full.
 
     WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
@@ -52,16 +55,26 @@ def command(file: Path, what: str, output_format: str) -> None:
         subject = recording.find(what, say)
         if recording.is_redacted:
             say("this recording is redacted: tokens and made-up addresses replace values")
-        if isinstance(subject, Event) and output_format != "raw":
+        if part and not isinstance(subject, Event):
+            raise UsageError(f"--{part} is of an event, and {what} is none", "give its number")
+        if output_format == "raw":
+            message = message_bytes(recording.reader, subject)
+            if isinstance(subject, Event) and part == "reply":
+                message = recording.reader.reply(subject.id)
+            output.bytes(message)
+            return
+        if isinstance(subject, Event) and not part:
             subject = _with_outcomes(recording, subject)
-        match output_format:
-            case "raw":
-                output.bytes(message_bytes(recording.reader, subject))
-            case "json":
-                document = recording.document(subject)
-                output.line(to_json({"schema_version": SCHEMA_VERSION, **document}))
-            case _:
-                output.text(to_yaml(recording.document(subject)))
+        document: Plain = recording.document(subject)
+        assert isinstance(document, dict)
+        if part:
+            document = document[part]
+        elif output_format == "json":
+            document = {"schema_version": SCHEMA_VERSION, **document}
+        if output_format == "json":
+            output.line(to_json(document))
+        else:
+            output.text(to_yaml(document))
 
 
 def _with_outcomes(recording: Recording, event: Event) -> Event:

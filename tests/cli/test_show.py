@@ -15,8 +15,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from nri_scope._gen.nri.api_pb2 import Container
+from nri_scope._gen.nri.api_pb2 import (
+    Container,
+    CreateContainerRequest,
+    CreateContainerResponse,
+)
+from nri_scope.cli.demo import bundled_path
 from nri_scope.cli.main import cli, run
+from nri_scope.nri.plain import plain_bytes
 from tests.cli.command import NRI_SCOPE
 from tests.recording.recordings import record
 
@@ -109,3 +115,21 @@ def test_an_unknown_subject_gives_one_line_and_status_2(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == f"nri-scope: {words.format(path)}\n"
+
+
+@pytest.mark.parametrize("part", ["request", "reply"])
+def test_one_message_is_shown_alone(part: str) -> None:
+    path = bundled_path()
+    document = yaml.safe_load(show(path, "21"))
+    assert yaml.safe_load(show(path, "21", f"--{part}")) == document[part] != {}
+    assert json.loads(show(path, "21", f"--{part}", "--format", "json")) == document[part]
+    kind = {"request": CreateContainerRequest, "reply": CreateContainerResponse}[part]
+    assert plain_bytes(kind, show(path, "21", f"--{part}", "--format", "raw")) == document[part]
+
+
+def test_a_pod_has_no_reply(path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert run(["show", str(path), "shop/web", "--reply"]) == 2
+    assert capfd.readouterr() == (
+        "",
+        "nri-scope: --reply is of an event, and shop/web is none; give its number\n",
+    )
