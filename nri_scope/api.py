@@ -82,12 +82,15 @@ class Statistics:
     runtime_metrics: Sequence[MeasuredTimes]
     coverage: Coverage
     """What was observed: the counts are of these times."""
+    sender_facts: Sequence[tuple[str, str]] = ()
+    """What the sender of a bundle says of it: names and texts."""
 
     def record(self) -> dict[str, Plain]:
         """Return the values as ``stats --format json`` prints them."""
         chain: list[Plain] = [entry.record() for entry in self.chain]
         metrics: list[Plain] = [times.record() for times in self.runtime_metrics]
         more: dict[str, Plain] = {"chain": chain, "runtime_metrics": metrics}
+        more["bundle"] = dict(self.sender_facts)
         return {**self.summary.record(), "coverage": self.coverage.record(), **more}
 
 
@@ -283,6 +286,7 @@ class Recording(AbstractContextManager["Recording"]):
         """Return counts, rates and times."""
         from nri_scope.differ.latency import latency
         from nri_scope.recording.coverage import coverage
+        from nri_scope.recording.event_times import sender_facts
         from nri_scope.recording.plugin_calls import measured_times
         from nri_scope.recording.stats import summarise
 
@@ -291,6 +295,7 @@ class Recording(AbstractContextManager["Recording"]):
             latency(self.reader),
             measured_times(self.reader),
             coverage(self.reader),
+            sender_facts(self.reader),
         )
 
     def findings(self) -> Sequence[Finding]:

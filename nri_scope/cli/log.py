@@ -84,7 +84,7 @@ def command(
     from nri_scope.cluster.pod_events import PodEvents
     from nri_scope.recording.attribution_file import delay_of
     from nri_scope.recording.coverage import range_words
-    from nri_scope.recording.event_times import times_of, within
+    from nri_scope.recording.event_times import sender_facts, times_of, within
     from nri_scope.recording.reader import Recording
     from nri_scope.recording.stats import GapStats
     from nri_scope.survey.foreground import surveyed
@@ -109,7 +109,7 @@ def command(
         needs_survey = operations and _needs_survey(where, last)
         log, merger = _opened(recording, where, times, last, operations=operations, printed=printed)
         pod_events = click.get_current_context().find_object(PodEvents) or PodEvents("")
-        printer.begin(GapStats.of(recording.gaps()).left_out)
+        printer.begin(sender_facts(recording), GapStats.of(recording.gaps()).left_out)
         new = _NewItems(recording, log, merger, printer, pod_events, times, last is not None)
         with (
             progress(recording, "analysing") as on_share,

@@ -107,9 +107,11 @@ class LogLines:
             longest = max(columns(safe(plugin, _PLUGIN_WIDTH)) for plugin in shown)
             self._plugin_width = max(self._plugin_width, longest)
 
-    def left_out(self, events: int) -> str:
-        """Return the line for the events that a part of a recording omits."""
-        return self._rule(f"── {left_out_words(events)}")
+    def head(self, facts: Iterable[tuple[str, str]], left_out: int) -> list[str]:
+        """Return what the sender of a bundle says of it, and how many events a part omits."""
+        words = [f"{name}: {text}" for name, text in facts]
+        words += [left_out_words(left_out)] if left_out else []
+        return [self._rule(f"── {each}") for each in words]
 
     def of(self, item: LogItem) -> list[str]:
         """Return the lines of an item, without line ends; none for omitted events."""
@@ -231,10 +233,13 @@ class LogPrinter:
             self._lines = LogLines(colour=output.colour, width=output.width, delay_of=delay_of)
             self._lines.has_plugins = not operations
 
-    def begin(self, left_out: int) -> None:
-        """Print that the recording is a part, which omits events; JSON does not say so."""
-        if left_out and self._lines is not None:
-            self._output.line(self._lines.left_out(left_out))
+    def begin(self, facts: Iterable[tuple[str, str]], left_out: int) -> None:
+        """Print what the sender of a bundle says of it, and how many events a part omits.
+
+        JSON does not say so.
+        """
+        for line in self._lines.head(facts, left_out) if self._lines is not None else ():
+            self._output.line(line)
 
     def print_new(self, items: Iterable[LogItem], sessions: Iterable[Session]) -> int:
         """Print items, and write them; return the number of events and operations among them.

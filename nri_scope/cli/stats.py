@@ -74,6 +74,8 @@ def _overview(statistics: Statistics, file: Path, width: int | None) -> Iterator
     summary = statistics.summary
     stats = summary.stats
     yield safe(f"file      {file} (recording version {summary.version})", width)
+    for name, text in statistics.sender_facts:
+        yield safe(f"{name:<9} {text}", width)
     made = ", made from a scenario: no runtime sent them" if summary.is_scenario else ""
     # Answers of the CRI are rows between the events, with numbers like theirs.
     answers = f"; answers of the CRI: {summary.cri_answers:,}" if summary.cri_answers else ""

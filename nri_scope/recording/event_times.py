@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts about a whole recording: its time span, what its ring removed, whether it was redacted.
+"""Facts about a whole recording: its time span, what its ring removed, what its sender says of it.
 
 Relative times, and times without a date, depend on the time span.
 """
@@ -7,6 +7,7 @@ Relative times, and times without a date, depend on the time span.
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import REDACTED, RING_REMOVED
@@ -16,6 +17,9 @@ from nri_scope.filter.moments import interval
 from .display import moment, span
 from .reader import Recording
 from .sqlite_errors import query_numbers
+
+if TYPE_CHECKING:
+    from .bundle.manifest import Manifest
 
 
 def time_span(recording: Recording) -> TimeSpan | None:
@@ -87,14 +91,34 @@ def is_redacted(recording: Recording) -> bool:
     """
     if recording.rows("SELECT 1 FROM note WHERE text = ? LIMIT 1", [REDACTED]):
         return True
+    manifest = _manifest(recording)
+    return manifest is not None and manifest.redaction is not None
+
+
+def sender_facts(recording: Recording) -> tuple[tuple[str, str], ...]:
+    """Return what the sender of a bundle says of it, in pairs of a name and a text, not escaped.
+
+    The texts are the note, the selected events and the redaction. () for other recordings.
+    """
+    manifest = _manifest(recording)
+    if manifest is None:
+        return ()
+    selection = " ".join(f"{name} {value}" for name, value in manifest.selection.items())
+    redaction = manifest.redaction
+    replaced = f"{redaction.total:,} values replaced" if redaction is not None else ""
+    facts = (("note", manifest.note), ("selection", selection), ("redacted", replaced))
+    return tuple((name, text) for name, text in facts if text)
+
+
+def _manifest(recording: Recording) -> Manifest | None:
     # By its name: opening and closing a recording that this process writes would drop SQLite's
     # locks.
     if recording.path.suffix.lower() == ".zip":
         from .bundle.unpack import read_manifest
 
         with suppress(RecordingError):
-            return read_manifest(recording.path).redaction is not None
-    return False
+            return read_manifest(recording.path)
+    return None
 
 
 def times_of(

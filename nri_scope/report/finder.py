@@ -45,6 +45,7 @@ from nri_scope.recording.coverage import Coverage, coverage
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.display import SHORT_ID
 from nri_scope.recording.event_messages import is_container_status
+from nri_scope.recording.event_times import sender_facts
 from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
@@ -309,6 +310,7 @@ class Finder(RecordingFacts):
             events=self._events,
             findings=tuple(map(self._with_time, self._diagnosis.findings())),
             coverage=self._coverage(),
+            sender_facts=sender_facts(self._recording),
         )
 
     def _coverage(self) -> Coverage:

@@ -21,6 +21,9 @@ _STYLES = {Level.PROBLEM: Style.BAD, Level.WARNING: Style.WARN, Level.NOTE: Styl
 def text(facts: Diagnosed, *, width: int | None) -> Iterator[str]:
     """Yield the lines of all findings, the runtimes without rules here, and a summary."""
     layout = Layout(width)
+    for name, words in facts.sender_facts:
+        yield from layout.sentence(f"{name}: {words}", 0)
+    yield from [""] if facts.sender_facts else []
     for finding in facts.findings:
         yield from _finding(finding, layout)
         yield ""
@@ -65,5 +68,6 @@ def document(facts: Diagnosed) -> dict[str, Plain]:
         "gaps": len(facts.gaps),
         "left_out": facts.omitted,
         "coverage": facts.coverage.record(),
+        "bundle": dict(facts.sender_facts),
         "findings": [one.record() for one in facts.findings],
     }

@@ -119,6 +119,8 @@ def _sections(facts: Facts) -> Iterator[_Section]:
 def _head(facts: Facts) -> Iterator[str]:
     yield f"## NRI report: {_escaped(facts.about) if facts.about else code(facts.file)}"
     yield ""
+    for name, text in facts.sender_facts:
+        yield f"- {name}: {_escaped(text)}"
     runtimes = ", ".join(map(_escaped, facts.runtimes)) or "unknown"
     yield f"- runtime: {runtimes}"
     yield f"- {wording.period(facts)}"

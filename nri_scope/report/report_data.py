@@ -154,6 +154,8 @@ class Diagnosed:
     findings: tuple[Finding, ...]
     coverage: Coverage
     """What the recording observed: problems at other times are not found."""
+    sender_facts: tuple[tuple[str, str], ...]
+    """What the sender of a bundle says of it: names and texts."""
 
 
 @dataclass(frozen=True, slots=True)

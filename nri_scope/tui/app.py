@@ -22,6 +22,7 @@ from nri_scope.errors import NriScopeError
 from nri_scope.filter import Filter, TimeSpan
 from nri_scope.filter.moments import Moment
 from nri_scope.recording.display import clock
+from nri_scope.recording.event_times import sender_facts
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.survey.foreground import ATTRIBUTED
 from nri_scope.text.escape import safe
@@ -56,6 +57,8 @@ from .widgets.screens import MainScreen, ReadingScreen, help_lines
 
 _FIRST_ROWS_S = 1.0
 """Seconds until the start continues even if no rows could be read."""
+_NOTE_MAX = 400
+"""Maximum columns of the note of a bundle in the status line."""
 _PAUSE_S = 0.05
 """Seconds for the terminal to show the first rows, before the start continues."""
 
@@ -191,6 +194,9 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             await asyncio.wait_for(self._has_rows.wait(), _FIRST_ROWS_S)
         await asyncio.sleep(_PAUSE_S)
         await self.views.complete()
+        for name, text in await self.store.run(sender_facts):
+            if name == "note":
+                self.frame.say(f"note of the sender: {safe(text, _NOTE_MAX)}")
         self._has_started.set()
         self.started()
 

@@ -24,6 +24,7 @@ from nri_scope.share.bundle import Bundle
 from nri_scope.share.redaction.tokens import PLAIN_TOKEN
 from tests.cli.command import NRI_SCOPE
 from tests.share.bundle.bundles import SAMPLE
+from tests.tui.terminal import needs_tmux, terminal
 
 RunCommand = Callable[..., tuple[int, str, str]]
 
@@ -291,3 +292,39 @@ def test_invalid_input_prints_one_line_and_leaves_no_files(
     assert err.startswith("nri-scope: ") and err.count("\n") == 1
     assert re.search(message, err), err
     assert files() == before and Path("taken.zip").read_text() == "mine"
+
+
+def test_what_the_sender_says_comes_first_in_each_view(run_command: RunCommand) -> None:
+    note = "Missing since Tuesday; look at 30-env-injector"
+    bundle, pod = "x.nriscope.zip", "shop/web"
+    status, _, _ = run_command(
+        *("export", str(SAMPLE), "-o", bundle, "--redact", "--pod", pod, "--note", note)
+    )
+    assert status == 0
+    expected = [f"note: {note}", f"selection: --pod {pod}"]
+    _, log, _ = run_command("log", bundle)
+    assert log.splitlines()[:2] == [f"── {each}" for each in expected]
+    assert re.match(r"── redacted: [0-9]+ values replaced$", log.splitlines()[2])
+    _, stats, _ = run_command("stats", bundle)
+    assert stats.splitlines()[1:3] == [f"note      {note}", f"selection --pod {pod}"]
+    _, findings, _ = run_command("report", bundle, "--diagnose")
+    assert findings.splitlines()[:2] == expected
+    for command in (("stats",), ("report", "--diagnose")):
+        _, text, _ = run_command(command[0], bundle, *command[1:], "--format", "json")
+        assert json.loads(text)["bundle"]["note"] == note
+    for report in ("x.html", "x.md"):
+        assert run_command("report", bundle, "-o", report)[0] == 0
+        text = Path(report).read_text()
+        assert note in text and text.index(note) < text.index("containerd ")
+
+
+@needs_tmux
+async def test_the_sender_note_is_shown_at_the_start(
+    run_command: RunCommand, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "x.nriscope.zip")
+    assert run_command("export", str(SAMPLE), "-o", path, "--redact", "--note", "look here")[0] == 0
+    async with terminal(tmp_path, f"tui {path}", (100, 24)) as window:
+        await window.shows("note of the sender: look here")
+        await window.press("q")
+        await window.shows("ended with 0")

@@ -7,6 +7,7 @@ The words are English, and those of NRI, OCI, CRI, Kubernetes and programs.
 
 from __future__ import annotations
 
+import calendar
 import lzma
 import re
 from functools import cache, lru_cache
@@ -20,6 +21,8 @@ _MORE_WORDS = frozenset(
         *("s3", "x86", "x64", "k8s", "k3s", "e2e", "i18n", "l10n", "h2", "b64", "p2p", "v1alpha1"),
         # Fields whose last word is shorter than `MIN_PART`.
         *("containerid", "iopriority", "rdtclosid", "traceid", "spanid", "parentspanid"),
+        # The vocabulary has no names.
+        *map(str.lower, (*calendar.day_name, *calendar.month_name[1:])),
     }
 )
 
