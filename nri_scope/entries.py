@@ -64,7 +64,7 @@ class OperationOutcome(NamedTuple):
             case OperationFate.FAILED if self.name == CONTAINER_STATUS:
                 return f"{NEVER_CREATED}, by the CRI's answer{event}"
             case OperationFate.FAILED if self.name:
-                return f"Post{operation} did not follow, {self.name} did{event}"
+                return f"{self.name} followed instead of Post{operation}{event}"
             case OperationFate.FAILED:
                 return f"{NEVER_CREATED}, as StopContainer shows it{event}"
             case OperationFate.OPEN:

@@ -26,7 +26,7 @@ is a separate process: a stalled screen loses no events.
 
 The first line shows the runtime, whether the view is live, and how many events were lost. Gaps,
 intervals that were not observed, are rows of the list, and so are events that were left out of a
-part of a recording. There, `running?` is the state of a pod before events that were left out. While
+part of a recording. There, `running?` means: running until events that were left out. While
 a recording grows, the list is in one of two states: *following* scrolls to new events; *scrolled*
 keeps the position and counts new events. Recording continues in both.
 

@@ -51,7 +51,7 @@ The gutter: owner, evidence (letters, explained above the lines), and kind of ch
 @redact_option
 @format_option(
     "text|json",
-    "Lines for people, or one JSON object with all lines.",
+    "Text, or one JSON object with all lines.",
 )
 @click.pass_context
 def command(

@@ -92,9 +92,9 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
 )
 @format_option(
     "text|json",
-    "text: for people. json: one object; with --live, one object per line.",
+    "text: one line per change. json: one object; with --live, one object per line.",
     cls=LiveOption,
-    help_without_live="text: for people. json: one object.",
+    help_without_live="text: one line per change. json: one object.",
 )
 @click.pass_context
 def command(context: click.Context, **options: Unpack[DiffOptions]) -> None:

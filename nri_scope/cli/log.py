@@ -57,7 +57,7 @@ _FEW_OPERATIONS = 1_000
 )
 @click.option("--printed", is_flag=True, help="Also show the output of tapped plugins.")
 @format_option(
-    "text|jsonl", "text: for people, in local time. jsonl: one JSON object per line, in UTC."
+    "text|jsonl", "text: a line per event, in local time. jsonl: a JSON object per line, in UTC."
 )
 def command(
     file: Path,

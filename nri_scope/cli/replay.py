@@ -124,7 +124,7 @@ _COMPARISONS = ("--compare-with", "--without")
     metavar="FILE",
     help="Also write the result as JUnit XML to FILE.",
 )
-@format_option("text|json", "text: for people. json: one object.")
+@format_option("text|json", "text: what the plugin replied, and problems. json: one object.")
 @click.pass_context
 def command(context: click.Context, /, **options: Unpack[ReplayOptions]) -> None:
     """Replay a recording to a plugin, and show its replies.

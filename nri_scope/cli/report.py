@@ -54,7 +54,7 @@ _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @redact_option
 @click.option("--diagnose", is_flag=True, help="Print the findings instead of writing a report.")
-@format_option("text|json", "With --diagnose: text for people, or one JSON object.")
+@format_option("text|json", "With --diagnose: text, or one JSON object.")
 @click.pass_context
 def command(
     context: click.Context,

@@ -160,7 +160,7 @@ def _row(step: ChangeStep) -> ChangeRow:
     change = step.change
     before, after = clipped_pair(*sides(change), VALUE_MAX)
     if change.kind == "added" and change.position is not None:
-        after = f"{after} (as the {place(change.position)})"
+        after = f"{after} (in {place(change.position)} place)"
     trouble = [
         text.removeprefix("! ")
         for weight, text in wording.details(step)

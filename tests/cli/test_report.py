@@ -177,6 +177,7 @@ def test_json_of_findings(tmp_path: Path) -> None:
     assert document == {
         "schema_version": 1,
         "about": "",
+        "bundle": {},
         "events": 8,
         "first": document["first"],
         "last": document["last"],

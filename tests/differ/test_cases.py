@@ -153,7 +153,7 @@ class TestConflictOnContainerd:
 class TestCreationThatFailedInTheOciRuntime:
     def test_is_detected_by_the_missing_post_create(self, recording: Recording) -> None:
         history = history_of(recording, container(recording, "shop/cf/bad"))
-        expected = "PostCreateContainer did not follow, StopPodSandbox did (event 14)"
+        expected = "StopPodSandbox followed instead of PostCreateContainer (event 14)"
         assert history.failure == expected
         assert round_at(recording, 10).failure == expected
 

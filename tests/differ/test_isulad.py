@@ -72,7 +72,7 @@ def test_each_round_is_complete_and_its_owners_are_exact(recording: Recording) -
     assert len([one for one in whole if one.name != "Synchronize"]) == 35
     assert not any(one.missed_by or one.doubt for one in whole)
     assert [(one.name, one.failure) for one in whole if one.failure] == [
-        ("StartContainer", "PostStartContainer did not follow, StopPodSandbox did (event 93)")
+        ("StartContainer", "StopPodSandbox followed instead of PostStartContainer (event 93)")
     ]
     for one in whole:
         if one.name == "CreateContainer":
@@ -163,7 +163,7 @@ def test_a_failed_creation_is_another_container(failed: Recording) -> None:
     history, next_one = (recording_differ.history_of(failed, one) for one in attempts)
     assert history.name == APP
     assert history.failure.startswith("30-annotator: iSulad fails a creation")
-    assert "PostCreateContainer did not follow" in history.failure
+    assert "followed instead of PostCreateContainer" in history.failure
     refused = {one.change.path: str(one.owner) for one in history.without_effect}
     assert refused["/process/env/A"] == "30-annotator"
     assert {one.outcome.kind for one in history.steps} == {OutcomeKind.REFUSED}

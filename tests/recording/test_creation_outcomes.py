@@ -112,7 +112,7 @@ def test_one_session_s_evidence_is_enough(tmp_path: Path) -> None:
 def test_a_removal_without_post_create_shows_failure(name: str, mask: int, tmp_path: Path) -> None:
     found = outcome(tmp_path, RecordedSession([about(CREATE), about(name)], mask=mask))
     assert found.fate is OperationFate.FAILED
-    assert found.words == f"PostCreateContainer did not follow, {name} did (event 2)"
+    assert found.words == f"{name} followed instead of PostCreateContainer (event 2)"
 
 
 @pytest.mark.parametrize("name", ["StopPodSandbox", "RemovePodSandbox"])
@@ -130,7 +130,7 @@ def test_a_repeated_creation_shows_failure(tmp_path: Path) -> None:
         [about(CREATE), about(CREATE, again), about(POST, again)], runtime="cri-o"
     )
     assert outcome(tmp_path, recorded).words == (
-        "PostCreateContainer did not follow, CreateContainer did (event 2)"
+        "CreateContainer followed instead of PostCreateContainer (event 2)"
     )
 
 

@@ -107,7 +107,7 @@ def test_no_container_of_isulad_is_unknown(tmp_path: Path) -> None:
     failed, finding = found(of_capture("isulad", tmp_path / "capture.nriscope.db"))
     # The program does not exist.
     assert (failed.title, failed.containers) == (NOT_STARTED, ("jobs/batch/broken",))
-    assert failed.detail.startswith("PostStartContainer did not follow, StopPodSandbox did")
+    assert failed.detail.startswith("StopPodSandbox followed instead of PostStartContainer")
     assert finding.title == "A container was removed without having been stopped"
     assert finding.containers == ("jobs/batch/job",)
 

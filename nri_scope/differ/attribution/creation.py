@@ -64,8 +64,8 @@ _ONLY_THE_LIMIT = "/linux/resources/memory/"
 
 
 NOT_KNOWN = "it is not known whether the container was created"
-UPDATES_OF_FAILED = "it was requested in a creation that failed later"
-UPDATES_OF_OPEN = "it was requested in a creation whose outcome is unknown"
+UPDATES_OF_FAILED = "the creation that asked for it failed later"
+UPDATES_OF_OPEN = "it is not known whether the creation that asked for it failed"
 
 
 class CreationVerdict(NamedTuple):

@@ -105,7 +105,7 @@ class Gutter:
         ties = sorted({index for owner in self._owners for index in owner.ties})
         if ties:
             items.append(
-                f"a second plugin at {' or '.join(ties)}, if any, may be the owner instead"
+                f"{' or '.join(ties)}: or a plugin of the same index that was not recorded"
             )
         items += (
             f"{safe(short(owner), self._owner_width_max)}: {owner}" for owner in self._truncated()

@@ -38,7 +38,7 @@ def change_lines(
     path = LayoutPart(f"{sign} {what}", style)
     parts = [path, *_values(layout, change)]
     if sign == GLYPHS["added"] and change.position is not None:
-        parts.append(LayoutPart(f"as the {place(change.position)}"))
+        parts.append(LayoutPart(f"in {place(change.position)} place"))
     parts.append(LayoutPart(owner))
     return layout.parts(parts, indent, indent + CONTINUATION_INDENT)
 

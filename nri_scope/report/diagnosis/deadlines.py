@@ -13,7 +13,7 @@ from nri_scope.nri.events import CONFIGURE, CREATE, SYNCHRONIZE, VALIDATE
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.nri.versions import runtime_title
-from nri_scope.recording.display import deadline, duration
+from nri_scope.recording.display import deadline, duration, many
 from nri_scope.wire.ttrpc import Code
 
 from ..finding import Finding, FindingKind, Level, Shown
@@ -154,10 +154,11 @@ class SlowPluginDetector(Detector):
             if slow.worst_arrival:
                 times += f", until event {slow.worst_arrival} arrived"
             if count > 1:
-                over = f", {slow.over:,} of them all of the deadline" if slow.over else ""
-                times = (
-                    f"{count:,} events took over half of the deadline{over}; the longest: {times}"
-                )
+                slow_only = f"{count - slow.over:,} took over half of it"
+                words = f"{many(slow.over, 'event')} took longer than the deadline"
+                words += f", and {slow_only}" if count > slow.over else ""
+                words = words if slow.over else f"{count:,} events took over half of the deadline"
+                times = f"{words}; the longest: {times}"
             # A finding about missed deadlines does not point to replies that were only slow.
             yield (slow.missed if slow.over else slow.shown).finding(
                 FindingKind.DEADLINE,

@@ -122,7 +122,7 @@ def test_the_legend_explains_the_owners_and_evidence_shown() -> None:
     printed = "\n".join(text(found, width=None))
     for words in (
         "one of 01–29: a plugin with one of these indices",
-        "a second plugin at 00 or 30, if any, may be the owner instead",
+        "00 or 30: or a plugin of the same index that was not recorded",
         "unknown: not observed",
         "CRI request: by a CRI client",
         "P: two connections differ",

@@ -65,4 +65,4 @@ def test_the_legend_mentions_another_plugin_at_index_99() -> None:
     last = Owner(OwnerKind.ONE_OF, first="99", last="99", or_runtime=True)
     history = History("app-id", "shop/web/app", created_event=1, tail=last, real=REAL)
     gutter = "\n".join(body(view(lines(history), "full"))[1])
-    assert "a second plugin at 99, if any, may be the owner instead" in gutter
+    assert "99: or a plugin of the same index that was not recorded" in gutter
