@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _KEY = re.compile(r"-?[A-Za-z0-9_./*-]{1,316}")
 _ITEM = re.compile(r"(-{0,2}[A-Za-z_][A-Za-z0-9_.-]{0,100}=)(.+)", re.DOTALL)
+_SHELL = re.compile(r"(?:^|[\0/])(?:ba|da|a|k|mk|z)?sh(?:\0[^\0]*)?\0-[a-z]*c\Z")
 _BARE_KEY = re.compile(r"[A-Za-z][A-Za-z0-9_]{2,40}")
 _ID = re.compile(r"[0-9a-f-]{8,128}")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,252}")
@@ -133,8 +134,11 @@ def redact_items(engine: Engine, items: Sequence[str], place: str) -> list[str]:
     """Redact arguments or options: the value of a credential is in its item, or in the next."""
     redacted: list[str] = []
     key = ""
-    for item in items:
-        pair = _ITEM.fullmatch(item)
+    for number, item in enumerate(items):
+        # The item of a script may begin with a variable: sh -c 'PASSWORD=… exec app'
+        is_after_c = number > 1 and items[number - 1][-1:] == "c"
+        is_script = is_after_c and _SHELL.search("\0".join(items[max(0, number - 4) : number]))
+        pair = None if is_script else _ITEM.fullmatch(item)
         certainty = engine.certainty_of(key) if key else Certainty.NONE
         is_short = len(item) < 3 or item[1] == "-"
         is_other = item[:1] == "-" and (certainty is not Certainty.SURE or is_short)

@@ -19,6 +19,7 @@ _PART = re.compile(r"[A-Z]{2,}(?=s(?![a-z]))|[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _MORE_WORDS = frozenset(
     {
         *("s3", "x86", "x64", "k8s", "k3s", "e2e", "i18n", "l10n", "h2", "b64", "p2p", "v1alpha1"),
+        *("fi", "esac", "awk", "getopts", "keygen", "ln", "tr", "uniq", "wc", "xargs"),
         # Fields whose last word is shorter than `MIN_PART`.
         *("containerid", "iopriority", "rdtclosid", "traceid", "spanid", "parentspanid"),
         # The vocabulary has no names.

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from enum import Enum, auto
+from functools import lru_cache
 from typing import NamedTuple
 
 from .key_names import PROSE_WORDS, Certainty, names_group
@@ -12,21 +14,23 @@ from .key_names import PROSE_WORDS, Certainty, names_group
 QUOTE = r"(?:\\*[\"'`]|&quot;|&\#3[49];)"
 _OPENING = re.compile(QUOTE)
 _AFTER_KEY = re.compile(
-    rf"(?P<close>{QUOTE}?)[ \t]*(?:(?P<sep>:=|=>|->|==?|:|>)|,[ \t\n]*(?={QUOTE}))[ \t]*"
+    rf"(?P<close>{QUOTE}?)[ \t]*(?:(?P<sep>:=|=>|->|==?(?!~\s)|:|>)|,[ \t\n]*(?={QUOTE}))[ \t]*"
 )
 _PAIR = re.compile(
     rf"{QUOTE}?[\s,;]*+(?:-[ \t]*+)?{QUOTE}?(?i:value|val|data|content|stringvalue){QUOTE}?"
     r"[ \t]*[:=]>?[ \t]*"
 )
 """Between a name and its value: ``{Name:PASSWORD Value:…}``, ``- name: PASSWORD`` and a line."""
+_SUBSTITUTION = r"\$\((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+\)|\$\{[^{}\n]*+\}"
+_STRING = r"\"[^\"\n]*\"|\$'(?:[^'\\\n]|\\.)*'|'[^'\n]*'"
 _GAP = re.compile(r"[ \t]+(?!-)")
 _LAST_WORD = re.compile(r"[ \t]+(?=[^\s:=]+[ \t]*(?:\n|\Z))")
 _QUOTED_NEXT = re.compile(r"[ \t]+(?=[\"'])")
 _NEXT_KEY = rf"{QUOTE}?[^\W\d][\w.-]{{0,63}}{QUOTE}?[ \t]*[:=]"
 _WORD = re.compile(
-    rf"(?:[^\s\"'`;&|()<>,\\]|\\.|\"[^\"\n]*\"|'[^'\n]*'|,(?![ ]?{_NEXT_KEY}))++", re.DOTALL
+    rf"(?:{_SUBSTITUTION}|{_STRING}|[^\s\"'`;&|()<>,\\]|\\.|,(?![ ]?{_NEXT_KEY}))++", re.DOTALL
 )
-_ARGUMENT = re.compile(r"(?:[^\s\"'`;&|()<>\\]|\\.|\"[^\"\n]*\"|'[^'\n]*')++", re.DOTALL)
+_ARGUMENT = re.compile(rf"(?:{_SUBSTITUTION}|{_STRING}|[^\s\"'`;&|()<>\\]|\\.)++", re.DOTALL)
 _END_OF_PHRASE = re.compile(
     rf",[ \t]*{_NEXT_KEY}|,[ \t](?=[^\W\d]{{2}})|(?<![ \t])[ \t]++#|;[ \t]|;$"
     r"|[ \t][\w.-]{1,64}=|[ \t](?:&&|\|)|(?<!\\)\\++n"
@@ -41,8 +45,15 @@ _ENV_LINE = re.compile(r"[\w.-]{1,100}=")
 SCHEME = re.compile(
     r"(?i)(?:basic|bearer|digest|token|negotiate|ntlm|apikey|aws4-hmac-sha256)[ \t]+"
 )
+_MAX_CLOSING = 20
+"""Maximum number of brackets and spaces after a value that do not belong to it."""
+_HERE_DOCUMENT = re.compile(r"<<-?[ \t]*[\"'\\]?(\w{1,40})")
 _BRACKETS = re.compile(r"[\[\]{}]")
 SECRET_DATA = frozenset({"data", "stringData"})
+_QUOTED = re.compile(
+    r"(?s)\\.|(?<![^\s=(,\[{:|&;])(?P<quote>[\"'])(?P<text>(?:\\.|(?!(?P=quote))[^\\])*+)(?P=quote)"
+    r"(?=[\s;|&),\]}:]|\Z)"
+)
 _AFTER_QUOTE = {"", *" \t\r\n,;&|)}]>:\\"}
 _TAG_BEGIN = re.compile(r"<(?:[\w.-]{1,64}:)?\Z")
 _TAG_END = re.compile(r"(?:\s[^<>]{0,1000}+)?>\s*+(?:<!\[CDATA\[)?")
@@ -75,7 +86,25 @@ class _Extent(Enum):
 
 
 def value_after(text: str, start: int, pos: int, key: str, certainty: Certainty) -> KeyValue | None:
-    """Return the value of a key that begins at ``start`` and ends at ``pos``; None without one."""
+    """Return the value of a key that begins at ``start`` and ends at ``pos``; None without one.
+
+    The value of a key in quotes, such as ``-H "Authorization: …"``, ends with them.
+    """
+    value = _value_of(text, start, pos, key, certainty)
+    quotes = _quotes(text)
+    end = quotes[bisect(quotes, (start, len(text))) - 1][1]
+    if value is None or not pos < end < value.end:
+        return value
+    return value._replace(end=end) if end > value.begin else None
+
+
+@lru_cache(maxsize=4)
+def _quotes(text: str) -> list[tuple[int, int]]:
+    """Return where quoted pieces of a text begin and end; the first one is empty."""
+    return [(0, 0), *(found.span("text") for found in _QUOTED.finditer(text) if found["quote"])]
+
+
+def _value_of(text: str, start: int, pos: int, key: str, certainty: Certainty) -> KeyValue | None:
     pair = _PAIR.match(text, pos)
     if pair is not None:
         # {"name": "PASSWORD", "value": "…"}, see _PAIR
@@ -83,9 +112,11 @@ def value_after(text: str, start: int, pos: int, key: str, certainty: Certainty)
         extent = of_line if pair[0][-1:].isspace() else _Extent.WORD
         return _value_at(text, start, pair.end(), key, extent)
     if text[start - 1 : start] == "[" and text.startswith("]\n", pos) and names_group(key):
-        # A table of TOML, a section of INI: [secrets], up to the next [
-        end = text.find("\n[", pos)
-        return KeyValue(pos + 2, len(text) if end < 0 else end, MembersForm.LINES)
+        # A table of TOML, a section of INI: [secrets], up to the next [, or the document's end
+        here = _HERE_DOCUMENT.match(text, max(0, text.rfind("<<", 0, start)))
+        ending = r"\n\[" if here is None else rf"\n(?:\[|[ \t]*{here[1]}[ \t]*(?:\n|\Z))"
+        end = re.compile(ending).search(text, pos)
+        return KeyValue(pos + 2, len(text) if end is None else end.start(), MembersForm.LINES)
     line = text.rfind("\n", 0, start) + 1
     is_first = not text[line:start].strip(" \t-\"'")
     is_file = is_first and "\n" in text
@@ -102,10 +133,11 @@ def value_after(text: str, start: int, pos: int, key: str, certainty: Certainty)
             return _content(text, after.end("close")) if after["close"] else None
         is_spaced = text[begin - 1 : begin].isspace() or text[begin : begin + 1] == "\n"
         extent = _Extent.WORD
-        if is_spaced:
-            # password: several words
+        is_pair = is_file and separator == "=" and not text.startswith("$(", begin)
+        # password: several words; but in a test of a shell: [ "$PASSWORD" = … ]
+        if is_spaced and key[0] != "$":
             extent = _Extent.LINES if is_first else _Extent.PHRASE
-        elif is_file and separator == "=" and _is_env_file(text, line):
+        elif is_pair and _is_env_file(text, line):
             # A line of a file of variables: PASSWORD=several words
             extent = _Extent.LINES
         return _value_at(text, start, begin, key, extent, of_colon=separator == ":")
@@ -160,7 +192,7 @@ def _value_at(
     if reference is not None:
         # $PASSWORD, or $PASSWORD; next command; but not the beginning of a longer value
         rest = text[reference.end() : _end_of_line(text, begin)].strip()
-        is_end = rest[:1] in {*",;#&|}"} and rest[1:2] in {"", " ", "&", "|"}
+        is_end = rest[:1] in {*",;#&|})]"} and rest[1:2] in {"", " ", "&", "|"}
         if extent is _Extent.WORD or not rest or is_end:
             return None
     block = _BLOCK.match(text, begin) if of_colon else None
@@ -179,7 +211,11 @@ def _value_at(
         end = _end_of_line(text, begin)
         cut = _END_OF_PHRASE.search(text, begin, end)
         end = end if cut is None else cut.start()
-        end = begin + len(text[begin:end].rstrip(" \t\r}])"))
+        for _ in range(_MAX_CLOSING):
+            last = text[end - 1]
+            opening_of = {"}": "{", "]": "[", ")": "("}.get(last, last)
+            is_open = text.count(opening_of, begin, end) < text.count(last, begin, end)
+            end -= is_open or last in " \t\r"
     else:
         # password: several words, and the lines that continue them
         end, indentation = _end_of_line(text, begin), _indentation(text, start)

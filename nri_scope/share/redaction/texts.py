@@ -219,7 +219,9 @@ def _redact_chunk(engine: Engine, text: str, start: int, chunk: str, place: str)
     if is_harmless(chunk) or _is_kept(engine, text, start, chunk):
         return chunk
     rest = chunk.lstrip("-+~@.")
-    bare = rest.rstrip(".!?,")
+    # Of a command in a shell: zq7$(…)
+    is_command = text.startswith(("(", "{"), start + len(chunk))
+    bare = rest.rstrip(".!?,$" if is_command else ".!?,")
     before, after = chunk[: len(chunk) - len(rest)], rest[len(bare) :]
     return before + engine.replace(BuiltIn.UNKNOWN_WORDS, bare, place) + after
 
