@@ -34,9 +34,9 @@ _EPILOG = "\n".join(
     epilog=_EPILOG,
     cls=RuledCommand,
     rules=(
-        Exclude(("--preview",), ("-o", "--format", "--force", *_OF_BUNDLES, "--stable-tokens")),
+        Exclude(("--preview",), ("-o", "--format", "--force", *_OF_BUNDLES)),
         Exclude(("--format",), _OF_BUNDLES),
-        Need(("--stable-tokens",), ("--redact",)),
+        Need(("--stable-tokens", "--replace-everywhere"), ("--redact", "--keep", "--preview")),
         NeedOneOf(("-o", "--format", "--preview"), hint="add -o X.nriscope.zip, or --format"),
     ),
 )
@@ -58,13 +58,20 @@ _EPILOG = "\n".join(
 @click.option(
     "--preview",
     is_flag=True,
-    help="Show how many values --redact replaces, and where; write nothing.",
+    help="Show what --redact replaces, by rule, place and container, and with --stable-tokens by "
+    "token; write nothing.",
 )
 @click.option(
     "--stable-tokens",
     is_flag=True,
     help="Make tokens with this user's key, so that a recording gets the same tokens each time. Do "
     "not use it for recordings made by others.",
+)
+@click.option(
+    "--replace-everywhere",
+    is_flag=True,
+    help="Replace a value that follows a key wherever else it stands, also if it consists of known "
+    "words, and in other pods. RISK: a user who planted a guess in a pod learns if it was right.",
 )
 @click.option("--note", default="", metavar="TEXT", help="Note for the recipient of the bundle.")
 @click.option(

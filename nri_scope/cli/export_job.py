@@ -7,6 +7,7 @@ import io
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
@@ -19,11 +20,11 @@ from nri_scope.recording.reader import Recording as Reader
 from nri_scope.recording.temporary_files import standing_for, temporary_folder, writing_to
 from nri_scope.share.bundle import redactor_for
 from nri_scope.share.extract import Selection
-from nri_scope.share.formats import FORMATS, Format
+from nri_scope.share.formats import FORMATS
 from nri_scope.share.formats.jsonl import is_json_lines, read_back
 from nri_scope.share.output_files import Outputs
 from nri_scope.share.redacted_copy import convert, preview, selected_numbers
-from nri_scope.share.redaction import Rules
+from nri_scope.share.redaction import ELSEWHERE, REPEATED, Rules
 from nri_scope.survey.foreground import analysed
 
 from .output import Output, table
@@ -50,6 +51,7 @@ class ExportOptions(TypedDict):
     redact: Rules | None
     preview: bool
     stable_tokens: bool
+    replace_everywhere: bool
     note: str
     max_size: int | None
     force: bool
@@ -81,11 +83,12 @@ def _opened(options: ExportOptions) -> Iterator[Recording]:
 def write_file(options: ExportOptions, output: Path) -> None:
     """Write a bundle, a recording or another format, and report it."""
     with _opened(options) as recording:
-        redactor = _redactor(recording, options)
+        selection = _selection(recording, options)
+        redactor = _redactor(recording, options, selection)
         with progress(recording.reader, "writing") as on_progress:
             written = recording.export(
                 output,
-                _selection(recording, options),
+                selection,
                 redactor=redactor,
                 form=options["output_format"] or "",
                 note=options["note"],
@@ -93,8 +96,8 @@ def write_file(options: ExportOptions, output: Path) -> None:
                 force=options["force"],
                 on_progress=on_progress,
             )
-        values = values_remark(recording, redactor)
-    say(f"{written.path}: {_described(written)}; {values}")
+        say(f"{written.path}: {_described(written)}; {values_remark(recording, redactor)}")
+        _note_kept_values(recording.reader, redactor, selection)
     if written.damage:
         say(f"{written.path}: data after the original's damage is missing: {written.damage}")
     if options["output_format"] is None:
@@ -103,54 +106,88 @@ def write_file(options: ExportOptions, output: Path) -> None:
 
 def show_preview(options: ExportOptions) -> None:
     """Print how many values a redaction replaces, and where."""
-    with Output() as output:
-        with _opened(options) as recording:
-            redactor = redactor_for(recording.reader, options["redact"] or Rules.DEFAULT)
-            selection = _selection(recording, options)
-            with progress(recording.reader, "reading") as on_progress:
-                tally = preview(recording.reader, redactor, selection, on_progress)
-            before = recording.is_redacted
-        _print_tally(output, tally, before=before)
+    options["redact"] = options["redact"] or Rules.DEFAULT
+    with Output() as output, _opened(options) as recording:
+        selection = _selection(recording, options)
+        redactor = _redactor(recording, options, selection)
+        assert redactor is not None
+        redactor.tally.has_tokens = options["stable_tokens"]
+        tally = _preview(recording.reader, redactor, selection)
+        _print_tally(output, tally, before=recording.is_redacted)
+        _note_kept_values(recording.reader, redactor, selection)
 
 
 def _print_tally(output: Output, tally: ReplacementCounts, *, before: bool) -> None:
     if tally.total:
-        rows = [(replaced.rule, f"{replaced.values:,}", replaced.place) for replaced in tally]
-        for line in table(("rule", "values", "place"), rows, output.width, right=(1,)):
+        names = ("token", "rule", "values", "place", "of")
+        rows = [(one.token, one.rule, f"{one.values:,}", one.place, one.subject) for one in tally]
+        first = int(not tally.has_tokens)
+        shown = (row[first:] for row in rows)
+        for line in table(names[first:], shown, output.width, right=(2 - first,)):
             output.line(line)
+        if any(one.place == ELSEWHERE for one in tally):
+            output.line("the rest is not listed: select fewer events with --pod or --where")
         output.line("")
     counts = replacement_counts(tally.by_rule(), before=before)
     output.line(f"{counts}; nothing was written")
 
 
+def _preview(recording: Reader, redactor: Redactor, selection: Selection) -> ReplacementCounts:
+    redactor.tally.has_subjects = True
+    with progress(recording, "reading") as on_progress:
+        return preview(recording, redactor, selection, on_progress)
+
+
+_MAX_LISTED = 3
+"""Maximum number of places in a remark."""
+
+
+def _note_kept_values(recording: Reader, redactor: Redactor | None, selection: Selection) -> None:
+    """Print where values stay that were replaced after a key, and consist of known words."""
+    if redactor is None or not redactor.known_values or redactor.rules.repeated_values:
+        return
+    again = _repeating(recording, redactor)
+    found = [one for one in _preview(recording, again, selection) if one.rule == REPEATED]
+    if found:
+        listed = [f"{one.place} of {one.subject}".removesuffix(" of ") for one in found]
+        more = ", …" if len(found) > _MAX_LISTED else ""
+        say(
+            f"note: kept in {many(len(found), 'other place')}, as made of known words: "
+            f"{many(len(again.repeated_values), 'value')} replaced after a key "
+            f"({', '.join(listed[:_MAX_LISTED])}{more}); --replace-everywhere replaces them there, "
+            "too, and `--preview --replace-everywhere` lists these places"
+        )
+
+
+def _repeating(recording: Reader, redactor: Redactor, *, stable: bool = False) -> Redactor:
+    """Return a redactor that replaces the known values of another wherever they stand."""
+    values = tuple(sorted(redactor.known_values))
+    return redactor_for(recording, replace(redactor.rules, repeated_values=values), stable=stable)
+
+
 def print_format(name: str, options: ExportOptions) -> None:
     """Print the recording in a format for other programs."""
-    with _opened(options) as recording:
-        redactor = _redactor(recording, options)
-        selection = _selection(recording, options)
-        _print_format(recording.reader, FORMATS[name], selection, redactor)
-
-
-def _print_format(
-    recording: Reader, form: Format, selection: Selection, redactor: Redactor | None
-) -> None:
-    with Output() as output, io.BufferedWriter(_Raw(output)) as stdout:
-        if output.is_terminal and not form.is_text:
-            raise UsageError(
-                f"--format {form.name} is binary, and the output is a terminal",
-                f"add -o FILE{form.suffix}",
-            )
-        if redactor is None:
-            form.write(recording, selected_numbers(recording, selection), stdout, analysed)
-            return
-        # Nothing is printed until the whole output has been searched for replaced values.
-        with temporary_folder() as folder:
-            draft = folder / "draft"
-            target = Path("standard output")
-            with writing_to(folder), progress(recording, "redacting") as on_progress:
-                convert(recording, form, draft, target, selection, redactor, analysed, on_progress)
-            with draft.open("rb") as source:
-                shutil.copyfileobj(source, stdout)
+    form = FORMATS[name]
+    with _opened(options) as opened:
+        recording, selection = opened.reader, _selection(opened, options)
+        redactor = _redactor(opened, options, selection)
+        with Output() as output, io.BufferedWriter(_Raw(output)) as stdout:
+            if output.is_terminal and not form.is_text:
+                raise UsageError(
+                    f"--format {form.name} is binary, and the output is a terminal",
+                    f"add -o FILE{form.suffix}",
+                )
+            if redactor is None:
+                form.write(recording, selected_numbers(recording, selection), stdout, analysed)
+                return
+            # Nothing is printed until the whole output has been searched for replaced values.
+            with temporary_folder() as folder:
+                draft, to = folder / "draft", Path("standard output")
+                with writing_to(folder), progress(recording, "redacting") as on_progress:
+                    convert(recording, form, draft, to, selection, redactor, analysed, on_progress)
+                with draft.open("rb") as source:
+                    shutil.copyfileobj(source, stdout)
+        _note_kept_values(recording, redactor, selection)
 
 
 def _warn_unreadable_marks(file: Path) -> None:
@@ -176,11 +213,15 @@ class _Raw(io.RawIOBase):
         return len(content)
 
 
-def _redactor(recording: Recording, options: ExportOptions) -> Redactor | None:
-    rules = options["redact"]
-    if rules is None:
-        return None
-    return redactor_for(recording.reader, rules, stable=options["stable_tokens"])
+def _redactor(
+    recording: Recording, options: ExportOptions, selection: Selection
+) -> Redactor | None:
+    rules, reader, stable = options["redact"], recording.reader, options["stable_tokens"]
+    redactor = None if rules is None else redactor_for(reader, rules, stable=stable)
+    if redactor is not None and options["replace_everywhere"]:
+        _preview(reader, redactor, selection)
+        return _repeating(reader, redactor, stable=stable)
+    return redactor
 
 
 def _selection(recording: Recording, options: ExportOptions) -> Selection:

@@ -343,24 +343,40 @@ def output_option(
     )
 
 
-def _redact(**settings: Any) -> Callable[[_Command], _Command]:
-    return click.option("--redact", is_flag=False, flag_value="", metavar="[RULES]", **settings)
-
-
-def redact_before_writing(**settings: Any) -> Callable[[_Command], _Command]:
-    """Return the option of a recorder to redact. ``settings``: further ones of the option."""
-    return _redact(
-        help="Replace secret and personal values before they are written, by the default rules or "
-        "as modified by the file RULES.",
+def rules_option(**settings: Any) -> Callable[[_Command], _Command]:
+    """Return the option to redact alone. ``settings``: further ones of the option."""
+    return click.option(
+        "--redact",
+        is_flag=False,
+        flag_value="",
+        metavar="[RULES]",
+        help="Replace secret and personal values, by the default rules or as modified by the file "
+        "RULES. `export --preview` shows how many and where.",
         **settings,
     )
 
 
-redact_option = _redact(
-    type=RulesFile(),
-    help="Replace secret and personal values, by the default rules or as modified by the file "
-    "RULES. `export --preview` shows how many and where.",
-)
+def _keep(context: click.Context, _parameter: click.Parameter, keys: tuple[str, ...]) -> None:
+    """Add the keys to the rules of --redact, an eager option, which is parsed before."""
+    if keys:
+        from nri_scope.share.redaction.rules import Rules
+
+        context.params["redact"] = (context.params["redact"] or Rules.DEFAULT).keeping(keys)
+
+
+def redact_option(command: _Command) -> _Command:
+    """Add --redact and --keep to a command, which gets the rules of both, or None."""
+    keep = click.option(
+        "--keep",
+        type=NOT_EMPTY,
+        multiple=True,
+        metavar="KEY",
+        callback=_keep,
+        expose_value=False,
+        help="Redact, but keep the values of this variable, annotation, label, option or member "
+        "of JSON, also of a credential; * matches any text. Can be repeated.",
+    )
+    return rules_option(type=RulesFile(), is_eager=True)(keep(command))
 
 
 class LiveOption(click.Option):

@@ -20,10 +20,9 @@ from .params import (
     PLUGIN_NAME,
     SIZE,
     WHERE,
-    RulesFile,
     cri_option,
     output_option,
-    redact_before_writing,
+    redact_option,
     say,
     socket_option,
     validate_option,
@@ -130,7 +129,7 @@ class RecorderOptions(TypedDict):
     "containerd serves them only if `address` is set in [metrics] of its configuration.",
 )
 @cri_option()
-@redact_before_writing(type=RulesFile())
+@redact_option
 def command(
     where: Filter | None,
     print_format: str | None,

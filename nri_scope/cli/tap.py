@@ -22,7 +22,7 @@ from .params import (
     index_option,
     name_option,
     output_option,
-    redact_before_writing,
+    rules_option,
     say,
     socket_option,
 )
@@ -145,7 +145,7 @@ class TapOptions(TypedDict):
     help="Print requests and replies as they happen, like strace.",
 )
 @cri_option()
-@redact_before_writing()
+@rules_option()
 def command(**options: Unpack[TapOptions]) -> int:
     """Record the requests and replies of one plugin.
 

@@ -38,7 +38,8 @@ _WHERE_HELP = "Set this filter at the start, e.g. 'ns:shop took:>1ms'."
 _RECORD_OPTIONS = tuple(
     option
     for option in record.command.params
-    if isinstance(option, click.Option) and option.name in record.RecorderOptions.__annotations__
+    if isinstance(option, click.Option)
+    and option.name in (*record.RecorderOptions.__annotations__, "keep")
 )
 
 
@@ -157,7 +158,7 @@ def _fall_back(
             context.invoke(log.command, file=recording, where=where)
     else:
         say(notice)
-        options = {each.name: context.params[each.name] for each in _RECORD_OPTIONS if each.name}
+        options = {name: context.params[name] for name in record.RecorderOptions.__annotations__}
         context.invoke(record.command, **options, where=None, print_format="text")
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from nri_scope.events import Mark
@@ -69,11 +70,9 @@ def redact_for_comparison(
 
     Raises as `copy_recording`.
     """
-    drafts: list[Extracted] = []
-    for number, source in enumerate(sources):
-        output = folder / f"{number}.nriscope.db"
-        drafts.append(copy_recording(source, output, redactor, on_progress=on_progress))
-    return drafts
+    outputs = (folder / f"{number}.nriscope.db" for number in range(len(sources)))
+    copy = partial(copy_recording, redactor=redactor, on_progress=on_progress)
+    return list(map(copy, sources, outputs))
 
 
 def preview(

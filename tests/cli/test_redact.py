@@ -5,13 +5,21 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
+from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
+from nri_scope.events import CapturedCall
 from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.reader import Recording
+from nri_scope.share.redaction import Rules
+from tests.recording.traffic import an_item, record
 from tests.share.bundle.bundles import SAMPLE, a_bundle
 
 
@@ -31,7 +39,10 @@ def test_preview_shows_what_would_be_replaced_and_writes_nothing(
 ) -> None:
     assert run(["export", str(SAMPLE), "--preview"]) == 0
     printed = capsys.readouterr()
-    assert "credential-keys       8  container.env.DB_PASSWORD" in printed.out
+    (row,) = re.findall("credential-keys .*", printed.out.split("\n\n")[0])
+    assert row.split(maxsplit=3)[1:] == [
+        *("8", "container.env.DB_PASSWORD", "container app of pods of shop/web")
+    ]
     assert printed.out.endswith("nothing was written\n") and printed.err == ""
     assert "hunter2" not in printed.out
     assert not any(folder.iterdir()) and not any((folder.parent / "temporary").iterdir())
@@ -45,7 +56,10 @@ def test_a_preview_counts_as_the_manifest_of_a_bundle_does(
     assert run(["export", str(SAMPLE), "-o", "x.zip", "--redact"]) == 0
     redaction = read_manifest(Path("x.zip")).redaction
     assert redaction is not None
-    listed = {(rule, place): int(values) for rule, values, place in map(str.split, rows)}
+    listed: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        rule, values, place, *_ = row.split()
+        listed[rule, place] += int(values)
     assert listed == {(one.rule, one.place): one.values for one in redaction.replaced}
 
 
@@ -133,7 +147,7 @@ def test_tokens_differ_in_each_run_unless_stable() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["--preview", "--stable-tokens"],
+        ["-o", "x.zip", "--replace-everywhere"],
         ["-o", "x.zip", "--stable-tokens"],
     ],
 )
@@ -143,3 +157,124 @@ def test_invalid_token_options_print_one_line(
     assert run(["export", str(SAMPLE), *options]) == 2
     printed = capsys.readouterr().err
     assert options[-1] in printed and len(printed.splitlines()) == 1
+
+
+def test_a_preview_tells_the_place_of_each_stable_token(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["export", str(SAMPLE), "--redact", "--stable-tokens", "-o", "x.nriscope.db"]) == 0
+    capsys.readouterr()
+    assert run(["export", str(SAMPLE), "--preview", "--stable-tokens"]) == 0
+    out = capsys.readouterr().out
+    of_tokens = {row.split()[0]: row.split()[1:] for row in out.splitlines() if "redacted-" in row}
+    assert _tokens("x.nriscope.db") <= {token.lstrip("/") for token in of_tokens}
+    with Recording.open("x.nriscope.db") as recording:
+        contents = b"".join(request for _, request, _ in recording.exchanges())
+    token = re.findall(rb"DB_PASSWORD=(redacted-[a-z2-7]{12})", contents)[0].decode()
+    rule, values, place, *of = of_tokens[token]
+    assert (rule, values, place) == ("credential-keys", "8", "container.env.DB_PASSWORD")
+    assert " ".join(of) == "container app of pods of shop/web"
+
+
+def _creation(pod: str, number: int, env: Sequence[str], *args: str, **notes: str) -> CapturedCall:
+    request = api.CreateContainerRequest(
+        pod=api.PodSandbox(id=f"p{number}", name=pod, namespace="shop", annotations=notes),
+        container=api.Container(
+            id=f"c{number}", pod_sandbox_id=f"p{number}", name="app", args=["app", *args], env=env
+        ),
+    )
+    return an_item("CreateContainer", request)
+
+
+@pytest.fixture
+def known_words(tmp_path: Path) -> str:
+    """A recording with values of known words after keys, and elsewhere."""
+    path = tmp_path / "known.nriscope.db"
+    record(
+        path,
+        [
+            _creation("web-0", 1, ["PIN=7391", "GREETING=open 7391", "PASSWORD=correct horse"]),
+            _creation("api-0", 2, ["\x1b[31mX=y"], "use correct horse now", cfg='{"n": 7391}'),
+            _creation("db-0", 3, ["PASSWORD=unlisted", "N=17391", "SECRET=web"], "73910"),
+        ],
+    )
+    return str(path)
+
+
+def _contents(path: str) -> str:
+    with Recording.open(path) as recording:
+        return b"".join(request for _, request, _ in recording.exchanges()).decode("latin-1")
+
+
+def test_values_of_known_words_that_stay_elsewhere_are_told(
+    known_words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = (
+        "note: kept in 3 other places, as made of known words: 2 values replaced after a key "
+        "(container.args of container app of pods of shop/api, container.env.GREETING of container "
+        "app of pods of shop/web, pod.annotations.cfg of pods of shop/api); --replace-everywhere "
+    )
+    written = ["-o", "x.zip"], ["-o", "x.nriscope.db"], ["--format", "jsonl"], ["--preview"]
+    for options in written:
+        assert run(["export", known_words, "--redact", *options]) == 0
+        err = capsys.readouterr().err
+        assert err.splitlines()[-1].startswith(told)
+        assert "7391" not in err and "horse" not in err
+    assert _contents("x.nriscope.db").count("7391") == 4
+    assert "correct horse" in _contents("x.nriscope.db")
+
+
+def test_values_of_known_words_are_replaced_everywhere_if_asked(
+    known_words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export = ["export", known_words, "--replace-everywhere"]
+    assert run([*export, "--redact", "-o", "x.nriscope.db"]) == 0
+    err = capsys.readouterr().err
+    assert "note:" not in err and "3 repeated-values" in err
+    contents = _contents("x.nriscope.db")
+    assert "N=17391" in contents and "73910" in contents and "web-0" in contents
+    assert "horse" not in contents and not re.search(r"\b7391\b", contents)
+    assert run([*export, "--preview"]) == 0
+    listed = [row for row in capsys.readouterr().out.splitlines() if "repeated-values  " in row]
+    assert len(listed) == 3
+    # Planted elsewhere, a value has another token.
+    tokens = dict(re.findall(r"(PIN=|GREETING=open |\"n\":.)(redacted-[a-z2-7]{12})", contents))
+    assert tokens["PIN="] == tokens["GREETING=open "] != tokens['"n":"']
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["export", "FILE", "--preview"],
+        ["report", "FILE", "--diagnose"],
+        ["diff", "FILE"],
+        ["blame", "FILE", "shop/web/app"],
+        ["record"],
+        ["tui", "--live"],
+    ],
+)
+def test_commands_that_redact_take_keys_to_keep(words: list[str]) -> None:
+    command: click.Command = import_module(f"nri_scope.cli.{words[0]}").command
+    for more in [], ["--redact"]:
+        given = [*words[1:], "--keep", "PIN", "--keep=--site", *more]
+        rules = command.make_context(words[0], given).params["redact"]
+        assert rules == Rules.DEFAULT.keeping(("PIN", "site"))
+    assert command.make_context(words[0], words[1:]).params["redact"] is None
+    assert run([*words, "--keep", ""]) == 2
+
+
+def test_values_of_keys_to_keep_stay(known_words: str, capsys: pytest.CaptureFixture[str]) -> None:
+    export = ["export", known_words, "--format", "jsonl"]
+    assert run([*export, "--keep", "P*"]) == 0
+    shown = capsys.readouterr().out
+    assert "PIN=7391" not in shown and "PASSWORD=correct" not in shown
+    assert run([*export, "--keep", "PIN", "--keep", "PASSWORD"]) == 0
+    printed = capsys.readouterr()
+    assert "PIN=7391" in printed.out and "PASSWORD=correct horse" in printed.out
+    assert printed.err == ""
+
+
+def test_kept_keys_are_told_in_the_manifest(known_words: str) -> None:
+    assert run(["export", known_words, "--keep", "PIN", "-o", "x.zip"]) == 0
+    redaction = read_manifest(Path("x.zip")).redaction
+    assert redaction is not None and redaction.rules.endswith("--keep")

@@ -398,7 +398,7 @@ class NodeView:
         pair = str(self.file), self.what
         values = {"file": self.file, "what": self.what or None, "arguments": pair, **self.options}
         context, params = click.Context(self.local), self.local.params
-        defaults = {param.name: param.get_default(context) for param in params}
+        defaults = {one.name: one.get_default(context) for one in params if one.expose_value}
         return {str(name): values.get(name, default) for name, default in defaults.items()}
 
     def _no_events(self) -> str:

@@ -27,7 +27,6 @@ from ..redaction import Redactor
 _MAX_RUNTIMES = 20
 _MAX_PLUGINS = 200
 """Maximum number of plugins to list; keeps the manifest below `MAX_MANIFEST`."""
-_MAX_PLACES = 500
 _MAX_NAME = 100
 """Maximum number of characters of a name. Longer names, which only untrusted recordings have, are
 cut."""
@@ -77,15 +76,11 @@ def manifest_of(
 
 
 def _report(redactor: Redactor, *, before: bool) -> Redaction:
-    places: Counter[tuple[str, str]] = Counter()
-    for one in redactor.tally:
-        key = one.rule[:_MAX_NAME], one.place[:_MAX_NAME]
-        if key not in places and len(places) >= _MAX_PLACES:
-            key = one.rule[:_MAX_NAME], "elsewhere"
-        places[key] += one.values
-    replaced = [ReplacedValues(*key, values) for key, values in sorted(places.items())]
+    replaced = (
+        ReplacedValues(one.rule, one.place[:_MAX_NAME], one.values) for one in redactor.tally
+    )
     # The name of the rules file may itself be confidential.
-    rules = "default, changed by a file" if redactor.rules.source else "default"
+    rules = "default, changed by a file or --keep" if redactor.rules.source else "default"
     return Redaction(rules, tuple(replaced), before=before)
 
 

@@ -8,6 +8,8 @@ cannot be guessed without it, and for each container separately (see `tokens.Sco
 planted in another container cannot be compared. This package never knows files or tables.
 """
 
+from .engine import ELSEWHERE as ELSEWHERE
+from .engine import REPEATED as REPEATED
 from .engine import ReplacementCounts as ReplacementCounts
 from .names import NameKind as NameKind
 from .redactor import Redactor as Redactor

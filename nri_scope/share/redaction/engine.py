@@ -11,23 +11,34 @@ from dataclasses import dataclass
 from nri_scope.recording.cache import RecentlyUsed
 
 from .builtin import BuiltIn
-from .harmless import HOSTS, is_word
+from .harmless import HOSTS, is_harmless, is_word
 from .key_names import Certainty, certainty_of
 from .names import NameTokens
 from .rules import Rules, any_of
 from .tokens import NAMES_SCOPE, Scopes, Tokens, TokenScope, is_token
 
-_MAX_PLACES = 1_000
+_MAX_PLACES = 500
 """Maximum number of places, which include variable names: an untrusted recording may have many."""
+_MAX_DETAILS = 20_000
+"""The same with subjects and tokens."""
 _MAX_REPEATED = 100_000
 """Maximum number of rules and places of repeated messages."""
 
+ELSEWHERE = "elsewhere"
+"""The place of replacements beyond these limits."""
+_Log = tuple[tuple[str, ...], ...]
+"""What was replaced: rules with tokens, or as in `ReplacementCounts.add`."""
 MAX_TEXT = 65_536
 """Maximum number of characters of a text that is cut; a longer one is replaced as a whole."""
 _CACHED = 4 << 20
 """Characters of texts whose results are kept, and bytes of parts of messages."""
 MAX_WORDS = 500_000
 """Maximum number of words that are remembered for the search of the output."""
+REPEATED = "repeated-values"
+"""The rule for `Rules.repeated_values`."""
+_MIN_KNOWN, _MAX_KNOWN = 4, 300
+"""Number of characters of a value of known words that is looked for elsewhere."""
+_SEPARATORS = re.compile(r"[\s\"'`=:,;?()\[\]{}<>|&/\\]+")
 _MAX_ROUNDS = 6
 _RUN = re.compile(r"[^\W_]{6,1000}")
 """These words; a longer one is remembered in pieces."""
@@ -54,26 +65,36 @@ class Engine:
         """Unknown words that were replaced, with the rule that replaced them, up to a limit."""
         self.kept: set[str] = set()
         """Unknown words that were kept, as names and keys are, up to the same limit."""
+        self.known: dict[str, set[str]] = {BuiltIn.CREDENTIAL_KEYS: set(), REPEATED: set()}
+        """By rule: values of known words that were replaced, up to a limit."""
+        self.repeated = NameTokens()
+        """Values to replace wherever they stand, but not in names."""
+        for value in rules.repeated_values:
+            self.repeated.hide(value, REPEATED)
         self._tokens = Tokens(key)
         self._hosts = any_of((*HOSTS, *rules.kept_hosts))
         self._values = frozenset(rules.kept_values)
+        # By whether they are those of variables: all, and those that name credentials themselves.
+        self._kept_keys = {
+            is_variable: (any_of(keys), any_of(filter(certainty_of, keys)))
+            for is_variable, keys in ((True, rules.kept_variables), (False, rules.kept_keys))
+            if keys
+        }
         self._replaced_keys, self._replaced_values = (
             any_of(patterns) if patterns else None
             for patterns in (rules.replaced_keys, rules.replaced_values)
         )
-        # Text, scope of tokens, and pod; result, and rules applied.
-        self._texts: RecentlyUsed[tuple[str, str, str], tuple[str, tuple[str, ...]]] = RecentlyUsed(
+        # Text, scope of tokens, and pod; result, and rules applied with tokens.
+        self._texts: RecentlyUsed[tuple[str, str, str], tuple[str, _Log]] = RecentlyUsed(_CACHED)
+        self._parts: RecentlyUsed[tuple[bytes, str, str], tuple[bytes, _Log]] = RecentlyUsed(
             _CACHED
         )
-        self._parts: RecentlyUsed[
-            tuple[bytes, str, str], tuple[bytes, tuple[tuple[str, str], ...]]
-        ] = RecentlyUsed(_CACHED)
         # Texts that stay whatever the scope.
         self._harmless: RecentlyUsed[str, bool] = RecentlyUsed(_CACHED)
         self._asked_for_names = False
         # What was replaced in the text, and in the part of a message, that is being redacted.
-        self._text_log: list[str] | None = None
-        self._part_log: list[tuple[str, str]] | None = None
+        self._text_log: list[tuple[str, ...]] | None = None
+        self._part_log: list[tuple[str, ...]] | None = None
 
     def within(self, scope: TokenScope) -> _ScopeContext:
         """Return a context in which texts belong to this scope."""
@@ -108,25 +129,33 @@ class Engine:
             for cache in (self._texts, self._parts, self._harmless):
                 cache.clear()
 
-    def count(self, rule: str, place: str) -> None:
+    def count(self, rule: str, place: str, token: str = "") -> None:
         """Count one replacement by ``rule``."""
         if self._text_log is not None:
-            self._text_log.append(rule)
+            self._text_log.append((rule, token))
             return
+        replacement: tuple[str, ...] = rule, place
+        if self.tally.has_subjects:
+            replacement += (self.scope.subject, token if self.tally.has_tokens else "")
         if self._part_log is not None:
-            self._part_log.append((rule, place))
-        self.tally.add(rule, place)
+            self._part_log.append(replacement)
+        self.tally.add(*replacement)
 
     def replace(self, rule: str, value: str, place: str, scope: str | None = None) -> str:
         """Return the token for ``value`` and count it, unless it is a token or kept."""
         bare = value.strip()
         if not bare or is_token(bare) or value in self._values:
             return value
-        self.count(rule, place)
+        token = self._tokens.token_for(value, scope)
+        self.count(rule, place, token)
         if len(self.replaced) < MAX_WORDS:
             for word in unknown_words(value[:MAX_TEXT]):
                 self.replaced.setdefault(word, rule)
-        return self._tokens.token_for(value, scope)
+        if rule in self.known and _MIN_KNOWN <= len(bare) <= _MAX_KNOWN:
+            of_rule = self.known[rule]
+            if len(of_rule) < _MAX_PLACES and all(map(is_harmless, _SEPARATORS.split(bare))):
+                of_rule.add(bare)
+        return token
 
     def keep(self, text: str) -> str:
         """Return a text that stays for its place: a name, an id, a key."""
@@ -144,6 +173,18 @@ class Engine:
         if keys is not None and keys.fullmatch(key.removeprefix("--")) is not None:
             return Certainty.SURE
         return certainty_of(key)
+
+    def keeps(self, key: str, *, is_variable: bool = False) -> bool:
+        """Return whether the user's rules keep the value of a key.
+
+        A pattern such as ``APP_*`` keeps that of a credential only if it names one itself, as
+        ``*_TOKEN`` does.
+        """
+        kept = self._kept_keys.get(is_variable)
+        if kept is None:
+            return False
+        bare = key.lstrip("-")
+        return kept[bool(certainty_of(bare))].fullmatch(bare) is not None
 
     def must_go(self, text: str) -> bool:
         """Return whether the user's rules replace a piece of a text."""
@@ -174,8 +215,8 @@ class Engine:
                 self._text_log = outer
                 self._asked_for_names |= outer_asked
             self._texts.put(cache_key, known, len(text) + 64)
-        for rule in known[1]:
-            self.count(rule, place)
+        for rule, token in known[1]:
+            self.count(rule, place, token)
         return known[0]
 
     def _cut(self, text: str, place: str) -> str:
@@ -192,14 +233,17 @@ class Engine:
                 break
         return text
 
-    def redact_hidden_names(self, text: str, place: str) -> str:
-        """Return a text without the names that are replaced wherever they stand."""
-        if not self.names.has_hidden:
+    def redact_hidden_names(self, text: str, place: str, names: NameTokens | None = None) -> str:
+        """Return a text without the names that are replaced wherever they stand; or without
+        ``names``, which are no names.
+        """
+        hidden, scope = (self.names, NAMES_SCOPE.name) if names is None else (names, None)
+        if not hidden.has_hidden:
             return text
         pieces: list[str] = []
         done = 0
-        for start, end, rule in self.names.hidden_in(text):
-            token = self.replace(rule, text[start:end], place, NAMES_SCOPE.name)
+        for start, end, rule in hidden.hidden_in(text):
+            token = self.replace(rule, text[start:end], place, scope)
             pieces += text[done:start], token
             done = end
         return "".join((*pieces, text[done:])) if pieces else text
@@ -255,18 +299,24 @@ class Count:
     """The field in NRI terms, e.g. ``container.env.DB_PASSWORD`` or ``status_message``."""
     values: int
     """Number of replacements at this place."""
+    subject: str = ""
+    """The container or pod, if `ReplacementCounts.has_subjects`."""
+    token: str = ""
+    """What replaced the values, if `ReplacementCounts.has_tokens`."""
 
 
 class ReplacementCounts:
     """Counts replacements."""
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self._repeated: Counter[tuple[tuple[str, str], ...]] = Counter()
+        self.has_subjects = self.has_tokens = False
+        """Whether to count by subject and token, too; to be set before the first replacement."""
+        self._counts: Counter[tuple[str, ...]] = Counter()
+        self._repeated: Counter[tuple[tuple[str, ...], ...]] = Counter()
         """How often messages with these rules and places were repeated."""
         self._remembered = 0
 
-    def repeat(self, replacements: tuple[tuple[str, str], ...]) -> None:
+    def repeat(self, replacements: tuple[tuple[str, ...], ...]) -> None:
         """Count the replacements of a repeated message, given as rules with places, once more."""
         if replacements not in self._repeated:
             if self._remembered + len(replacements) > _MAX_REPEATED:
@@ -274,20 +324,22 @@ class ReplacementCounts:
             self._remembered += len(replacements)
         self._repeated[replacements] += 1
 
-    def _all(self) -> Counter[tuple[str, str]]:
+    def _all(self) -> Counter[tuple[str, ...]]:
         for replacements, count in self._repeated.items():
-            for rule, place in replacements:
-                self.add(rule, place, count)
+            for replacement in replacements:
+                self.add(*replacement, values=count)
         self._repeated.clear()
         self._remembered = 0
         return self._counts
 
-    def add(self, rule: str, place: str, values: int = 1) -> None:
-        """Count replacements by ``rule`` at ``place``; beyond a limit, places share one line."""
-        key = (rule, place)
-        if key not in self._counts and len(self._counts) >= _MAX_PLACES:
-            key = (rule, "elsewhere")
-        self._counts[key] += values
+    def add(self, *replacement: str, values: int = 1) -> None:
+        """Count replacements by rule, place, and perhaps subject and token; beyond a limit, places
+        share one line.
+        """
+        most = _MAX_DETAILS if self.has_subjects else _MAX_PLACES
+        if replacement not in self._counts and len(self._counts) >= most:
+            replacement = (replacement[0], ELSEWHERE)
+        self._counts[replacement] += values
 
     @property
     def total(self) -> int:
@@ -297,10 +349,10 @@ class ReplacementCounts:
     def by_rule(self) -> dict[str, int]:
         """Return the number of replacements by rule, sorted by rule name."""
         sums: Counter[str] = Counter()
-        for (rule, _), values in self._all().items():
-            sums[rule] += values
-        return dict(sorted(sums.items()))
+        for one in self:
+            sums[one.rule] += one.values
+        return dict(sums)
 
     def __iter__(self) -> Iterator[Count]:
-        for (rule, place), values in sorted(self._all().items()):
-            yield Count(rule, place, values)
+        for (rule, place, *details), values in sorted(self._all().items()):
+            yield Count(rule, place, values, *details)

@@ -5,23 +5,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import TYPE_CHECKING
+
+import re2
 
 from nri_scope.nri.changes import REQUIRED_PLUGINS
 
 from . import texts
 from .builtin import BuiltIn
+from .engine import Engine
 from .harmless import KEPT_KEYS, KEPT_VARIABLES, NAMESPACES, is_harmless
 from .key_names import PROSE_WORDS, Certainty, must_replace, names_node
 from .names import NameKind
 from .rules import any_of
 from .tokens import NAMES_SCOPE, is_local, is_token
-
-if TYPE_CHECKING:
-    import re2
-
-    from .engine import Engine
 
 _KEY = re.compile(r"-?[A-Za-z0-9_./*-]{1,316}")
 _ITEM = re.compile(r"(-{0,2}[A-Za-z_][A-Za-z0-9_.-]{0,100}=)(.+)", re.DOTALL)
@@ -36,10 +32,8 @@ _DIGEST = re.compile(r"@[a-z0-9+._-]{3,20}:[0-9a-fA-F]{32,}$")
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/@+-]{0,299}")
 _PARTS_OF_IMAGE = re.compile(r"[/:@]")
 SWITCHES = {
-    NameKind.POD: BuiltIn.PODS,
-    NameKind.NAMESPACE: BuiltIn.NAMESPACES,
-    NameKind.CONTAINER: BuiltIn.CONTAINERS,
-    NameKind.NODE: BuiltIn.NODES,
+    kind: BuiltIn(f"{kind}s")
+    for kind in (NameKind.POD, NameKind.NAMESPACE, NameKind.CONTAINER, NameKind.NODE)
 }
 """Rules that replace names, off by default."""
 _KNOWN_KEYS: dict[str, NameKind | str] = {
@@ -62,12 +56,7 @@ _KNOWN_KEYS: dict[str, NameKind | str] = {
 """Annotations and labels in which runtimes and the kubelet repeat other fields' values."""
 
 
-@lru_cache(maxsize=16)
-def _any_of(globs: tuple[str, ...]) -> re2._Regexp[str]:
-    return any_of(globs)
-
-
-_KEPT_KEYS, _KEPT_VARIABLES = tuple(sorted(KEPT_KEYS)), tuple(sorted(KEPT_VARIABLES))
+_KEPT_KEYS, _KEPT_VARIABLES = any_of(sorted(KEPT_KEYS)), any_of(sorted(KEPT_VARIABLES))
 
 
 # -- keys and their values ------------------------------------------------------------------
@@ -90,14 +79,14 @@ def redact_variable(engine: Engine, entry: str, place: str) -> str:
 
 def redact_variable_value(engine: Engine, name: str, value: str, place: str) -> str:
     """Redact the value of the variable ``name``; ``place`` includes the name."""
-    return _redact_value(engine, name, value, place, _KEPT_VARIABLES, engine.rules.kept_variables)
+    return _redact_value(engine, name, value, place, _KEPT_VARIABLES, is_variable=True)
 
 
 def redact_keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
     """Redact the value of an annotation or label."""
     key = key.removeprefix("-")
     if key.startswith(REQUIRED_PLUGINS) and _PLUGINS.fullmatch(value) is not None:
-        return engine.keep(engine.redact_hidden_names(value, place))
+        return keep_value(engine, value, place)
     match _KNOWN_KEYS.get(key):
         case NameKind() as kind:
             return redact_name(engine, kind, value, place)
@@ -107,8 +96,8 @@ def redact_keyed_value(engine: Engine, key: str, value: str, place: str) -> str:
             return redact_id(engine, value, place)
         case _:
             pass
-    kept = _KEPT_KEYS if _LABEL.fullmatch(value) is not None else ()
-    return _redact_value(engine, key, value, place, kept, engine.rules.kept_keys)
+    kept = _KEPT_KEYS if _LABEL.fullmatch(value) is not None else None
+    return _redact_value(engine, key, value, place, kept)
 
 
 def _redact_value(
@@ -116,18 +105,24 @@ def _redact_value(
     key: str,
     value: str,
     place: str,
-    kept: tuple[str, ...],
-    kept_by_user: tuple[str, ...],
+    kept: re2._Regexp[str] | None,
+    *,
+    is_variable: bool = False,
 ) -> str:
     if not value or is_token(value):
         return value
-    if (kept_by_user and _any_of(kept_by_user).fullmatch(key) is not None) or (
-        kept and _any_of(kept).fullmatch(key) is not None and not engine.certainty_of(key)
+    if engine.keeps(key, is_variable=is_variable) or (
+        kept and kept.fullmatch(key) is not None and not engine.certainty_of(key)
     ):
-        return engine.keep(engine.redact_hidden_names(value, place))
+        return keep_value(engine, value, place)
     if engine.is_on(BuiltIn.NODES) and names_node(key) and not is_harmless(value):
         return engine.replace(BuiltIn.NODES, value, place, NAMES_SCOPE.name)
     return texts.redact_keyed(engine, key, value, place)
+
+
+def keep_value(engine: Engine, value: str, place: str) -> str:
+    """Return a value that stays for its key, without the names that are replaced everywhere."""
+    return engine.keep(engine.redact_hidden_names(value, place))
 
 
 def redact_items(engine: Engine, items: Sequence[str], place: str) -> list[str]:
@@ -139,6 +134,11 @@ def redact_items(engine: Engine, items: Sequence[str], place: str) -> list[str]:
         is_after_c = number > 1 and items[number - 1][-1:] == "c"
         is_script = is_after_c and _SHELL.search("\0".join(items[max(0, number - 4) : number]))
         pair = None if is_script else _ITEM.fullmatch(item)
+        kept_key = pair[1].rstrip("=") if pair is not None else key if item[:1] != "-" else ""
+        if kept_key and engine.keeps(kept_key):
+            redacted.append(keep_value(engine, item, place))
+            key = ""
+            continue
         certainty = engine.certainty_of(key) if key else Certainty.NONE
         is_short = len(item) < 3 or item[1] == "-"
         is_other = item[:1] == "-" and (certainty is not Certainty.SURE or is_short)
@@ -157,7 +157,8 @@ def redact_items(engine: Engine, items: Sequence[str], place: str) -> list[str]:
         is_bare = _BARE_KEY.fullmatch(item) is not None and item not in PROSE_WORDS
         needed = Certainty.LIKELY if is_option else Certainty.SURE
         is_key = pair is None and (is_option or (is_bare and len(redacted) > 1))
-        key = item if is_key and engine.certainty_of(item) >= needed else ""
+        is_known = engine.certainty_of(item) >= needed or (is_option and engine.keeps(item))
+        key = item if is_key and is_known else ""
     return redacted
 
 
@@ -188,7 +189,7 @@ def redact_name(engine: Engine, kind: NameKind, value: str, place: str) -> str:
     with engine.within(NAMES_SCOPE):
         if kind is NameKind.NODE or _NAME.fullmatch(value) is None:
             return engine.redact_text(value, place)
-        return engine.keep(engine.redact_hidden_names(value, place))
+        return keep_value(engine, value, place)
 
 
 def note_name(engine: Engine, kind: NameKind, value: str) -> None:
@@ -217,7 +218,7 @@ def note_values(engine: Engine, mapping: Mapping[str, str]) -> None:
             note_image(engine, value)
         elif kind == "id":
             note_id(engine, value)
-        elif _LABEL.fullmatch(value) and _any_of(_KEPT_KEYS).fullmatch(key):
+        elif _LABEL.fullmatch(value) and _KEPT_KEYS.fullmatch(key):
             engine.show(value)
 
 

@@ -6,17 +6,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from nri_scope.nri.plain import Plain, refuse_constant
 
 from . import fields, texts
 from .builtin import BuiltIn
+from .engine import Engine
 from .key_names import Certainty, certainty_below, must_replace
 from .names import NameKind
-
-if TYPE_CHECKING:
-    from .engine import Engine
 
 _MAX_NESTING = 60
 """Maximum nesting, deeper than any spec; values below are replaced as a whole."""
@@ -74,15 +72,18 @@ def redact_value(
             return _redact_object(engine, value, place, key, above, level)
         case list():
             return _redact_array(engine, value, place, key, above, level)
+        case str() if key and engine.keeps(key):
+            return fields.keep_value(engine, value, place)
         case str():
             return _redact_string(engine, value, place, key, above)
         case bool() | None:
             return value
         case _:
-            is_secret = must_replace(key, str(value), max(above, engine.certainty_of(key)))
-            return (
-                engine.replace(BuiltIn.CREDENTIAL_KEYS, str(value), place) if is_secret else value
-            )
+            certainty = max(above, engine.certainty_of(key))
+            if must_replace(key, str(value), certainty) and not engine.keeps(key):
+                return engine.replace(BuiltIn.CREDENTIAL_KEYS, str(value), place)
+            shown = engine.redact_hidden_names(str(value), place, engine.repeated)
+            return value if shown == str(value) else shown
 
 
 def _redact_object(
@@ -115,7 +116,10 @@ def _redact_array(
 ) -> Plain:
     if not above and key.lower() in _ENV and all(isinstance(member, str) for member in value):
         return [fields.redact_variable(engine, str(member), place) for member in value]
-    if not (above or engine.certainty_of(key)) and all(isinstance(member, str) for member in value):
+    is_credential = above or engine.certainty_of(key)
+    if not (is_credential or engine.keeps(key)) and all(
+        isinstance(member, str) for member in value
+    ):
         return list(fields.redact_items(engine, cast("Sequence[str]", value), place))
     return [redact_value(engine, member, place, key, above, level + 1) for member in value]
 

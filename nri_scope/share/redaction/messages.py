@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -14,18 +14,12 @@ from nri_scope.nri.request_subject import name_of_pod
 
 from . import fields, texts
 from .builtin import BuiltIn
+from .engine import Engine
 from .names import NameKind
-
-if TYPE_CHECKING:
-    from .engine import Engine
-    from .tokens import TokenScope
+from .tokens import TokenScope
 
 _Map = MutableMapping[str | int, str | Message]
-TextFunction = Callable[["Engine", str, str], str]
-
-
-def _redact_text(engine: Engine, text: str, place: str) -> str:
-    return engine.redact_text(text, place)
+TextFunction = Callable[[Engine, str, str], str]
 
 
 def _name_function(kind: NameKind) -> TextFunction:
@@ -42,7 +36,7 @@ _FIELD_FUNCTIONS: dict[str, TextFunction] = {
     "Container.name": _name_function(NameKind.CONTAINER),
     "Container.env": fields.redact_variable,
     "Hook.env": fields.redact_variable,
-    "CDIDevice.name": _redact_text,
+    "CDIDevice.name": Engine.redact_text,
     "Image.name": fields.redact_image,
     "ContainerUpdate.container_id": fields.redact_id,
     "ContainerEviction.container_id": fields.redact_id,
@@ -177,7 +171,7 @@ def _redact_field(
     if field_name in _KEPT_FIELDS:
         return
     if isinstance(value, str):
-        redacted = _FIELD_FUNCTIONS.get(field_name, _redact_text)(engine, value, where)
+        redacted = _FIELD_FUNCTIONS.get(field_name, Engine.redact_text)(engine, value, where)
         if redacted != value:
             setattr(message, field.name, redacted)
     elif isinstance(value, Message):
@@ -193,7 +187,7 @@ def _redact_field(
         if field_name in _ITEM_FIELDS:
             shown = fields.redact_items(engine, original, where)
         else:
-            function = _FIELD_FUNCTIONS.get(field_name, _redact_text)
+            function = _FIELD_FUNCTIONS.get(field_name, Engine.redact_text)
             shown = [function(engine, text, where) for text in original]
         if shown != original:
             items[:] = shown
@@ -267,7 +261,7 @@ def _redact_owners(engine: Engine, message: api.CompoundFieldOwners, place: str)
     """Redact a map of owners: keys as in the owned field, values as plugin names."""
     field = place.rpartition(".")[2]
     is_text = field in {str(int(api.Mounts)), str(int(api.Devices))}
-    function = _redact_text if is_text else fields.redact_key
+    function = Engine.redact_text if is_text else fields.redact_key
     owners = dict(message.owners)
     redacted = {
         function(engine, key, place): fields.redact_name(engine, NameKind.PLUGIN, owner, place)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from google.protobuf.message import Message
 
@@ -19,7 +19,7 @@ from nri_scope.specs.json_spec import split
 
 from . import fields, messages, texts
 from .builtin import BuiltIn
-from .engine import MAX_WORDS, Engine, ReplacementCounts
+from .engine import MAX_WORDS, REPEATED, Engine
 from .json_documents import dump_json, parse_json, redact_json, redact_value
 from .key_values import QUOTE
 from .names import SESSION_NAMES, NameKind
@@ -45,6 +45,12 @@ class Redactor:
         """``key`` has 32 bytes and is never written."""
         self.rules = rules
         self._engine = Engine(rules, key, _cut)
+        self.tally = self._engine.tally
+        """The counts of replaced values by rule and place."""
+        self.known_values: Set[str] = self._engine.known[BuiltIn.CREDENTIAL_KEYS]
+        """The values of known words that were replaced after a key, and may stay elsewhere."""
+        self.repeated_values: Set[str] = self._engine.known[REPEATED]
+        """The `Rules.repeated_values` that were found where no key told them."""
         # The scope of the last message.
         self._scope = self._engine.scopes.content("", b"")
         self._pending: dict[str, str] = {}
@@ -52,11 +58,6 @@ class Redactor:
         if self._engine.is_on(BuiltIn.NODES):
             for node in (*rules.node_names, os.uname().nodename):
                 self._engine.hide(node, BuiltIn.NODES)
-
-    @property
-    def tally(self) -> ReplacementCounts:
-        """The counts of replaced values by rule and place."""
-        return self._engine.tally
 
     @property
     def replaced_words(self) -> Mapping[str, str]:
@@ -268,11 +269,8 @@ class Redactor:
         match = _NUMBERED.fullmatch(key)
         bare, count = (match[1], match[2]) if match is not None else (key, "")
         is_text = keys[0] in {"mounts", "hooks"} or keys[:2] == ["linux", "devices"]
-        function = self._engine.redact_text if is_text else self._key
-        return function(bare, "event.changed") + count
-
-    def _key(self, key: str, place: str) -> str:
-        return fields.redact_key(self._engine, key, place)
+        function = Engine.redact_text if is_text else fields.redact_key
+        return function(self._engine, bare, "event.changed") + count
 
 
 def _cut(engine: Engine, text: str, place: str) -> str:

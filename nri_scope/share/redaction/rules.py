@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar, cast
 
@@ -34,7 +34,7 @@ class Rules:
     kept_variables: tuple[str, ...] = ()
     """Names of variables whose values are kept."""
     kept_keys: tuple[str, ...] = ()
-    """Keys of annotations and labels whose values are kept."""
+    """Keys of annotations, labels, options and members of JSON whose values are kept."""
     kept_hosts: tuple[str, ...] = ()
     """Host names and registries kept in addition to `harmless.HOSTS`."""
     kept_values: tuple[str, ...] = ()
@@ -44,10 +44,19 @@ class Rules:
     """Keys whose values are replaced like those of credentials."""
     replaced_values: tuple[str, ...] = ()
     """Words that are replaced wherever they stand between spaces, quotes and separators."""
+    repeated_values: tuple[str, ...] = ()
+    """Values that are replaced wherever they stand in texts, also if keys have told them."""
     node_names: tuple[str, ...] = ()
     """Names of nodes for `BuiltIn.NODES`."""
     source: str = ""
-    """The name of the rule file without its folder; "" for the default rules."""
+    """The name of the rule file without its folder, or ``--keep``; "" for the default rules."""
+
+    def keeping(self, keys: tuple[str, ...]) -> Rules:
+        """Return rules that also keep the values of these keys, whatever has them."""
+        bare = tuple(key.lstrip("-") for key in keys)
+        variables, keys = self.kept_variables + bare, self.kept_keys + bare
+        source = self.source or "--keep"
+        return replace(self, kept_variables=variables, kept_keys=keys, source=source)
 
 
 Rules.DEFAULT = Rules()

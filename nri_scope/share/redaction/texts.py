@@ -9,16 +9,13 @@ replaced as a whole, whatever it is made of.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from .builtin import BuiltIn
+from .engine import Engine
 from .harmless import ENDINGS, UNIT_ENDINGS, is_harmless
 from .key_names import Certainty, must_replace, names_attribute
 from .key_values import QUOTE, SCHEME, SECRET_DATA, MembersForm, value_after
 from .tokens import PLAIN_TOKEN, TOKEN_PREFIX, address_of, is_local, is_token, is_token_address
-
-if TYPE_CHECKING:
-    from .engine import Engine
 
 _CHUNK = re.compile(
     r"(?<!\\)\\++(?:u[0-9A-Fa-f]{4}|(?!redacted-)[nrtbf])|([^\s\"'`=:,;?()\[\]{}<>|&/\\]+)"
@@ -89,7 +86,8 @@ def redact_text(engine: Engine, text: str, place: str) -> str:
         if redacted is not chunk:
             pieces += text[done : match.start(1)], redacted
             done = pos
-    return "".join((*pieces, text[done:])) if pieces else text
+    text = "".join((*pieces, text[done:]))
+    return engine.redact_hidden_names(text, place, engine.repeated)
 
 
 def _redact_key(engine: Engine, text: str, start: int, key: str, place: str) -> str:

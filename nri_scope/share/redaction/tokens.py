@@ -208,6 +208,11 @@ class TokenScope(NamedTuple):
     pod: str
     """The pod whose visible names may be shown; the text's own unit if its pod is unknown."""
 
+    @property
+    def subject(self) -> str:
+        """The container or pod, for people; "" for text about none."""
+        return self.name if self.name.startswith(("container ", "pod ", "pods ")) else ""
+
 
 NAMES_SCOPE = TokenScope(_NAMES_UNIT, "names")
 """The scope of all names and ids."""

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -145,6 +146,37 @@ def test_allowed_values_stay(tmp_path: Path) -> None:
     assert given.annotations["other.example.com/owner"] != "team-b"
     assert given.annotations["io.kubernetes.cri.image-name"] == "registry.acme.corp/shop/app:1"
     assert read.text("db.acme.corp and db.other.corp").startswith("db.acme.corp and redacted-")
+
+
+def test_keys_to_keep_are_those_of_variables_annotations_options_and_json(tmp_path: Path) -> None:
+    read = Redactor(Rules.DEFAULT.keeping(("site", "--node", "API_TOKEN", "*_PIN", "DB_*")), KEY)
+    given = container(
+        read,
+        env=["site=zq7kx", "API_TOKEN=zq7kx", "X_PIN=123456", "DB_PASSWORD=zq7kx", "DB_X=zq7kx"],
+        args=["run", "--site=zq7kx", "--node", "zq7kx", "--site", "--x=zq7kx", "zq7kx"],
+        annotations={
+            "site": "zq7kx",
+            "other": "zq7kx",
+            "config": '{"site":"zq7kx","node":["zq7kx"],"API_TOKEN":12345678,"pin":12345678}',
+            "list": '[{"name":"site","value":"zq7kx"},{"name":"X","value":"zq7kx"}]',
+            "script": "app --site=zq7kx",
+        },
+        labels={"site": "zq7kx"},
+    )
+    token = r"redacted-[a-z2-7]{12}"
+    shown = re.sub(token, "TOKEN", "\n".join((*given.env, *given.args)))
+    assert shown.splitlines() == [
+        *("site=zq7kx", "API_TOKEN=zq7kx", "X_PIN=123456", "DB_PASSWORD=TOKEN", "DB_X=zq7kx"),
+        *("run", "--site=zq7kx", "--node", "zq7kx", "--site", "--x=TOKEN", "TOKEN"),
+    ]
+    assert {key: re.sub(token, "TOKEN", text) for key, text in given.annotations.items()} == {
+        "site": "zq7kx",
+        "other": "TOKEN",
+        "config": '{"site":"zq7kx","node":["zq7kx"],"API_TOKEN":12345678,"pin":"TOKEN"}',
+        "list": '[{"name":"site","value":"zq7kx"},{"name":"X","value":"TOKEN"}]',
+        "script": "app --site=TOKEN",
+    }
+    assert given.labels["site"] == "zq7kx"
 
 
 def test_listed_keys_and_values_are_replaced(tmp_path: Path) -> None:
