@@ -34,7 +34,12 @@ def test_the_commands_answer(
 
 @pytest.mark.parametrize(
     "question",
-    ["a device is missing", "my adjustment is lost", "which plugin is slow", "what did the upgrade"],
+    [
+        "a device is missing",
+        "my adjustment is lost",
+        "which plugin is slow",
+        "what did the upgrade",
+    ],
 )
 def test_a_question_is_a_heading(question: str) -> None:
     headings = re.findall(r"^## (.*)$", _TEXT, re.MULTILINE)
