@@ -24,6 +24,8 @@ instead, or with `--live` `record --print text`. If the terminal becomes too sma
 says so until it grows again. On exit it prints the path of the recording. The recorder of `--live`
 is a separate process: a stalled screen loses no events.
 
+The cursor begins at the first event that failed or was slow, if there is one.
+
 The first line shows the runtime, whether the view is live, and how many events were lost. Gaps,
 intervals that were not observed, are rows of the list, and so are events that were left out of a
 part of a recording. There, `running?` means: running until events that were left out. While

@@ -218,6 +218,7 @@ def show_recording(
             source=source,
         )
         app.started = started
+        app.opens_on_problem = not live and where is None
         await app.run_async()
         return app
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Search events for a text, forwards or backwards."""
+"""Search events for a text, forwards or backwards, and for the first problem."""
 
 from __future__ import annotations
 
@@ -35,6 +35,15 @@ _TEXT = f" || {_SEPARATOR} || ".join(
     )
 )
 _HAS = f"instr(lower({_TEXT}), ?) > 0"
+
+
+def first_problem(recording: Recording) -> int:
+    """Return the number of the first failed or slow event; 0 if there is none.
+
+    Raises RecordingError.
+    """
+    rows = query_column(recording, "SELECT id FROM events WHERE problem != '' ORDER BY id LIMIT 1")
+    return rows[0] if rows else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from nri_scope.errors import NriScopeError
 from nri_scope.filter import Filter, TimeSpan
 from nri_scope.filter.moments import Moment
 from nri_scope.recording.display import clock
+from nri_scope.recording.event_search import first_problem
 from nri_scope.recording.event_times import sender_facts
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.survey.foreground import ATTRIBUTED
@@ -119,6 +120,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         """Set at the end of the start, when all views have been created."""
         self.started: Callable[[], object] = lambda: None
         """Callback at the end of the start."""
+        self.opens_on_problem = False
+        """Whether the cursor begins at the first problem, unless the user moves it before."""
         self._signals: EndSignals | None = None
 
     @property
@@ -194,6 +197,10 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             await asyncio.wait_for(self._has_rows.wait(), _FIRST_ROWS_S)
         await asyncio.sleep(_PAUSE_S)
         await self.views.complete()
+        events = self.views.events
+        problem = await self.store.run(first_problem) if self.opens_on_problem else 0
+        if problem and self.views.current is events and not events.listing.cursor:
+            events.go_to_event(problem)
         for name, text in await self.store.run(sender_facts):
             if name == "note":
                 self.frame.say(f"note of the sender: {safe(text, _NOTE_MAX)}")

@@ -132,6 +132,9 @@ def test_without_a_terminal_the_log_is_printed_with_a_notice(start: Start) -> No
 async def test_terminal_shows_the_recording(tmp_path: Path) -> None:
     async with terminal(tmp_path, "demo -o d.nriscope.db", (150, 50)) as window:
         await window.shows("containerd 2.1", "3 problems")
+        # The cursor begins at the first problem.
+        at_problem = re.compile(r"^>.* CreateContainer .* slow 40", re.MULTILINE)
+        await window.until(lambda text: at_problem.search(text) is not None)
         await window.press("q")
         text = await window.shows("ended with 0", "doctor")
     assert f"tui {tmp_path}/d.nriscope.db" in "".join(text.split("\n"))
