@@ -7,13 +7,10 @@ The validators' request belongs to the creation before it.
 
 from __future__ import annotations
 
-from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from time import time_ns
-from typing import NamedTuple
 
 from nri_scope.entries import Began, Ended, Item
 from nri_scope.events import HAPPENED, Event, Gap, Note, Printed, Problem, Session, Status
@@ -21,8 +18,6 @@ from nri_scope.filter import Filter
 from nri_scope.nri.events import CREATE, VALIDATE
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.display import duration
-from nri_scope.recording.event_pages import validations
-from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import event_record
 
@@ -30,28 +25,8 @@ from .attribution.attributed_changes import PluginSpan
 from .attribution.chain import Chain, spans
 from .attribution.observed_round import ConnectionPart, Round
 from .attribution.owner import plugin
-from .attribution.rounds import ASIDE, Rounds
+from .attribution.rounds import Rounds
 from .recording_differ import WholeRecording
-
-_STEP = 1_000
-"""Number of events of several connections in one step, which takes about 10 ms."""
-_MAX_ID = (1 << 63) - 1
-_LONG_STEP = 20_000
-"""Number of events of a single connection in one step."""
-
-
-class Grouped(NamedTuple):
-    """The result of one step, for the events after those of the step before."""
-
-    rest: array[int]
-    """Numbers of the events that are not the first of their operation, ascending. Those of one
-    operation are consecutive."""
-    firsts: array[int]
-    """For each of them, the number of the first event of its operation."""
-    newest: int
-    """Number of the last event that was grouped."""
-    is_restart: bool = False
-    """Whether the results of all earlier steps are void."""
 
 
 class Grouping:
@@ -99,48 +74,6 @@ class Grouping:
     def goes_on(self) -> bool:
         """Whether events of the open operation may follow."""
         return self._rounds.goes_on()
-
-
-class Grouper:
-    """Reader that groups a recording's events, also while it grows. Not thread-safe."""
-
-    def __init__(self) -> None:
-        self.newest = 0
-        """Number of the newest grouped event."""
-        self._grouping: Grouping | None = None
-        """None while no two connections have existed at the same time."""
-
-    def steps(self, recording: Recording, until: int = _MAX_ID) -> Iterator[Grouped]:
-        """Group all new events up to ``until``, in steps of milliseconds. Raises RecordingError."""
-        is_restart = False
-        if self._grouping is not None:
-            self._grouping.update(recording)
-        elif sessions_overlap(session for session in recording.sessions() if session.is_connection):
-            is_restart = self.newest > 0
-            self.newest = 0
-            self._grouping = Grouping(recording)
-        while (grouped := self._step(recording, until)).newest > self.newest:
-            self.newest = grouped.newest
-            yield grouped._replace(is_restart=is_restart)
-            is_restart = False
-
-    def _step(self, recording: Recording, until: int) -> Grouped:
-        rest, firsts = array("q"), array("q")
-        newest = self.newest
-        if self._grouping is None:
-            newest, pairs = validations(recording, newest, until, _LONG_STEP, sorted(ASIDE))
-            for number, first in pairs:
-                rest.append(number)
-                firsts.append(first)
-            return Grouped(rest, firsts, newest)
-        for event in islice(recording.events(after_id=newest), _STEP):
-            if event.id > until:
-                break
-            first, newest = self._grouping.first_of(event), event.id
-            if first != newest:
-                rest.append(newest)
-                firsts.append(first)
-        return Grouped(rest, firsts, newest)
 
 
 def span_words(span: PluginSpan) -> str:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ.operations import Grouper, Operation
+from nri_scope.differ.operations import Operation
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.recording.reader import Recording
+from nri_scope.tui.store.event_grouping import Grouper
 from tests.amount import amount
 from tests.differ.node import Node
 from tests.recording.made import an_event

@@ -4,25 +4,80 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from nri_scope.differ.attribution.presence import ASIDE, SET_UP
 from nri_scope.errors import RecordingError
+from nri_scope.recording.event_pages import validations
+from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
 
-from .event_numbers import NumberRanges, Operations
+from .event_numbers import Grouped, NumberRanges, Operations
 from .reader_thread import ReaderThread
 from .view import View
 
 if TYPE_CHECKING:
     # Imported late, because importing the differ takes long.
-    from nri_scope.differ.operations import Grouped, Grouper
+    from nri_scope.differ.operations import Grouping
 
+_STEP = 1_000
+"""Number of events of several connections in one step, which takes about 10 ms."""
+_MAX_ID = (1 << 63) - 1
+_LONG_STEP = 20_000
+"""Number of events of a single connection in one step."""
 _STEPS = 20
 """Maximum steps of grouping per refresh."""
+
+
+class Grouper:
+    """Reader that groups a recording's events, also while it grows. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.newest = 0
+        """Number of the newest grouped event."""
+        self._grouping: Grouping | None = None
+        """None while no two connections have existed at the same time."""
+
+    def steps(self, recording: Recording, until: int = _MAX_ID) -> Iterator[Grouped]:
+        """Group all new events up to ``until``, in steps of milliseconds. Raises RecordingError."""
+        is_restart = False
+        if self._grouping is not None:
+            self._grouping.update(recording)
+        elif sessions_overlap(session for session in recording.sessions() if session.is_connection):
+            is_restart = self.newest > 0
+            self.newest = 0
+            from nri_scope.differ.operations import Grouping
+
+            self._grouping = Grouping(recording)
+        while (grouped := self._step(recording, until)).newest > self.newest:
+            self.newest = grouped.newest
+            yield grouped._replace(is_restart=is_restart)
+            is_restart = False
+
+    def _step(self, recording: Recording, until: int) -> Grouped:
+        rest, firsts = array("q"), array("q")
+        newest = self.newest
+        if self._grouping is None:
+            newest, pairs = validations(
+                recording, newest, until, _LONG_STEP, sorted(ASIDE | SET_UP)
+            )
+            for number, first in pairs:
+                rest.append(number)
+                firsts.append(first)
+            return Grouped(rest, firsts, newest)
+        for event in islice(recording.events(after_id=newest), _STEP):
+            if event.id > until:
+                break
+            first, newest = self._grouping.first_of(event), event.id
+            if first != newest:
+                rest.append(newest)
+                firsts.append(first)
+        return Grouped(rest, firsts, newest)
 
 
 class EventGrouping:
@@ -45,8 +100,6 @@ class EventGrouping:
 
     async def group_all(self, pages: ReaderThread, on_grouped: Callable[[Grouped], None]) -> None:
         """Group all events into operations, or set why that is impossible."""
-        from nri_scope.differ.operations import Grouper
-
         self._grouper = grouper = Grouper()
         try:
             while (until := self._runs.last) > grouper.newest:

@@ -13,11 +13,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    # Imported late, because importing the differ takes long.
-    from nri_scope.differ.operations import Grouped
+from typing import NamedTuple
 
 
 class NumberList:
@@ -173,6 +169,20 @@ class NumberRanges:
         moved = self._assumed > 0
         self._assumed = 0
         return moved
+
+
+class Grouped(NamedTuple):
+    """The result of one step, for the events after those of the step before."""
+
+    rest: array[int]
+    """Numbers of the events that are not the first of their operation, ascending. Those of one
+    operation are consecutive."""
+    firsts: array[int]
+    """For each of them, the number of the first event of its operation."""
+    newest: int
+    """Number of the last event that was grouped."""
+    is_restart: bool = False
+    """Whether the results of all earlier steps are void."""
 
 
 class GroupedEvents(NamedTuple):

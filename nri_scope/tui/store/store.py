@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeAlias, TypeVar, cast
+from typing import Self, TypeAlias, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from nri_scope.events import Container, Pod, Session
@@ -24,7 +24,7 @@ from nri_scope.report.finding import CommandStyle
 from nri_scope.survey.foreground import ATTRIBUTED
 
 from .event_grouping import EventGrouping
-from .event_numbers import GroupedEvents, NumberList, NumberRanges, RowEvents
+from .event_numbers import Grouped, GroupedEvents, NumberList, NumberRanges, RowEvents
 from .markers import DamageMarker
 from .reader_thread import LateReader, ReaderThread
 from .recording_overview import (
@@ -38,10 +38,6 @@ from .recording_overview import (
 )
 from .rows import ListRow, RowPage
 from .view import View
-
-if TYPE_CHECKING:
-    # Imported late, because importing the differ takes long.
-    from nri_scope.differ.operations import Grouped
 
 T = TypeVar("T")
 Progress = Callable[[View, float], None]

@@ -8,9 +8,8 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.operations import Grouped
 from nri_scope.tui.list.scroll_state import ScrollState
-from nri_scope.tui.store.event_numbers import NumberRanges, Operations
+from nri_scope.tui.store.event_numbers import Grouped, NumberRanges, Operations
 from nri_scope.tui.store.markers import RowKey
 from nri_scope.tui.store.view import View
 
