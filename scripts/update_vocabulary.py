@@ -10,15 +10,16 @@ sources and their licences are in the header of the written file.
 from __future__ import annotations
 
 import json
-import lzma
 import re
 import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TARGET = ROOT / "nri_scope" / "share" / "redaction" / "vocabulary.txt.xz"
+TARGET = ROOT / "nri_scope" / "share" / "redaction" / "vocabulary.txt"
 ENGLISH = Path("/usr/share/dict/american-english-small")
 MODULES = (
     "github.com/containerd/nri@v0.12.4",
@@ -134,8 +135,9 @@ def main() -> None:
     words = {word for word in found if len(word) > 2} | {*_SHORT.split()} | {"dac"}
     print(f"{len(words):,} words")
     header = HEADER.format(modules=", ".join(MODULES))
-    content = header + "\n".join(sorted(words)) + "\n"
-    TARGET.write_bytes(lzma.compress(content.encode(), preset=9))
+    by_initial = groupby(sorted(words), key=itemgetter(0))
+    content = header + "".join(f"{' '.join(some)}\n" for _, some in by_initial)
+    TARGET.write_text(content, encoding="ascii")
     print(f"{TARGET}: {TARGET.stat().st_size:,} bytes")
 
 

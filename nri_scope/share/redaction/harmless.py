@@ -2,16 +2,16 @@
 """Decide what is known to be harmless: numbers, times, versions, known words, hosts, registries.
 
 The words are English, and those of NRI, OCI, CRI, Kubernetes and programs.
-``vocabulary.txt.xz`` is written by ``scripts/update_vocabulary.py`` and names its sources.
+``vocabulary.txt``, with a line for each first letter, is written by
+``scripts/update_vocabulary.py`` and names its sources.
 """
 
 from __future__ import annotations
 
 import calendar
-import lzma
 import re
 from functools import cache, lru_cache
-from importlib.resources import files
+from pathlib import Path
 
 MIN_PART = 3
 """Minimum length of a word that is joined to others by its case alone."""
@@ -142,10 +142,19 @@ def _is_harmless(text: str) -> bool:
 
 
 @cache
-def _words() -> frozenset[str]:
-    content = files("nri_scope.share.redaction").joinpath("vocabulary.txt.xz").read_bytes()
-    lines = lzma.decompress(content).decode().splitlines()
-    return frozenset(line for line in lines if not line.startswith("#"))
+def _lines() -> dict[str, str]:
+    text = Path(__file__).with_name("vocabulary.txt").read_text(encoding="ascii")
+    return {line[0]: line for line in text.splitlines()}
+
+
+@cache
+def _words(initial: str) -> frozenset[str]:
+    """Return the known words that begin with a small letter."""
+    return words(_lines()[initial])
+
+
+def _is_known(word: str) -> bool:
+    return "a" <= word[:1] <= "z" and word in _words(word[0])
 
 
 def is_word(text: str) -> bool:
@@ -161,13 +170,13 @@ def is_word(text: str) -> bool:
 @lru_cache(maxsize=1 << 16)
 def _is_word(text: str) -> bool:
     lower = text.lower()
-    if lower in _words() or lower in _MORE_WORDS:
+    if _is_known(lower) or lower in _MORE_WORDS:
         return True
     if text.isdigit():
         return len(text) <= 6
     if not (text.isascii() and text.isalpha()):
         return False
     return all(
-        part == "s" or (len(part) >= MIN_PART and part.lower() in _words())
+        part == "s" or (len(part) >= MIN_PART and _is_known(part.lower()))
         for part in _PART.findall(text)
     )
