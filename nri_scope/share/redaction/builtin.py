@@ -14,6 +14,9 @@ class BuiltIn(StrEnum):
     is_on: bool
     """Whether the rule is on by default."""
 
+    # As quick as that of a text, which it equals.
+    __hash__ = str.__hash__
+
     def __new__(cls, name: str, replaced_values: str = "", is_on: bool = True) -> BuiltIn:
         """Return the rule of this name."""
         rule = str.__new__(cls, name)

@@ -71,6 +71,8 @@ class Engine:
         """Values to replace wherever they stand, but not in names."""
         for value in rules.repeated_values:
             self.repeated.hide(value, REPEATED)
+        self.ordinary: set[str] = set()
+        """Chunks of texts that stay in each text, except after a folder of homes, up to a limit."""
         self._tokens = Tokens(key)
         self._hosts = any_of((*HOSTS, *rules.kept_hosts))
         self._values = frozenset(rules.kept_values)
@@ -84,13 +86,12 @@ class Engine:
             any_of(patterns) if patterns else None
             for patterns in (rules.replaced_keys, rules.replaced_values)
         )
-        # Text, scope of tokens, and pod; result, and rules applied with tokens.
-        self._texts: RecentlyUsed[tuple[str, str, str], tuple[str, _Log]] = RecentlyUsed(_CACHED)
-        self._parts: RecentlyUsed[tuple[bytes, str, str], tuple[bytes, _Log]] = RecentlyUsed(
-            _CACHED
-        )
-        # Texts that stay whatever the scope.
-        self._harmless: RecentlyUsed[str, bool] = RecentlyUsed(_CACHED)
+        # Text or part, and scope; result, and rules applied with tokens.
+        self._texts: RecentlyUsed[tuple[str, TokenScope], tuple[str, _Log]] = RecentlyUsed(_CACHED)
+        self._parts: RecentlyUsed[tuple[bytes, TokenScope], tuple[bytes, _Log]]
+        self._parts = RecentlyUsed(_CACHED)
+        # Texts and parts that stay whatever the scope.
+        self._harmless: RecentlyUsed[str | bytes, bool] = RecentlyUsed(_CACHED)
         self._asked_for_names = False
         # What was replaced in the text, and in the part of a message, that is being redacted.
         self._text_log: list[tuple[str, ...]] | None = None
@@ -99,11 +100,6 @@ class Engine:
     def within(self, scope: TokenScope) -> _ScopeContext:
         """Return a context in which texts belong to this scope."""
         return _ScopeContext(self, scope)
-
-    def enter(self, scope: TokenScope) -> None:
-        """Set the scope of the following texts."""
-        self.scope = scope
-        self._tokens.scope = scope.name
 
     def is_on(self, rule: BuiltIn) -> bool:
         """Return whether a built-in rule is on."""
@@ -146,7 +142,7 @@ class Engine:
         bare = value.strip()
         if not bare or is_token(bare) or value in self._values:
             return value
-        token = self._tokens.token_for(value, scope)
+        token = self._tokens.token_for(value, self.scope.name if scope is None else scope)
         self.count(rule, place, token)
         if len(self.replaced) < MAX_WORDS:
             for word in unknown_words(value[:MAX_TEXT]):
@@ -195,13 +191,11 @@ class Engine:
 
     def redact_text(self, text: str, place: str) -> str:
         """Return ``text`` with tokens in place of what is not known to be harmless."""
-        if not text or is_token(text):
+        if text in self._harmless or not text or is_token(text):
             return text
         if len(text) > MAX_TEXT and self.is_on(BuiltIn.LONG_TEXTS):
             return self.replace(BuiltIn.LONG_TEXTS, text, place)
-        if text in self._harmless:
-            return text
-        cache_key = text, self._tokens.scope, self.scope.pod
+        cache_key = text, self.scope
         known = self._texts.get(cache_key)
         if known is None:
             outer, self._text_log = self._text_log, []
@@ -215,6 +209,8 @@ class Engine:
                 self._text_log = outer
                 self._asked_for_names |= outer_asked
             self._texts.put(cache_key, known, len(text) + 64)
+        else:
+            self._asked_for_names = True
         for rule, token in known[1]:
             self.count(rule, place, token)
         return known[0]
@@ -250,16 +246,24 @@ class Engine:
 
     def redact_part(self, place: str, content: bytes, redact: Callable[[], bytes]) -> bytes:
         """Return the result of ``redact`` for a part of a message: few differ between events."""
-        cache_key = f"{place} ".encode() + content, self._tokens.scope, self.scope.pod
+        part = f"{place} ".encode() + content
+        if part in self._harmless:
+            return content
+        cache_key = part, self.scope
         known = self._parts.get(cache_key)
         if known is None:
             outer, self._part_log = self._part_log, []
+            self._asked_for_names = False
             try:
                 known = redact(), tuple(self._part_log)
             finally:
                 if outer is not None:
                     outer += self._part_log
                 self._part_log = outer
+            # Whole messages also have names to note.
+            is_asked = outer is None or self._asked_for_names or self.names.has_hidden
+            if known[0] == content and not is_asked:
+                self._harmless.put(part, True, len(part) + 64)
             self._parts.put(cache_key, known, len(content) + 128)
         else:
             self.tally.repeat(known[1])
@@ -284,10 +288,10 @@ class _ScopeContext:
         self._before = engine.scope
 
     def __enter__(self) -> None:
-        self._engine.enter(self._scope)
+        self._engine.scope = self._scope
 
     def __exit__(self, *_: object) -> None:
-        self._engine.enter(self._before)
+        self._engine.scope = self._before
 
 
 @dataclass(frozen=True, slots=True)

@@ -114,12 +114,10 @@ def _redact_object(
 def _redact_array(
     engine: Engine, value: list[Plain], place: str, key: str, above: Certainty, level: int
 ) -> Plain:
-    if not above and key.lower() in _ENV and all(isinstance(member, str) for member in value):
+    has_only_texts = all(isinstance(member, str) for member in value)
+    if not above and key.lower() in _ENV and has_only_texts:
         return [fields.redact_variable(engine, str(member), place) for member in value]
-    is_credential = above or engine.certainty_of(key)
-    if not (is_credential or engine.keeps(key)) and all(
-        isinstance(member, str) for member in value
-    ):
+    if has_only_texts and not (above or engine.certainty_of(key) or engine.keeps(key)):
         return list(fields.redact_items(engine, cast("Sequence[str]", value), place))
     return [redact_value(engine, member, place, key, above, level + 1) for member in value]
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
+from functools import cache
 from typing import cast
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -62,6 +63,8 @@ _MAP_FIELDS = frozenset(
 _SYNCHRONIZE = api.SynchronizeRequest
 """The message that lists all pods and containers, and belongs to none of them."""
 _ROOT_PLACES = {"PodSandbox": "pod", "Container": "container", "ContainerAdjustment": "adjust"}
+_SCOPED = api.ContainerUpdate, api.ContainerEviction, api.PodSandbox, api.Container
+"""Parts of messages with their own scope."""
 
 
 def redact_message(engine: Engine, message: Message, scope: TokenScope) -> None:
@@ -108,9 +111,8 @@ def scope_of(engine: Engine, message: Message) -> TokenScope | None:
             return scopes.pod(pod)
         case api.Container(id=container, pod_sandbox_id=pod, name=name):
             return scopes.container(container, pod, name) if container or pod else None
-        case api.ContainerUpdate(container_id=container):
-            return scopes.container(container) if container else None
-        case api.ContainerEviction(container_id=container):
+        case api.ContainerUpdate() | api.ContainerEviction():
+            container = message.container_id
             return scopes.container(container) if container else None
         case _:
             if isinstance(message, _SYNCHRONIZE):
@@ -130,10 +132,8 @@ def _subjects(message: Message) -> Iterator[tuple[api.PodSandbox | None, api.Con
         case api.Container():
             yield None, message
         case _SYNCHRONIZE():
-            for pod in message.pods:
-                yield pod, None
-            for container in message.containers:
-                yield None, container
+            yield from ((pod, None) for pod in message.pods)
+            yield from ((None, container) for container in message.containers)
         case _:
             parts = {field.name: value for field, value in message.ListFields()}
             if "pod" in parts or "container" in parts:
@@ -155,29 +155,40 @@ def _redact_fields(engine: Engine, message: Message, place: str) -> None:
     if isinstance(message, api.CompoundFieldOwners):
         _redact_owners(engine, message, place)
         return
-    is_whole = isinstance(message, api.PodSandbox | api.Container)
+    is_whole = isinstance(message, (api.PodSandbox, api.Container))
     for field, value in message.ListFields():
-        if is_whole and not isinstance(value, str | int):
+        if is_whole and not isinstance(value, (str, int)):
             _redact_field_cached(engine, message, field, place)
         else:
             _redact_field(engine, message, field, value, place)
 
 
+@cache
+def _text_function(field: FieldDescriptor) -> TextFunction | None:
+    """Return the function for the texts of a field; None if it has no texts, or they stay."""
+    name, inner = ".".join(field.full_name.rsplit(".", 2)[1:]), field.message_type
+    is_text = field.type == FieldDescriptor.TYPE_STRING
+    if name in _KEPT_FIELDS or not (is_text or (inner and any(map(_text_function, inner.fields)))):
+        return None
+    return _FIELD_FUNCTIONS.get(name, Engine.redact_text)
+
+
 def _redact_field(
     engine: Engine, message: Message, field: FieldDescriptor, value: object, place: str
 ) -> None:
+    function = _text_function(field)
+    if function is None:
+        return
     where = f"{place}.{field.name}" if place else field.name
     field_name = f"{message.DESCRIPTOR.name}.{field.name}"
-    if field_name in _KEPT_FIELDS:
-        return
     if isinstance(value, str):
-        redacted = _FIELD_FUNCTIONS.get(field_name, Engine.redact_text)(engine, value, where)
+        redacted = function(engine, value, where)
         if redacted != value:
             setattr(message, field.name, redacted)
     elif isinstance(value, Message):
         _redact_part(engine, value, where)
-    elif _is_map(field):
-        _redact_map(engine, cast("_Map", value), field, field_name, where)
+    elif isinstance(value, MutableMapping):
+        _redact_map(engine, cast("_Map", value), field_name, where)
     elif field.message_type is not None:
         for child in cast("Iterable[Message]", value):
             _redact_part(engine, child, where)
@@ -187,7 +198,6 @@ def _redact_field(
         if field_name in _ITEM_FIELDS:
             shown = fields.redact_items(engine, original, where)
         else:
-            function = _FIELD_FUNCTIONS.get(field_name, Engine.redact_text)
             shown = [function(engine, text, where) for text in original]
         if shown != original:
             items[:] = shown
@@ -216,33 +226,19 @@ def _redact_field_cached(
 
 
 def _redact_part(engine: Engine, message: Message, place: str) -> None:
-    scope = None
-    if isinstance(
-        message, api.ContainerUpdate | api.ContainerEviction | api.PodSandbox | api.Container
-    ):
-        scope = scope_of(engine, message)
+    scope = scope_of(engine, message) if isinstance(message, _SCOPED) else None
     with engine.within(scope or engine.scope):
         _redact_fields(engine, message, place)
 
 
-def _is_map(field: FieldDescriptor) -> bool:
-    kind = field.message_type
-    return kind is not None and kind.GetOptions().map_entry
-
-
-def _redact_map(
-    engine: Engine, content: _Map, field: FieldDescriptor, field_name: str, place: str
-) -> None:
-    entry = field.message_type
-    assert entry is not None
+def _redact_map(engine: Engine, content: _Map, field_name: str, place: str) -> None:
     if field_name in _MAP_FIELDS:
         redacted = fields.redact_map(engine, cast("Mapping[str, str]", content), place)
         content.clear()
         content.update(redacted)
         return
-    has_text_keys = entry.fields_by_name["key"].type == FieldDescriptor.TYPE_STRING
     for key in sorted(content):
-        shown = fields.redact_key(engine, str(key), place) if has_text_keys else key
+        shown = fields.redact_key(engine, key, place) if isinstance(key, str) else key
         value = content[key]
         where = f"{place}.{shown}"
         if isinstance(value, Message):

@@ -53,7 +53,9 @@ class NameTokens:
         """Note a name of a pod, or of the node."""
         if _NAME.fullmatch(name) is not None:
             for owner in {pod, ""} if pod else ("", "*"):
-                self._shown.put((owner, name), True)
+                # Most names are repeated, in annotations.
+                if not self._shown.get((owner, name)):
+                    self._shown.put((owner, name), True)
 
     def is_shown(self, text: str, pod: str) -> bool:
         """Return whether a text is a name that is shown in texts of a pod; "": of no pod."""

@@ -72,12 +72,12 @@ def compiled(pattern: str) -> re2._Regexp[str]:
 
 def glob(pattern: str) -> str:
     """Translate a pattern in which ``*`` matches any text to a regular expression."""
-    return "(?s)" + ".*".join(re2.escape(part) for part in pattern.split("*"))
+    return "(?s:" + ".*".join(re2.escape(part) for part in pattern.split("*")) + ")"
 
 
 def any_of(globs: Iterable[str]) -> re2._Regexp[str]:
     """Compile patterns in which ``*`` matches any text."""
-    return compiled("|".join(f"(?:{glob(one)})" for one in globs))
+    return compiled("|".join(map(glob, globs)))
 
 
 MAX_SIZE = 1 << 20

@@ -9,6 +9,7 @@ replaced as a whole, whatever it is made of.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Set
 
 from .builtin import BuiltIn
 from .engine import Engine
@@ -18,7 +19,7 @@ from .key_values import QUOTE, SCHEME, SECRET_DATA, MembersForm, value_after
 from .tokens import PLAIN_TOKEN, TOKEN_PREFIX, address_of, is_local, is_token, is_token_address
 
 _CHUNK = re.compile(
-    r"(?<!\\)\\++(?:u[0-9A-Fa-f]{4}|(?!redacted-)[nrtbf])|([^\s\"'`=:,;?()\[\]{}<>|&/\\]+)"
+    r"\\(?<!\\\\)\\*+(?:u[0-9A-Fa-f]{4}|(?!redacted-)[nrtbf])|([^\s\"'`=:,;?()\[\]{}<>|&/\\]+)"
 )
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _DIGEST = re.compile(r"sha(?:256|512):[0-9a-f]{64}")
@@ -36,6 +37,9 @@ _PORT = re.compile(r"[0-9]{1,5}(?:/|\Z)")
 _LOGIN = re.compile(
     r"(?<![^\s\"'=,(\[])([^\s:/@\"'=,]{1,64})(:)([^\s\"'@,/]{1,200})(?=@(?!sha[0-9]{3}:)[A-Za-z0-9(\[])"
 )
+# In each address; they begin with a separator, which is found faster than what is before it.
+_THREE_DOTS = re.compile(r"\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]")
+_TWO_COLONS = re.compile(r":[0-9A-Fa-f]{0,4}:")
 _DOTTED4 = re.compile(
     r"(?<![0-9A-Za-z.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9A-Za-z]|\.[0-9A-Za-z])"
 )
@@ -50,18 +54,19 @@ _LETTERS_KEY = re.compile(r"-{0,2}[A-Za-z_]{1,24}(?:[.-][A-Za-z_]{1,24}){0,5}[0-
 _IS_KEY = re.compile(rf"=(?![=\s]|$)|{QUOTE}[ \t]*:")
 _HOMES = ("/home/", "/Users/", "\\Users\\")
 _JOINT = re.compile(r"[_@.]")
+_MAX_ORDINARY, _MAX_ORDINARY_CHUNK = 65_536, 80
+"""Maximum number of chunks in `Engine.ordinary`, and of the characters of each."""
 
 
 def redact_text(engine: Engine, text: str, place: str) -> str:
     """Return ``text`` with tokens in it."""
     text = _redact_formats(engine, text, place)
     pieces: list[str] = []
-    done = pos = 0
-    while (match := _CHUNK.search(text, pos)) is not None:
-        pos = match.end()
-        chunk = match[1]
-        if chunk is None:
-            continue
+    done = 0
+    ordinary: Set[str] = frozenset() if any(home in text for home in _HOMES) else engine.ordinary
+    chunks = _chunks(text, 0, ordinary)
+    while (match := next(chunks, None)) is not None:
+        chunk, pos = match[1], match.end()
         certainty = engine.certainty_of(chunk)
         if chunk in SECRET_DATA and "Secret" in text:
             certainty = Certainty.SURE
@@ -80,14 +85,30 @@ def redact_text(engine: Engine, text: str, place: str) -> str:
                     continue
                 key = _redact_key(engine, text, match.start(1), chunk, place)
                 pieces += text[done : match.start(1)], key, text[match.end() : begin], shown
-                done = pos = end
+                done = end
+                chunks = _chunks(text, end, ordinary)
                 continue
         redacted = _redact_chunk(engine, text, match.start(1), chunk, place)
         if redacted is not chunk:
             pieces += text[done : match.start(1)], redacted
             done = pos
+        elif not certainty and _is_ordinary(engine, chunk):
+            engine.ordinary.add(chunk)
     text = "".join((*pieces, text[done:]))
     return engine.redact_hidden_names(text, place, engine.repeated)
+
+
+def _chunks(text: str, pos: int, ordinary: Set[str]) -> Iterator[re.Match[str]]:
+    return (one for one in _CHUNK.finditer(text, pos) if one[1] not in ordinary and one[1])
+
+
+def _is_ordinary(engine: Engine, chunk: str) -> bool:
+    """Return whether a chunk that is no key stays in each text, except after a folder of homes."""
+    is_over = len(chunk) > _MAX_ORDINARY_CHUNK or len(engine.ordinary) >= _MAX_ORDINARY
+    if is_over or "@" in chunk or chunk in SECRET_DATA or engine.must_go(chunk.strip(".!?,")):
+        return False
+    bare = chunk.rstrip(".")
+    return engine.is_allowed_host(bare) if _is_host(bare) else is_harmless(chunk)
 
 
 def _redact_key(engine: Engine, text: str, start: int, key: str, place: str) -> str:
@@ -178,11 +199,9 @@ def _redact_formats(engine: Engine, text: str, place: str) -> str:
     if "@" in text:
         text = _URL.sub(login_of_url, text)
         text = _LOGIN.sub(lambda found: hide(*found.groups()), text)
-    if engine.is_on(BuiltIn.ADDRESSES):
-        if text.count(".") > 2:
-            text = _DOTTED4.sub(lambda found: redact_address(engine, found[0], place), text)
-        if text.count(":") > 1:
-            text = _COLONS6.sub(lambda found: redact_address(engine, found[0], place), text)
+    for hint, pattern in (_THREE_DOTS, _DOTTED4), (_TWO_COLONS, _COLONS6):
+        if hint.search(text) is not None and engine.is_on(BuiltIn.ADDRESSES):
+            text = pattern.sub(lambda found: redact_address(engine, found[0], place), text)
     return text
 
 
@@ -196,18 +215,16 @@ def redact_address(engine: Engine, text: str, place: str) -> str:
 
 def _redact_chunk(engine: Engine, text: str, start: int, chunk: str, place: str) -> str:
     """Return a chunk of a text, or its token. An unchanged one is the same object."""
-    special: str | None = None
     if "@" in chunk:
         login, _, rest = chunk.rpartition("@")
         if is_token(login) and rest:
             # The rest of a URL.
             shown = _redact_chunk(engine, text, start + len(login) + 1, rest, place)
             return chunk if shown is rest else f"{login}@{shown}"
-        special = _redact_mail(engine, chunk, place)
-    if special is None and "." in chunk:
-        special = _redact_host(engine, chunk, place)
-    if special is not None:
-        return special
+        if (mail := _redact_mail(engine, chunk, place)) is not None:
+            return mail
+    if "." in chunk and (host := _redact_host(engine, chunk, place)) is not None:
+        return host
     if text.endswith(_HOMES, 0, start) and engine.is_on(BuiltIn.USER_PATHS):
         if TOKEN_PREFIX in chunk or engine.is_shown(chunk):
             return chunk
@@ -257,18 +274,19 @@ def _is_kept(engine: Engine, text: str, start: int, chunk: str) -> bool:
 def _redact_mail(engine: Engine, chunk: str, place: str) -> str | None:
     bare = chunk.rstrip(".")
     mail = _MAIL.fullmatch(bare)
-    if mail is None or mail[1].lower() in UNIT_ENDINGS or is_token(bare):
-        return None
-    if TOKEN_PREFIX in bare or not engine.is_on(BuiltIn.EMAILS):
+    is_other = mail is None or mail[1].lower() in UNIT_ENDINGS or TOKEN_PREFIX in bare
+    if is_other or not engine.is_on(BuiltIn.EMAILS):
         return None
     return engine.replace(BuiltIn.EMAILS, bare, place) + chunk[len(bare) :]
 
 
+def _is_host(bare: str) -> bool:
+    return bare.rpartition(".")[2].lower() in ENDINGS and _HOST.fullmatch(bare) is not None
+
+
 def _redact_host(engine: Engine, chunk: str, place: str) -> str | None:
     bare = chunk.rstrip(".")
-    if bare.rpartition(".")[2].lower() not in ENDINGS or _HOST.fullmatch(bare) is None:
-        return None
-    if TOKEN_PREFIX in bare or engine.is_shown(bare):
+    if not _is_host(bare) or TOKEN_PREFIX in bare or engine.is_shown(bare):
         return None
     if not engine.is_on(BuiltIn.HOST_NAMES) or engine.is_allowed_host(bare):
         return chunk

@@ -121,13 +121,9 @@ class Tokens:
         self._cache: RecentlyUsed[tuple[str, str], str] = RecentlyUsed(max_tokens)
         self._taken: OrderedDict[str, dict[str, str]] = OrderedDict()
         self._taken_count = 0
-        self.scope = _NAMES_UNIT
-        """The scope of new tokens."""
 
-    def token_for(self, original: str, scope: str | None = None) -> str:
-        """Return the token for ``original`` in ``scope``; None: the current scope."""
-        if scope is None:
-            scope = self.scope
+    def token_for(self, original: str, scope: str = _NAMES_UNIT) -> str:
+        """Return the token for ``original`` in ``scope``."""
         token = self._cache.get((scope, original))
         if token is None:
             token = self._made(original, scope)
@@ -204,7 +200,7 @@ class TokenScope(NamedTuple):
     """The unit to which a text belongs for the choice of tokens."""
 
     name: str
-    """The value for `Tokens.scope`."""
+    """The scope for `Tokens.token_for`."""
     pod: str
     """The pod whose visible names may be shown; the text's own unit if its pod is unknown."""
 
