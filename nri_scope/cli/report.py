@@ -112,10 +112,10 @@ def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: 
 
 
 def _pod_events(found: PodEvents | None, width: int | None) -> Iterator[str]:
-    from .log_lines import LogLines
-
     if found is None:
         return
+    from .log_lines import LogLines
+
     kept = "" if found.events else " none now; clusters delete them, after an hour by default"
     yield from ("", f"Kubernetes Events of {found.pod}:{kept}")
     lines = LogLines(width=width)

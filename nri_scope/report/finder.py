@@ -32,6 +32,7 @@ from nri_scope.nri.events import (
     CREATE,
     CREATION_EVENTS,
     POST_UPDATE,
+    RUN_POD,
     START,
     SYNCHRONIZE,
     UNSOLICITED,
@@ -247,8 +248,11 @@ class Finder(RecordingFacts):
         last = last if until is None else until
         first = max(first, self.newest + 1)
         self._allowance.extend(self._recording.file_size())
+        # The first request about a pod has its annotations.
         for event, request, reply in self._recording.exchanges(
-            after_id=self.newest, allowance=self._allowance, needed=self._needs
+            after_id=self.newest,
+            allowance=self._allowance,
+            needed=lambda event: event.event == RUN_POD or self._needs(event),
         ):
             if (until is not None and event.id > until) or not may_read(event):
                 return
@@ -256,7 +260,7 @@ class Finder(RecordingFacts):
             self._names.learn(event)
             for diff in self._rounds(event, request, reply):
                 self._round(diff)
-            self._see(event)
+            self._see(event, request)
             if on_progress is not None and event.id % 2_000 == 0:
                 on_progress((event.id - first) / max(1, last - first))
         if self._allowance.is_over and self.newest < last:
@@ -326,20 +330,19 @@ class Finder(RecordingFacts):
             self._times[number] = first.at_ns
         return replace(finding, at_ns=self._times.get(number))
 
-    def _see(self, event: Event) -> None:
+    def _see(self, event: Event, request: bytes) -> None:
         self._diagnosis.see(event)
         if event.event in CREATION_EVENTS and event.pod_id not in self._requiring:
-            request = self._recording.request(event.id)
+            request = request or self._recording.request(event.id)
             self._requiring[event.pod_id] = REQUIRED_PLUGINS.encode() in request
         if self.wanted(event):
             self._see_wanted(event)
 
     def _see_wanted(self, event: Event) -> None:
-        if is_container_status(event):
-            return
-        self._events += 1
-        self._first_ns = event.at_ns if self._first_ns is None else self._first_ns
-        self._last_ns = event.at_ns
+        if not is_container_status(event):
+            self._events += 1
+            self._first_ns = event.at_ns if self._first_ns is None else self._first_ns
+            self._last_ns = event.at_ns
 
     def _round(self, diff: RoundDiff) -> None:
         if self._on_round is not None:

@@ -126,10 +126,8 @@ class EventOrderDetector(Detector):
 
     def _check(self, event: Event, subject: str, order: tuple[str, ...]) -> None:
         key, name = (event.session, subject), event.event
-        seen = self._events.get(key)
-        if seen is None:
-            seen = self._events[key] = set()
-        newest = _newest(seen, order)
+        seen = self._events.setdefault(key, set())
+        newest = _newest(seen, order) if seen else ""
         if name == newest:
             self._note(Rule.REPEATED, event)
         elif newest and order.index(name) < order.index(newest):
