@@ -9,6 +9,7 @@ sources and their licences are in the header of the written file.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import subprocess
@@ -19,7 +20,7 @@ from operator import itemgetter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TARGET = ROOT / "nri_scope" / "share" / "redaction" / "vocabulary.txt"
+TARGET = ROOT / "nri_scope" / "share" / "redaction" / "vocabulary.txt.gz"
 ENGLISH = Path("/usr/share/dict/american-english-small")
 MODULES = (
     "github.com/containerd/nri@v0.12.4",
@@ -137,7 +138,7 @@ def main() -> None:
     header = HEADER.format(modules=", ".join(MODULES))
     by_initial = groupby(sorted(words), key=itemgetter(0))
     content = header + "".join(f"{' '.join(some)}\n" for _, some in by_initial)
-    TARGET.write_text(content, encoding="ascii")
+    TARGET.write_bytes(gzip.compress(content.encode("ascii"), 9, mtime=0))
     print(f"{TARGET}: {TARGET.stat().st_size:,} bytes")
 
 

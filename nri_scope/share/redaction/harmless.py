@@ -2,13 +2,14 @@
 """Decide what is known to be harmless: numbers, times, versions, known words, hosts, registries.
 
 The words are English, and those of NRI, OCI, CRI, Kubernetes and programs.
-``vocabulary.txt``, with a line for each first letter, is written by
+``vocabulary.txt.gz``, with a line for each first letter, is written by
 ``scripts/update_vocabulary.py`` and names its sources.
 """
 
 from __future__ import annotations
 
 import calendar
+import gzip
 import re
 from functools import cache, lru_cache
 from pathlib import Path
@@ -143,7 +144,9 @@ def _is_harmless(text: str) -> bool:
 
 @cache
 def _lines() -> dict[str, str]:
-    text = Path(__file__).with_name("vocabulary.txt").read_text(encoding="ascii")
+    content = Path(__file__).with_name("vocabulary.txt.gz").read_bytes()
+    # In a fifth of the time of xz.
+    text = gzip.decompress(content).decode("ascii")
     return {line[0]: line for line in text.splitlines()}
 
 
