@@ -22,11 +22,12 @@ from nri_scope.events import Container, Pod, Role, Session
 from nri_scope.filter import Filter
 from nri_scope.recording import lookup
 from nri_scope.recording.coverage import CHANGING, Coverage, coverage, life_coverage, range_words
-from nri_scope.recording.display import SHORT_ID, first_names, left_out_words, runtime
+from nri_scope.recording.display import left_out_words, runtime
 from nri_scope.recording.event_times import times_of, within
 from nri_scope.recording.reader import Recording as Reader
 from nri_scope.recording.stats import GapStats
 from nri_scope.specs.path_labels import Meaning, meaning
+from nri_scope.text.quantities import SHORT_ID, first_names
 
 from .main import RECORDING_SUFFIXES
 from .output import Output

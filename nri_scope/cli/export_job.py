@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, TypedDict
 import nri_scope
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
-from nri_scope.recording.display import many, size
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.reader import Recording as Reader
 from nri_scope.recording.temporary_files import standing_for, temporary_folder, writing_to
@@ -26,6 +25,7 @@ from nri_scope.share.output_files import Outputs
 from nri_scope.share.redacted_copy import convert, preview, selected_numbers
 from nri_scope.share.redaction import ELSEWHERE, REPEATED, Rules
 from nri_scope.survey.foreground import analysed
+from nri_scope.text.quantities import many, size
 
 from .output import Output, table
 from .params import say

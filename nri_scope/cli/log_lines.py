@@ -15,14 +15,10 @@ from nri_scope.entries import Began, Ended, Item, time_of
 from nri_scope.events import LATE, CapturedCall, Event, Gap, Note, Printed, Problem, Session, Status
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import (
-    Days,
     changes_words,
-    clock,
-    duration,
     left_out_words,
     mark_words,
     outcome_sign,
-    response_time,
     runtime,
     subject,
 )
@@ -36,6 +32,7 @@ from nri_scope.recording.records import (
 )
 from nri_scope.specs import label
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.quantities import Days, clock, duration, response_time
 from nri_scope.text.short_names import short_container, short_pod
 from nri_scope.text.styled_text import Style, paint
 from nri_scope.writer.background_output import Background

@@ -177,7 +177,7 @@ def _lines(creations: list[tuple[str, Creation]]) -> Iterator[str]:
     Evidence follows the last of those in turn that have it in common: a table would cut the names,
     or the answer, on 80 columns.
     """
-    from nri_scope.recording.display import Days, clock, many
+    from nri_scope.text.quantities import Days, clock, many
 
     def evidence(row: tuple[str, Creation]) -> str:
         by = row[1].required_by

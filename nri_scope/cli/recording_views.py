@@ -16,9 +16,9 @@ import click
 
 from nri_scope.api import Recording, redacted
 from nri_scope.process.signals import interrupted_by_signals
-from nri_scope.recording.display import many
 from nri_scope.recording.reader import Recording as Reader
 from nri_scope.recording.work_budget import OnShare
+from nri_scope.text.quantities import many
 
 from .params import say
 

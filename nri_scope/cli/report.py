@@ -140,8 +140,8 @@ def _print(file: Path, what: str | None, rules: Rules | None) -> None:
 
 def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
     from nri_scope.api import Recording
-    from nri_scope.recording.display import many
     from nri_scope.share.output_files import Outputs, write_text
+    from nri_scope.text.quantities import many
 
     render = renderer_of(output)
     with interrupted_by_signals(), Outputs(output, file, force=force) as outputs:

@@ -13,11 +13,12 @@ from nri_scope.api import Statistics
 from nri_scope.differ.latency import TimeIn
 from nri_scope.events import PASSIVE_ROLES, Role, Session
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.recording.display import clock, duration, left_out_words, many, moment, runtime, size
+from nri_scope.recording.display import left_out_words, runtime
 from nri_scope.recording.plugin_calls import MeasuredTimes, by_plugin
 from nri_scope.recording.records import SCHEMA_VERSION, to_json
 from nri_scope.recording.stats import GapStats, ResponseTimes, Stats, Summary
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import clock, duration, many, moment, size
 
 from .output import Output, table
 from .params import ANY_PATH, format_option
@@ -241,7 +242,7 @@ def _gaps(summary: Summary) -> str:
 
 
 def _lost(gaps: GapStats) -> str:
-    known = f"{gaps.lost:,} event{'' if gaps.lost == 1 else 's'} lost"
+    known = f"{many(gaps.lost, 'event')} lost"
     if not gaps.unknown:
         lost = known
     elif gaps.unknown == gaps.count:

@@ -15,12 +15,12 @@ from nri_scope.errors import RecordingError, UsageError
 from nri_scope.filter.moments import interval, utc
 from nri_scope.filter.parser import MAX_LENGTH
 from nri_scope.process.private_folders import make_private_folder
-from nri_scope.recording import display
 from nri_scope.recording.bundle.unpack import MAX_BUNDLE
 from nri_scope.recording.file_errors import error_words
 from nri_scope.recording.node_files import MAX_RECORDINGS, NAME, SUFFIX
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
+from nri_scope.text.quantities import size
 
 from .agent_client import AgentClient, AgentError, each_node
 from .agent_pods import NO_AGENT, AgentPod, NamedPod
@@ -119,7 +119,7 @@ async def collect_bundles(
         if not answer:
             report(f"{node}: not collected: its recordings have no events of these pods")
         for path in answer:
-            say(f"{path}: {display.size(path.stat().st_size)}")
+            say(f"{path}: {size(path.stat().st_size)}")
     return not problems
 
 

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nri_scope.errors import UsageError
-from nri_scope.recording.display import many
 from nri_scope.recording.records import rfc3339
+from nri_scope.text.quantities import many
 
 if TYPE_CHECKING:
     from nri_scope.nri.plain import Plain

@@ -17,8 +17,8 @@ from textual.widgets import Input, TextArea
 from textual.worker import WorkerError
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recording.display import many
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import many
 from nri_scope.text.styled_text import spans_of
 from nri_scope.tui.terminal import EndSignals, TerminalDriver
 from nri_scope.tui.text.styled_line import Style, StyledLine, line

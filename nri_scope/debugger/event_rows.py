@@ -11,13 +11,13 @@ from textwrap import wrap
 from google.protobuf.message import Message
 
 from nri_scope.nri.events import REGISTER
-from nri_scope.recording.display import duration
 from nri_scope.replay.playback import ANSWERED, EDITED
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.report import Report
 from nri_scope.replay.result import PlayedEvent, PrintedLine
 from nri_scope.scenario.messages import message_form
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import duration
 from nri_scope.text.styled_text import spans_of
 from nri_scope.text.yaml_text import yaml_lines
 from nri_scope.tui.text.styled_line import (

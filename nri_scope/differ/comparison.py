@@ -14,9 +14,9 @@ from nri_scope import specs
 from nri_scope.events import Container, Pod
 from nri_scope.oci import sort_mounts
 from nri_scope.recording.coverage import CHANGING, Coverage, coverage
-from nri_scope.recording.display import many
 from nri_scope.recording.reader import Recording
 from nri_scope.specs import ABSENT, Absent, Change, Spec
+from nri_scope.text.quantities import many
 
 from .attribution.attributed_changes import ChangeStep, Evidence
 from .attribution.history import History

@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.display import many
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339, to_json
+from nri_scope.text.quantities import many
 from nri_scope.text.styled_text import Layout, Style
 
 from .comparison import ComparedValue, Comparison, Difference, Pair

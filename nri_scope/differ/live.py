@@ -17,9 +17,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from nri_scope.events import Event, Session
 from nri_scope.recording import lookup
-from nri_scope.recording.display import duration
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
+from nri_scope.text.quantities import duration
 
 from .attribution.attributed_changes import RoundDiff
 from .attribution.differ import Differ

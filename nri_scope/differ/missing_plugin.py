@@ -27,10 +27,10 @@ from nri_scope.nri.events import CREATE, RUN_POD, SYNCHRONIZE, VALIDATE
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.display import clock, deadline, duration, moment
 from nri_scope.recording.lookup import events_about
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import rfc3339
+from nri_scope.text.quantities import clock, deadline, duration, moment
 
 _ENDS = nri.POST_CREATE, nri.START, nri.STOP, nri.REMOVE
 WHERE = " OR ".join(f"event:{name}" for name in (RUN_POD, CREATE, *_ENDS, SYNCHRONIZE, VALIDATE))

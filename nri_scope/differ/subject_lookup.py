@@ -12,11 +12,11 @@ from nri_scope.errors import THE_RECORDING, UsageError
 from nri_scope.events import Container, Event, Pod
 from nri_scope.recording import lookup
 from nri_scope.recording.coverage import CHANGING, coverage
-from nri_scope.recording.display import first_names
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.specs import label, path_of
 from nri_scope.specs.path_labels import Meaning, meaning
+from nri_scope.text.quantities import first_names
 
 if TYPE_CHECKING:
     from .attribution.history import History

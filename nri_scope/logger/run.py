@@ -19,7 +19,7 @@ from nri_scope.nri.versions import SPLIT_ADVICE, NriVersion, has_failure_policy
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.session import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
-from nri_scope.recording.display import many
+from nri_scope.text.quantities import many
 from nri_scope.transport.loop import prepare_process, run
 from nri_scope.writer.messages import CRI_HINT, RecordingOptions
 from nri_scope.writer.supervisor import WriterProcess

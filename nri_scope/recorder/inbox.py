@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from nri_scope.entries import CallsByMetrics
 from nri_scope.events import EVENT_TEXTS, CapturedCall, Gap, Note, Printed, SessionStart
-from nri_scope.recording.display import many
+from nri_scope.text.quantities import many
 
 
 class Sink:

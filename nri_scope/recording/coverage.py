@@ -22,8 +22,8 @@ from nri_scope.filter import Filter
 from nri_scope.nri.events import EventKind, events_in, mask_of
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.versions import NriVersion, valid_mask
+from nri_scope.text.quantities import clock, many
 
-from .display import clock, many
 from .event_times import span_words, time_span
 from .filter_hints import unmatched_words
 from .reader import Recording

@@ -13,8 +13,8 @@ from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import REDACTED, RING_REMOVED
 from nri_scope.filter import Filter, TimeSpan
 from nri_scope.filter.moments import interval
+from nri_scope.text.quantities import moment, span
 
-from .display import moment, span
 from .reader import Recording
 from .sqlite_errors import query_numbers
 

@@ -11,10 +11,10 @@ from itertools import pairwise
 from nri_scope.errors import THE_RECORDING, UsageError, nearest_word
 from nri_scope.events import CONTAINER_STATUS, Container, Event, Pod
 from nri_scope.nri.events import CONFIGURE, REGISTER, SHUTDOWN, SYNCHRONIZE, UNSOLICITED, VALIDATE
+from nri_scope.text.quantities import SHORT_ID, moment
 
 from .blobs import ObjectKind
 from .coverage import coverage
-from .display import SHORT_ID, moment
 from .node_files import NUMBERS
 from .reader import Recording
 from .sqlite_errors import query_column, query_numbers, query_rows

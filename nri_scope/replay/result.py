@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias, cast
 
 from nri_scope.nri.merging import Dropped
-from nri_scope.recording.display import duration
 from nri_scope.specs import Change, Spec, changes, path_of
+from nri_scope.text.quantities import duration
 
 from .golden.entries import Origin
 from .replies import Reply, Verdict

@@ -44,13 +44,13 @@ from nri_scope.oci.runtime_rules import shows_start
 from nri_scope.recording import lookup
 from nri_scope.recording.coverage import Coverage, coverage
 from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.display import SHORT_ID
 from nri_scope.recording.event_messages import is_container_status
 from nri_scope.recording.event_times import sender_facts
 from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
 from nri_scope.recording.work_budget import OnShare
+from nri_scope.text.quantities import SHORT_ID
 
 from .diagnosis import Diagnosis, RecordingFacts
 from .diagnosis.deadlines import misses_deadline

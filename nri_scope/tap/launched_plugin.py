@@ -22,11 +22,11 @@ from time import monotonic
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import plugin_id
 from nri_scope.plugin import Identity
-from nri_scope.recording.display import first_names
 from nri_scope.runtime.command import PluginProgram
 from nri_scope.runtime.external_plugin import ExternalPlugin, registers_itself
 from nri_scope.runtime.output import Stream
 from nri_scope.runtime.plugin_process import Process, launch
+from nri_scope.text.quantities import first_names
 from nri_scope.transport.sockets import ListeningSocket
 
 from .connection import TapEnd, TappedConnection

@@ -21,12 +21,12 @@ from textual.widgets import Input
 from nri_scope.errors import NriScopeError
 from nri_scope.filter import Filter, TimeSpan
 from nri_scope.filter.moments import Moment
-from nri_scope.recording.display import clock
 from nri_scope.recording.event_search import first_problem
 from nri_scope.recording.event_times import sender_facts
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.survey.foreground import ATTRIBUTED
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import clock
 
 from .actions import Scope, bindings
 from .commands.copy import Copier

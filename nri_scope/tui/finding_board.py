@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from textual.binding import BindingType
 
-from nri_scope.recording.display import clock, moment
 from nri_scope.report.finding import Finding, Level
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.quantities import clock, moment
 
 from .actions import Scope, bindings
 from .text.styled_line import Span, Style, StyledLine, TableField, TableGrid, folded, line

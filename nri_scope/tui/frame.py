@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import Gap
-from nri_scope.recording.display import many
 from nri_scope.recording.event_times import span_words
 from nri_scope.recording.marks.user_marks import Marks
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import many
 
 from .actions import Scope, Situation, key_of
 from .detail.tab_lines import Tab

@@ -38,8 +38,8 @@ from nri_scope.nri.events import (
 )
 from nri_scope.nri.request_subject import decode_reply, decode_request
 from nri_scope.recorder.inbox import Sink
-from nri_scope.recording.display import many
 from nri_scope.recording.event_messages import CREATION_SECONDS, status_request
+from nri_scope.text.quantities import many
 
 from .cri_polling import Answer, CriPoller
 from .messages import CriSource

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from nri_scope.cli.log_lines import LogLines
 from nri_scope.entries import Began, Ended, Item
 from nri_scope.events import LATE
-from nri_scope.recording.display import clock, day
 from nri_scope.text.escape import columns
+from nri_scope.text.quantities import clock, day
 from tests.recording.made import START, a_gap, a_session, an_event, at
 
 NOON = clock(START)[:8]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON records, and quantities formatted for display."""
+"""JSON records, and subjects of events."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from nri_scope.recording.records import (
     session_record,
     to_json,
 )
-from tests.recording.made import START, a_gap, a_session, an_event
+from nri_scope.text import quantities
+from tests.recording.made import a_gap, a_session, an_event
 
 
 def test_keys_of_an_event_record() -> None:
@@ -74,44 +75,13 @@ def test_any_64_bit_time_is_formatted(at_ns: int) -> None:
     assert (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() == pytest.approx(
         at_ns / 1e9, abs=1e-4
     )
-    assert display.clock(at_ns) and display.day(at_ns) and display.moment(at_ns)
-
-
-@pytest.mark.parametrize(
-    ("ns", "text"),
-    [
-        (0, "0ns"),
-        (999, "999ns"),
-        (91_234, "91µs"),
-        (52_999, "52µs"),
-        (999_999, "999µs"),
-        (1_000_000, "1.00ms"),
-        (3_400_000, "3.40ms"),
-        (9_999_999, "9.99ms"),
-        (99_990_000, "99.9ms"),
-        (100_000_000, "100ms"),
-        (2_100_000_000, "2.10s"),
-        (60_000_000_000, "1m00s"),
-        (3_661_000_000_000, "1h01m"),
-        (90_000_000_000_000, "1d01h"),
-    ],
-)
-def test_durations_have_three_digits(ns: int, text: str) -> None:
-    assert display.duration(ns) == text
+    assert quantities.clock(at_ns) and quantities.day(at_ns) and quantities.moment(at_ns)
 
 
 @settings(deadline=None)
 @given(st.integers(0, 60 * 10**9 - 1))
 def test_a_filter_matches_a_duration_as_displayed(ns: int) -> None:
-    assert parse(f"took:{display.duration(ns)}").matches(an_event(1, took_ns=ns))
-
-
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (4198, "4.10 KiB"), (5 << 30, "5.00 GiB")],
-)
-def test_sizes_have_binary_units(count: int, text: str) -> None:
-    assert display.size(count) == text
+    assert parse(f"took:{quantities.duration(ns)}").matches(an_event(1, took_ns=ns))
 
 
 @pytest.mark.parametrize(
@@ -130,21 +100,6 @@ def test_subject_of_an_event(changed: dict[str, str], text: str) -> None:
     for name, value in changed.items():
         event = replace(event, **{name: value})  # type: ignore[arg-type]
     assert display.subject(event) == text
-
-
-def test_times_are_local(monkeypatch: pytest.MonkeyPatch) -> None:
-    import time
-
-    monkeypatch.setenv("TZ", "Asia/Kolkata")
-    time.tzset()
-    display._local.cache_clear()
-    try:
-        assert display.moment(START) == "2025-11-21 02:48:00 +05:30"
-        assert display.clock(START + 7_000_000) == "02:48:00.007"
-    finally:
-        monkeypatch.undo()
-        time.tzset()
-        display._local.cache_clear()
 
 
 JSON_VALUES: st.SearchStrategy[Plain] = st.recursive(

@@ -13,7 +13,7 @@ import click
 
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import stop_signals
-from nri_scope.recording.display import many
+from nri_scope.text.quantities import many
 
 from ..option_rules import Need, NeedOneOf, RuledCommand
 from ..params import NOT_EMPTY, output_option, say

@@ -49,7 +49,7 @@ def command(output_format: str, **options: Any) -> int:
 
 def status_lines(states: Sequence[NodeState], width: int | None) -> Iterator[str]:
     """Yield the table of agents that replied, then the others; None: of unlimited width."""
-    from nri_scope.recording.display import many
+    from nri_scope.text.quantities import many
 
     answered = [node for node in states if node.status is not None]
     if answered:
@@ -81,7 +81,7 @@ def status_lines(states: Sequence[NodeState], width: int | None) -> Iterator[str
 
 def status_row(state: NodeState) -> tuple[str, ...]:
     """Return the cells of a node whose agent replied."""
-    from nri_scope.recording.display import moment, size
+    from nri_scope.text.quantities import moment, size
 
     status = state.status
     assert status is not None
@@ -106,7 +106,7 @@ def _lost(state: NodeState) -> str:
 
 
 def _recorder(state: NodeState) -> str:
-    from nri_scope.recording.display import moment
+    from nri_scope.text.quantities import moment
 
     current = state.current
     if current is None:

@@ -11,8 +11,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
 from nri_scope.nri.events import CONTAINER_ENDS, CREATE, POD_ENDS, STOP, UPDATE
 from nri_scope.nri.request_subject import name_of_container, name_of_pod
-from nri_scope.recording.display import SHORT_ID
 from nri_scope.specs import Spec
+from nri_scope.text.quantities import SHORT_ID
 
 from . import applied_spec, later_changes
 from .applied_spec import CriAnswer

@@ -22,8 +22,8 @@ from nri_scope.nri import merging
 from nri_scope.nri.changes import requested_fields
 from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
 from nri_scope.nri.no_change import is_empty_reply
-from nri_scope.recording.display import duration
 from nri_scope.specs import Change, Json, Spec
+from nri_scope.text.quantities import duration
 
 from .attributed_changes import (
     EVICTION,

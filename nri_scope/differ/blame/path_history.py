@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError, nearest_word
-from nri_scope.recording.display import first_names
 from nri_scope.specs import Absent, Json, label, path_of, pointer, split, value_at
+from nri_scope.text.quantities import first_names
 
 from ..attribution.attributed_changes import EVICTION, ChangeStep
 from ..attribution.history import History

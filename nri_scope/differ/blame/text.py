@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from nri_scope.recording.display import SHORT_ID, Days, clock
 from nri_scope.specs import Absent, Json, label
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.quantities import SHORT_ID, Days, clock, many
 from nri_scope.text.styled_text import (
     Layout,
     LayoutPart,
@@ -216,7 +216,7 @@ def summary(lines: Sequence[OwnedLine], width: int | None = None) -> str:
         return f"no plugin was seen to change {what}{not_applied}"
     # An owner may be a list of possible plugins, separated by commas.
     separator = "; " if any("," in who for who in counts) else ", "
-    first = f"{total:,} line{'' if total == 1 else 's'}; changed: "
+    first = f"{many(total, 'line')}; changed: "
     text = f"{first}{separator.join(f'{who} {count:,}' for who, count in counts.items())}"
     if width is not None and columns(safe(text)) > width:
         shown = (f"{indices.get(who, who)}: {count:,}" for who, count in counts.items())
@@ -319,9 +319,8 @@ def _line(line: OwnedLine, gutter: Gutter, width: int | None) -> Iterator[str]:
 
 
 def _fold(fold: Fold, gutter: Gutter) -> str:
-    plural = "" if fold.hidden == 1 else "s"
     by = " by the runtime" if fold.owner.who is OwnerKind.RUNTIME else ""
-    text = f"{' ' * fold.indent}# … {fold.hidden:,} line{plural}{by}"
+    text = f"{' ' * fold.indent}# … {many(fold.hidden, 'line')}{by}"
     return styled(Style.DIM, f"{gutter.cell(fold.owner, (), ' ')}{text}")
 
 

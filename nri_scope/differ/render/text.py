@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from nri_scope.recording.coverage import Coverage
-from nri_scope.recording.display import Days, clock, many
 from nri_scope.specs import Change, label
+from nri_scope.text.quantities import Days, clock, many
 from nri_scope.text.styled_text import Layout, LayoutPart, Style, StyledText
 
 from ..attribution.attributed_changes import EVICTION, ChangeStep, NameOf, OutcomeKind, RoundDiff

@@ -8,8 +8,9 @@ from enum import Enum
 
 from nri_scope.events import CONTAINER_STATUS
 from nri_scope.nri.events import UNSOLICITED
-from nri_scope.recording.display import OUTCOME_SIGNS, deadline, duration, share_of_deadline
+from nri_scope.recording.display import OUTCOME_SIGNS
 from nri_scope.specs import label
+from nri_scope.text.quantities import deadline, duration, share_of_deadline
 
 from ..attribution.attributed_changes import (
     EVICTION,

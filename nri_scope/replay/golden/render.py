@@ -13,8 +13,8 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.plain import UNKNOWN, Plain, clear_fields
-from nri_scope.recording.display import many
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import many
 from nri_scope.text.yaml_text import inline, yaml_lines
 
 from .compare import Mismatch, MismatchKind, ReplyDifference

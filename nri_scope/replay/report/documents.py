@@ -12,10 +12,10 @@ from dataclasses import asdict
 from xml.etree import ElementTree
 
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.display import duration
 from nri_scope.recording.records import SCHEMA_VERSION
 from nri_scope.specs import Change
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import duration
 
 from ..golden import SESSION, ReplyKey, plain_reply
 from ..replies import Reply, Verdict

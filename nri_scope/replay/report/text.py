@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.oci import sort_mounts
-from nri_scope.recording.display import duration, first_names, many, share_of_deadline
 from nri_scope.specs import Change, Json, Spec, differences, label
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.quantities import duration, first_names, many, share_of_deadline
 from nri_scope.text.styled_text import Style, styled
 
 from ..replies import Reply, Verdict

@@ -13,7 +13,7 @@ from nri_scope.nri.events import CONFIGURE, CREATE, SYNCHRONIZE, VALIDATE
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.nri.versions import runtime_title
-from nri_scope.recording.display import deadline, duration, many
+from nri_scope.text.quantities import deadline, duration, many
 from nri_scope.wire.ttrpc import Code
 
 from ..finding import Finding, FindingKind, Level, Shown

@@ -27,7 +27,7 @@ from nri_scope.nri.events import (
     SYNCHRONIZE,
     EventKind,
 )
-from nri_scope.recording.display import many
+from nri_scope.text.quantities import many
 
 from ..finding import Finding, FindingKind, Level, Shown
 from .recording_facts import Detector, Latest, LostEventDetector, RecordingFacts

@@ -13,7 +13,8 @@ from nri_scope.differ.render.values import clipped
 from nri_scope.events import LEFT_OUT, PASSIVE_ROLES, RING_REMOVED, Event, Gap, Session
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.nri.versions import V0_12_4, NriVersion
-from nri_scope.recording.display import many, mark_words
+from nri_scope.recording.display import mark_words
+from nri_scope.text.quantities import many
 
 from ..finding import Finding, FindingKind, Level, Shown
 from ..limits import CASES_MAX, TRACKED_MAX, WORDS_MAX

@@ -26,9 +26,9 @@ from nri_scope.recording.bundle.manifest import (
     to_bytes,
 )
 from nri_scope.recording.bundle.unpack import MAX_RECORDING, check
-from nri_scope.recording.display import size as in_bytes
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.work_budget import OnShare
+from nri_scope.text.quantities import size as in_bytes
 
 from ..extract import Selection, extract
 from ..output_files import Outputs

@@ -15,11 +15,11 @@ from itertools import islice
 from nri_scope import __version__
 from nri_scope.events import Role, Session
 from nri_scope.recording.bundle.manifest import Manifest, ManifestRuntime, Redaction, ReplacedValues
-from nri_scope.recording.display import many
 from nri_scope.recording.event_times import is_redacted
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import rfc3339
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import many
 
 from ..extract import Extracted, Selection
 from ..redaction import Redactor

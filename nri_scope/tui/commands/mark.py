@@ -13,11 +13,11 @@ from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
 from nri_scope.events import MAX_MARKS, Container, Event, Mark, Pod
-from nri_scope.recording.display import many
 from nri_scope.recording.marks.user_marks import LOST
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import many
 
 from ..actions import key_of
 from ..textual_workarounds import begin

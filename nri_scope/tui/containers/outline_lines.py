@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from nri_scope.events import Container, Event, Pod, Status
 from nri_scope.nri.events import EventStage
 from nri_scope.recording.attribution_file import owners_of
-from nri_scope.recording.display import SHORT_ID, clock, duration, moment, response_time
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import containers_by_key, pods_by_key, state_in
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import SHORT_ID, clock, duration, moment, response_time
 from nri_scope.text.short_names import short_pod
 
 from ..store.rows import changed_in_short

@@ -23,11 +23,12 @@ from nri_scope.nri.events import CREATE
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci import spec_of
 from nri_scope.recording import event_messages, lookup
-from nri_scope.recording.display import clock, day, many, subject
+from nri_scope.recording.display import subject
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
 from nri_scope.specs import Change, Spec, differences, label
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.quantities import clock, day, many
 from nri_scope.text.styled_text import break_text
 
 from ..actions import ACTION_OF, Scope, actions_of, bindings, key_of

@@ -9,22 +9,12 @@ from nri_scope.events import Container, Event, Gap, Pod, Role, Session, Status
 from nri_scope.nri.events import events_in, mask_of
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording import lookup
-from nri_scope.recording.display import (
-    clock,
-    day,
-    deadline,
-    duration,
-    mark_words,
-    of_target,
-    outcome_sign,
-    runtime,
-    size,
-    subject,
-)
+from nri_scope.recording.display import mark_words, of_target, outcome_sign, runtime, subject
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import neighbours, pod_of_event
 from nri_scope.recording.tap_tables import printed_by, tapped
 from nri_scope.specs import label
+from nri_scope.text.quantities import clock, day, deadline, duration, size
 
 from ..store.rows import ListRow
 from ..text.styled_line import Span, Style, StyledLine, clipped_text

@@ -15,11 +15,12 @@ from nri_scope.events import Container, Event, Pod
 from nri_scope.nri.plain import MALFORMED_KEY, RAW, Plain
 from nri_scope.nri.v01 import is_invocation
 from nri_scope.recording import lookup
-from nri_scope.recording.display import many, mark_words
+from nri_scope.recording.display import mark_words
 from nri_scope.recording.documents import newest_message
 from nri_scope.recording.event_messages import reply_of, request_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.text.quantities import many
 from nri_scope.text.styled_text import spans_of
 
 from ..store.reader_thread import CancelFlag

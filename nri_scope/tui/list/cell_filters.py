@@ -8,8 +8,8 @@ import re
 from nri_scope.events import Event
 from nri_scope.filter.fields import BY_NAME
 from nri_scope.filter.tree import Matches, quote
-from nri_scope.recording import display
 from nri_scope.specs import label
+from nri_scope.text.quantities import duration
 
 from ..store.rows import COLUMNS, POSITION, ListRow, RowKind
 from ..text.filter_text import check
@@ -79,5 +79,5 @@ def term(event: Event, column: str) -> str:
 
 def _shown_duration(ns: int) -> str:
     """Return a duration as shown in the list, in units of the filter language."""
-    shown = display.duration(ns)
+    shown = duration(ns)
     return f"{ns // 1_000_000_000}s" if ns >= 60_000_000_000 else shown.replace("µ", "u")

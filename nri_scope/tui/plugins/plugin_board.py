@@ -15,12 +15,13 @@ from textual.binding import BindingType
 
 from nri_scope.filter.tree import quote
 from nri_scope.recording.attribution_file import paths_changed_by
-from nri_scope.recording.display import deadline, duration, many, subject
+from nri_scope.recording.display import subject
 from nri_scope.recording.plugin_calls import plugin_calls
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.stats import TimeRange, distribution
 from nri_scope.specs import label
+from nri_scope.text.quantities import deadline, duration, many
 
 from ..actions import Scope, bindings
 from ..detail.summary import INDENT, fact

@@ -12,7 +12,8 @@ from textual.binding import BindingType
 from nri_scope.entries import Began
 from nri_scope.events import Gap, Session
 from nri_scope.nri.events import events_in
-from nri_scope.recording.display import clock, day, duration, many, runtime
+from nri_scope.recording.display import runtime
+from nri_scope.text.quantities import clock, day, duration, many
 
 from ..actions import Scope, bindings
 from ..store.markers import EntryMarker

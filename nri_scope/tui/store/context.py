@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from nri_scope.events import Container, Pod
 from nri_scope.filter import Filter, TimeSpan, parse
 from nri_scope.filter.tree import quote
-from nri_scope.recording.display import SHORT_ID
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import SHORT_ID
 
 _MAX_COLUMNS = 60
 """Maximum columns of a name or filter."""

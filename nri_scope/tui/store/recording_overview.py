@@ -18,7 +18,6 @@ from nri_scope.events import Gap, Role, Session
 from nri_scope.filter import TimeSpan
 from nri_scope.recording import display
 from nri_scope.recording.coverage import NOTHING, Coverage, coverage
-from nri_scope.recording.display import many
 from nri_scope.recording.event_pages import (
     Damage,
     MatchingEvents,
@@ -34,6 +33,7 @@ from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
 from nri_scope.report.finding import Finding, Level
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import many
 
 from .markers import MarkerPlaces, RowMarker
 

@@ -19,6 +19,7 @@ from nri_scope.recording.event_pages import events_of
 from nri_scope.recording.records import deadline_ms
 from nri_scope.specs import label
 from nri_scope.text.escape import safe
+from nri_scope.text.quantities import clock, duration, response_time
 
 from .markers import ConnectionMarker, DamageMarker, EntryMarker, RowKey, RowMarker, ViewEntry
 
@@ -159,14 +160,14 @@ def event_row(event: Event, first_ns: int, before_ns: int | None = None) -> List
     """
     cells = (
         str(event.id),
-        display.clock(event.at_ns),
+        clock(event.at_ns),
         "" if before_ns is None else _elapsed(event.at_ns - before_ns),
         _elapsed(event.at_ns - first_ns),
         _cut(event.event, 64),
         _subject(event),
         changed_in_short(event),
         _cut(event.plugin, 64),
-        display.response_time(max(0, event.took_ns)),
+        response_time(max(0, event.took_ns)),
         _deadline(event.timeout_ns),
         _status(event),
     )
@@ -234,7 +235,7 @@ def marker_text(marker: RowMarker) -> str:
         case Gap() as gap:
             session = f", session {gap.session}" if gap.session is not None else ""
             lost = "unknown" if gap.lost is None else f"{gap.lost:,}"
-            length = display.duration(max(0, gap.to_ns - gap.from_ns))
+            length = duration(max(0, gap.to_ns - gap.from_ns))
             if gap.is_left_out:
                 return f"events left out of this part of the recording, in {length}: {lost}"
             return f"gap of {length}, events lost: {lost}{session} ({_words(gap.reason)})"
@@ -352,15 +353,15 @@ def _deadline(timeout_ns: int) -> str:
     seconds, rest = divmod(milliseconds, 1000)
     if not rest and seconds < 60:
         return f"{seconds}s"
-    return re.sub(r"(?<=[mh])00[ms]$", "", display.duration(milliseconds * 1_000_000))
+    return re.sub(r"(?<=[mh])00[ms]$", "", duration(milliseconds * 1_000_000))
 
 
 def _elapsed(ns: int) -> str:
-    return f"-{display.duration(-ns)}" if ns < 0 else f"+{display.duration(ns)}"
+    return f"-{duration(-ns)}" if ns < 0 else f"+{duration(ns)}"
 
 
 def _only_time(at_ns: int) -> tuple[str, ...]:
-    return ("", display.clock(at_ns), *_NO_CELLS[2:])
+    return ("", clock(at_ns), *_NO_CELLS[2:])
 
 
 def _words(text: str) -> str:

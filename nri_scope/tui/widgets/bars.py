@@ -12,8 +12,8 @@ from textual.geometry import Size
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from nri_scope.recording.display import many
 from nri_scope.text.escape import columns, safe
+from nri_scope.text.quantities import many
 
 from ..actions import Situation, footer, key_of
 from ..store.recording_overview import RecordingKind, RecordingOverview

@@ -43,7 +43,7 @@ from tests.differ.render.samples import (
 @pytest.fixture(autouse=True)
 def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nri_scope.differ.render.text.clock", lambda at_ns: "22:13:20.000")
-    monkeypatch.setattr("nri_scope.recording.display.day", lambda at_ns: "2023-11-14 +00:00")
+    monkeypatch.setattr("nri_scope.text.quantities.day", lambda at_ns: "2023-11-14 +00:00")
 
 
 def text(

@@ -91,7 +91,7 @@ def _has(screen: Shown, words: str) -> bool:
 
 
 def _duration(us: int) -> str:
-    from nri_scope.recording.display import duration
+    from nri_scope.text.quantities import duration
 
     return duration(us * 1000)
 

@@ -21,10 +21,10 @@ from nri_scope.events import CapturedCall, Event, Gap, OutcomeKind, Role
 from nri_scope.filter import parse
 from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording import display
 from nri_scope.recording.attribution_file import AttributionFile, Request
 from nri_scope.recording.log_rows import Log
 from nri_scope.recording.reader import Recording
+from nri_scope.text import quantities
 from nri_scope.tui.list.scroll_state import ScrollState
 from nri_scope.tui.store import store as store_module
 from nri_scope.tui.store.recording_overview import Growth, RecordingKind
@@ -217,7 +217,7 @@ async def test_delta_counts_from_the_event_before_in_the_view(
         assert before.event is not None and row.event is not None
         ns = row.event.at_ns - before.event.at_ns
         sign = "-" if ns < 0 else "+"
-        assert row.cell("delta") == f"{sign}{display.duration(abs(ns))}"
+        assert row.cell("delta") == f"{sign}{quantities.duration(abs(ns))}"
 
 
 async def test_view_of_a_container_has_only_its_events(path: Path) -> None:
