@@ -90,9 +90,9 @@ class _Judging:
         history, steps = self.history, self.steps
         if steps:
             history.add(steps, specs.apply(history.spec, [step.change for step in steps]))
-        known = {request.number for request in self.settled}
+        known = {request.key for request in self.settled}
         for request in history.renew_open():
-            if request.number not in known:
+            if request.key not in known:
                 (steps if request.event == self.event.id else self.settled).append(request)
         return ShownChanges(tuple(steps), tuple(self.settled))
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
-from itertools import count
 from typing import NamedTuple, Self, TypeAlias
 
 from nri_scope.errors import AdjustmentRefused, FieldConflict
@@ -146,8 +145,8 @@ class ChangeStep:
     """Explanation of the change; "" for none."""
     is_expected: bool = True
     """Whether the container's expected state has the value until evidence shows the outcome."""
-    number: int = field(default_factory=count(1).__next__, compare=False, repr=False)
-    """Key of the request: its copies have it, too, and no other request."""
+    key: object = field(default_factory=object, compare=False, repr=False)
+    """Identity of the request: its copies share it, and no other request has it."""
 
     @property
     def is_change(self) -> bool:

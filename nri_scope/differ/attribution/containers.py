@@ -196,7 +196,7 @@ class Containers:
         ``sessions``: the connections that saw it.
         """
         history.add(steps, spec)
-        history.running = frozenset(step.number for step in steps)
+        history.running = frozenset(step.key for step in steps)
         self._doing[history.id] = sessions
         self._tails[history.id] = tail
 

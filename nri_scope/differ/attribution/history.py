@@ -39,8 +39,8 @@ class ShownChanges(NamedTuple):
 
     def joined(self, other: ShownChanges) -> ShownChanges:
         """Return what two parts of an answer show, with each request once."""
-        known = {request.number for requests in self for request in requests}
-        steps, settled = ([each for each in part if each.number not in known] for part in other)
+        known = {request.key for requests in self for request in requests}
+        steps, settled = ([each for each in part if each.key not in known] for part in other)
         return ShownChanges((*self.steps, *steps), (*self.settled, *settled))
 
 
@@ -82,8 +82,8 @@ class History:
     """Reason why the outcome of the creation is unknown; "" otherwise."""
     never_ran: str = ""
     """Reason why the container was created but failed to start; "" if nothing shows that."""
-    running: frozenset[int] = frozenset()
-    """Numbers of the steps of an update that the runtime may not have applied yet."""
+    running: frozenset[object] = frozenset()
+    """Keys of the steps of an update that the runtime may not have applied yet."""
     removers: Mapping[str, Owner] = field(default_factory=dict)
     """Plugins that may have removed a key which another plugin set, by path."""
     only_recorded: dict[str, Json] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class History:
     """What the recording observed of its life; None if that was not derived."""
     remarks: list[str] = field(default_factory=list)
     """Limits of the evidence, in words."""
-    _known: set[int] = field(default_factory=set, init=False, compare=False)
+    _known: set[object] = field(default_factory=set, init=False, compare=False)
 
     def __post_init__(self) -> None:
         """Index the steps."""
@@ -112,8 +112,8 @@ class History:
     def add(self, steps: Iterable[ChangeStep], spec: Spec | None = None) -> None:
         """Add steps that are not there yet, which led to `spec`; None for no new state."""
         for step in steps:
-            if step.number not in self._known:
-                self._known.add(step.number)
+            if step.key not in self._known:
+                self._known.add(step.key)
                 self.steps.append(step)
                 if _is_open(step):
                     self.open.setdefault(step.change.path, []).append(step)
@@ -241,13 +241,13 @@ def settle(
     now: Json | Absent,
     event: Event,
     shown_by: Shows,
-    running: Collection[int] = (),
+    running: Collection[object] = (),
     *,
     is_known: bool = False,
 ) -> bool:
     """Settle the open requests for one path, in order, by the value that the container has now.
 
-    ``running``: numbers of requests that may be applied later; ``is_known``: whether the known
+    ``running``: keys of requests that may be applied later; ``is_known``: whether the known
     state has the value. Return whether the requests explain the value: one of them asked for it, or
     it is initial.
 
@@ -281,7 +281,7 @@ def settle(
         elif request.outcome.kind is OutcomeKind.SUPERSEDED:
             if is_initial:
                 request.expect_no_longer()
-        elif request.number in running or (is_later and not is_initial and request.asks_for(now)):
+        elif request.key in running or (is_later and not is_initial and request.asks_for(now)):
             # The known state does not have its value yet, or has it by an earlier request.
             request.expect_no_longer()
         elif is_later:

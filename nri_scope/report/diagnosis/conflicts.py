@@ -103,7 +103,7 @@ class FailedStartDetector(Detector):
             and step.owner.may_be_plugin
             and not step.change.path.startswith(_HARMLESS)
         ]
-        requests = [*{step.number: step for step in requests}.values()]
+        requests = [*{step.key: step for step in requests}.values()]
         by_rule = [step for step in requests if step.outcome.shown_by is Shows.RULE]
         named = by_rule or named_by(requests, error)
         title = "A container failed to start"

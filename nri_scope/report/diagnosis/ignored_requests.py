@@ -77,10 +77,10 @@ class DroppedRequestDetector(Detector):
         if diff.name == UPDATE:
             self._updates[diff.container] = () if diff.failure else diff.own
         steps = (*diff.steps, *diff.settled)
-        voided = {step.number for step in self._voided(steps)}
+        voided = {step.key for step in self._voided(steps)}
         for step in steps:
             # The failure of a whole operation is a finding of its own.
-            if step.number not in voided and (
+            if step.key not in voided and (
                 step.outcome.kind is OutcomeKind.DROPPED or _is_unexplained(step)
             ):
                 self._add(step)
