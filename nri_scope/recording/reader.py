@@ -27,7 +27,7 @@ from .opening import attach
 from .rows import ascending, number_of, optional_numbers_of
 from .sql_functions import OBJECT_MESSAGES, register
 from .sqlite_text import number_list
-from .table_reader import TableReader, parts_or_all
+from .table_reader import EventCondition, TableReader
 from .work_budget import Allowance
 
 MAX_REQUEST = 16 << 20
@@ -108,12 +108,7 @@ class Recording(TableReader):
         (`Allowance.is_copy`) it raises RecordingError.
         """
         allowance = allowance or self.allowance()
-        pages = (
-            page
-            for chunk in parts_or_all(among)
-            for page in self._pages(where, after_id=after_id, among=chunk)
-        )
-        for page in pages:
+        for page in self._pages(EventCondition.of(where), after_id, among):
             wanted = [event for event in page if needed(event)]
             parts = self._parts_of(wanted)
             removed = {event.id for event in wanted} - parts.keys()

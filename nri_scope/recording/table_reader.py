@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from time import time_ns
+from typing import NamedTuple
 
 from nri_scope.events import EVENT_TEXTS, Container, Event, Gap, Note, Pod, Session
 from nri_scope.filter import Filter
@@ -49,6 +50,37 @@ _long_texts = itemgetter(*map(EVENT_FIELDS.index, EVENT_TEXTS), *LISTS)
 
 def _two_numbers(row: Row) -> tuple[int, int]:
     return number_of(row[:1]), number_of(row[1:])
+
+
+class EventCondition(NamedTuple):
+    """An SQL condition on events, with its values."""
+
+    text: str
+    values: Sequence[Value]
+
+    @classmethod
+    def of(
+        cls, where: Filter | None = None, since_ns: int | None = None, until_ns: int | None = None
+    ) -> EventCondition:
+        """Return the condition for the arguments of `TableReader.events`."""
+        conditions: list[str] = ["1"]
+        values: list[Value] = []
+        if since_ns is not None:
+            conditions.append("at_ns >= ?")
+            values.append(since_ns)
+        if until_ns is not None:
+            conditions.append("at_ns < ?")
+            values.append(until_ns)
+        if where is not None:
+            text, filter_values = where.to_sql()
+            conditions.append(f"({text})")
+            values += filter_values
+        return cls(" AND ".join(conditions), values)
+
+    def among(self, ids: Sequence[int]) -> EventCondition:
+        """Return the condition for only some events."""
+        # A parameter would need an SQL function, which a user's query may forbid.
+        return self._replace(text=f"{self.text} AND id IN {number_list(ids)}")
 
 
 class TableReader(RecordingConnection):
@@ -127,9 +159,9 @@ class TableReader(RecordingConnection):
         Wall clock times are from ``since_ns`` (included) to ``until_ns`` (excluded). ``last``:
         maximum number of events, the newest; ``among``: their ids.
         """
-        for chunk in parts_or_all(among):
-            for page in self._pages(where, since_ns, until_ns, after_id, last, chunk):
-                yield from page
+        condition = EventCondition.of(where, since_ns, until_ns)
+        for page in self._pages(condition, after_id, among, last):
+            yield from page
 
     def event(self, event_id: int) -> Event | None:
         """Return the event with this id, or None."""
@@ -138,50 +170,37 @@ class TableReader(RecordingConnection):
 
     def _pages(
         self,
-        where: Filter | None = None,
-        since_ns: int | None = None,
-        until_ns: int | None = None,
+        condition: EventCondition,
         after_id: int = 0,
-        last: int | None = None,
         among: Sequence[int] | None = None,
+        last: int | None = None,
     ) -> Iterator[list[Event]]:
-        conditions: list[str] = ["1"]
-        values: list[Value] = []
-        if since_ns is not None:
-            conditions.append("at_ns >= ?")
-            values.append(since_ns)
-        if until_ns is not None:
-            conditions.append("at_ns < ?")
-            values.append(until_ns)
-        if where is not None:
-            text, of_filter = where.to_sql()
-            conditions.append(f"({text})")
-            values += of_filter
-        if among is not None:
-            # A parameter would need an SQL function, which a user's query may forbid.
-            conditions.append(f"id IN {number_list(among)}")
-        condition = " AND ".join(conditions)
+        for chunk in _parts_or_all(among):
+            part = condition if chunk is None else condition.among(chunk)
+            yield from self._pages_of(part, after_id, last)
+
+    def _pages_of(
+        self, condition: EventCondition, after_id: int, last: int | None
+    ) -> Iterator[list[Event]]:
         if last is not None:
             if last <= 0:
                 return
-            # Find the id before the first of them, instead of collecting a long list.
+            # Find the id before the first event, instead of collecting a long list.
             before = self._all(
                 number_of,
-                f"SELECT id FROM events WHERE {condition} AND id > ? "
+                f"SELECT id FROM events WHERE {condition.text} AND id > ? "
                 "ORDER BY id DESC LIMIT 1 OFFSET ?",
-                [*values, after_id, min(last, sys.maxsize)],
+                [*condition.values, after_id, min(last, sys.maxsize)],
             )
             after_id = before[0] if before else after_id
         while True:
-            page, is_last = self._page(condition, values, after_id)
+            page, is_last = self._page(condition, after_id)
             yield page
             if is_last:
                 return
             after_id = page[-1].id
 
-    def _page(
-        self, condition: str, values: Sequence[Value], after_id: int
-    ) -> tuple[list[Event], bool]:
+    def _page(self, condition: EventCondition, after_id: int) -> tuple[list[Event], bool]:
         """Return the next page of events, and whether it is the last."""
         newest = after_id
 
@@ -191,9 +210,9 @@ class TableReader(RecordingConnection):
             characters = 0
             newest = after_id
             rows = self._connection.execute(
-                f"SELECT {EVENT_COLUMNS} FROM events WHERE {condition} AND id > ? "
+                f"SELECT {EVENT_COLUMNS} FROM events WHERE {condition.text} AND id > ? "
                 f"ORDER BY id LIMIT {_PAGE}",
-                [*values, after_id],
+                [*condition.values, after_id],
             )
             for row in ascending(rows, (after_id,)):
                 page.append(event_of(row))
@@ -206,7 +225,7 @@ class TableReader(RecordingConnection):
         return self._read(read, lambda: f"from event {newest + 1} on")
 
 
-def parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | None]:
+def _parts_or_all(numbers: Sequence[int] | None) -> Iterator[Sequence[int] | None]:
     """Yield event ids in ascending pages; for None, all events, yield a single None."""
     if numbers is None:
         yield None

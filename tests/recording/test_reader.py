@@ -531,5 +531,5 @@ def test_a_page_ends_after_long_lists_of_changes(
     record(path, [an_item("CreateContainer", request, reply.SerializeToString())] * 3)
     monkeypatch.setattr(table_reader, "PAGE_CHARACTERS", len("[]") * 4)
     with Recording.open(path) as recording:
-        pages = list(recording._pages())
+        pages = list(recording._pages(table_reader.EventCondition.of()))
     assert [len(page) for page in pages if page] == [1, 1, 1]
