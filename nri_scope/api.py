@@ -376,9 +376,7 @@ class Recording(AbstractContextManager["Recording"]):
             packed = bundle.export(
                 self.reader,
                 path,
-                chosen,
-                redactor=redactor,
-                note=note,
+                bundle.BundleContent(chosen, redactor, note),
                 max_bytes=max_bytes or bundle.MAX_BYTES,
                 force=force,
                 on_progress=on_progress,

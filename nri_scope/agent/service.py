@@ -24,7 +24,7 @@ from nri_scope.recording.bundle.unpack import MAX_BUNDLE
 from nri_scope.recording.event_times import time_span, within
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder
-from nri_scope.share.bundle import export
+from nri_scope.share.bundle import BundleContent, export
 from nri_scope.share.extract import NothingSelectedError, Selection
 from nri_scope.share.redaction import Redactor
 
@@ -173,10 +173,10 @@ class AgentService(v1.AgentBase):
                 until_ns,
                 namespaces=frozenset(message.namespaces),
             )
-            make = partial(export, recording, output, selection, max_bytes=MAX_BUNDLE, marks=())
             try:
                 redactor = None if self._new_redactor is None else self._new_redactor()
-                make(redactor=redactor, on_progress=go_on)
+                content = BundleContent(selection, redactor, marks=())
+                export(recording, output, content, max_bytes=MAX_BUNDLE, on_progress=go_on)
             except NothingSelectedError:
                 return False
         return True

@@ -30,7 +30,7 @@ from nri_scope.events import CapturedCall
 from nri_scope.filter import parse
 from nri_scope.recording.node_files import NUMBERS
 from nri_scope.recording.reader import Recording
-from nri_scope.share.bundle import export
+from nri_scope.share.bundle import BundleContent, export
 from nri_scope.share.extract import Selection
 from nri_scope.share.redaction import Redactor, Rules
 from tests.agent.secret_creations import SECRET, a_creation
@@ -74,8 +74,7 @@ def exported(path: Path, folder: Path, pod: str = "") -> list[Message]:
         export(
             recording,
             output,
-            selection,
-            redactor=Redactor(Rules(), KEY),
+            BundleContent(selection, Redactor(Rules(), KEY)),
             force=True,
             max_bytes=1 << 30,
         )

@@ -12,7 +12,7 @@ import pytest
 
 from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
-from nri_scope.share.bundle import export
+from nri_scope.share.bundle import BundleContent, export
 from tests.share.bundle.bundles import SAMPLE, a_bundle, with_manifest
 
 
@@ -20,7 +20,9 @@ from tests.share.bundle.bundles import SAMPLE, a_bundle, with_manifest
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     with Recording.open(SAMPLE) as recording:
-        return export(recording, Path("x.nriscope.zip"), note="It \x1b[31mfails").path
+        return export(
+            recording, Path("x.nriscope.zip"), BundleContent(note="It \x1b[31mfails")
+        ).path
 
 
 def files() -> list[str]:

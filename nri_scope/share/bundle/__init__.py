@@ -11,3 +11,4 @@ from .bundle_export import MAX_BYTES as MAX_BYTES
 from .bundle_export import Bundle as Bundle
 from .bundle_export import export as export
 from .bundle_export import redactor_for as redactor_for
+from .manifest_content import BundleContent as BundleContent

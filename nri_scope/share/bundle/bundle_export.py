@@ -10,13 +10,12 @@ import shutil
 import stat
 import zipfile
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.events import Mark
 from nri_scope.recording.bundle.manifest import (
     MANIFEST,
     README,
@@ -30,12 +29,12 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.work_budget import OnShare
 from nri_scope.text.quantities import size as in_bytes
 
-from ..extract import Selection, extract
+from ..extract import extract
 from ..output_files import Outputs
 from ..redaction import Redactor, Rules, derive, local_key
 from ..redaction.tokens import KEY_BYTES
 from .leak_scan import Scan
-from .manifest_content import manifest_of, render
+from .manifest_content import BundleContent, manifest_of, render
 
 
 def redactor_for(
@@ -104,34 +103,32 @@ class Bundle:
 def export(
     source: Recording,
     output: Path,
-    selection: Selection = Selection(),  # noqa: B008 - frozen
+    content: BundleContent = BundleContent(),  # noqa: B008 - frozen
     *,
-    redactor: Redactor | None = None,
-    note: str = "",
     max_bytes: int = MAX_BYTES,
     force: bool = False,
-    marks: Sequence[Mark] | None = None,
     on_progress: OnShare | None = None,
 ) -> Bundle:
     """Pack the selected events of ``source`` into the bundle ``output``.
 
-    The recording in the bundle is written from scratch, row by row; with ``redactor`` it is
-    redacted, and all written data is then searched for the replaced values. If the bundle would be
-    larger than ``max_bytes``, the export fails. ``marks`` are as for `extract`. ``force``: replace
-    existing files. The same input gives the same bytes.
+    The recording in the bundle is written from scratch, row by row; with a redactor it is redacted,
+    and all written data is then searched for the replaced values. If the bundle would be larger
+    than ``max_bytes``, the export fails. ``force``: replace existing files. The same input gives
+    the same bytes.
 
     The output is complete, or is not written. Raises UsageError if no event is selected, or if the
     output exists or is too large; RedactionLeak; and RecordingError.
     """
-    if len(note) > MAX_NOTE:
+    redactor = content.redactor
+    if len(content.note) > MAX_NOTE:
         raise UsageError(f"the note is longer than {MAX_NOTE:,} characters", "shorten it")
     with Outputs(output, source.path, force=force) as outputs:
         rebuilt = extract(
             source,
             outputs.new(".db"),
-            selection,
+            content.selection,
             redactor=redactor,
-            marks=marks,
+            marks=content.marks,
             on_progress=on_progress,
         )
         size = rebuilt.path.stat().st_size
@@ -140,7 +137,7 @@ def export(
                 f"its recording would be {in_bytes(size)}; the limit is {in_bytes(MAX_RECORDING)}",
                 _SELECT_FEWER,
             )
-        manifest, pods = manifest_of(source, selection, redactor, note, rebuilt)
+        manifest, pods = manifest_of(source, content, rebuilt)
         manifest, readme = _with_files(manifest, rebuilt.path)
         draft = outputs.new(".zip")
         size = pack(draft, {MANIFEST: to_bytes(manifest), README: readme, RECORDING: rebuilt.path})

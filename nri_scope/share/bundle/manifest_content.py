@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from nri_scope import __version__
-from nri_scope.events import Role, Session
+from nri_scope.events import Mark, Role, Session
 from nri_scope.recording.bundle.manifest import Manifest, ManifestRuntime, Redaction, ReplacedValues
 from nri_scope.recording.event_times import is_redacted
 from nri_scope.recording.reader import Recording
@@ -32,17 +32,27 @@ _MAX_NAME = 100
 cut."""
 
 
+@dataclass(frozen=True, slots=True)
+class BundleContent:
+    """What a bundle contains of a recording."""
+
+    selection: Selection = Selection()  # noqa: RUF009 - frozen
+    redactor: Redactor | None = None
+    """None: nothing is redacted."""
+    note: str = ""
+    """Text for the bundle's readers, redacted as well."""
+    marks: Sequence[Mark] | None = None
+    """The recording's marks; None: those stored in it and beside it."""
+
+
 def manifest_of(
-    source: Recording,
-    selection: Selection,
-    redactor: Redactor | None,
-    note: str,
-    rebuilt: Extracted,
+    source: Recording, content: BundleContent, rebuilt: Extracted
 ) -> tuple[Manifest, Counter[str]]:
     """Return the manifest without `Manifest.files`, and the number of events of each pod.
 
-    ``redactor`` also redacts the texts typed by the user. Raises RecordingError.
+    Texts typed by the user are redacted, too. Raises RecordingError.
     """
+    redactor, criteria = content.redactor, content.selection.criteria
     with Recording.open(rebuilt.path) as recording:
         sessions = [session for session in recording.sessions() if session.role != Role.CRI]
         chain = {session.plugin for session in sessions}
@@ -66,8 +76,8 @@ def manifest_of(
         last_ns=rebuilt.last_ns,
         runtimes=tuple(islice(dict.fromkeys(map(_runtime, sessions)), _MAX_RUNTIMES)),
         chain=tuple(plugin[:_MAX_NAME] for plugin in sorted(chain)[:_MAX_PLUGINS]),
-        selection={name: shown(text, "selection") for name, text in selection.criteria.items()},
-        note=shown(note, "note"),
+        selection={name: shown(text, "selection") for name, text in criteria.items()},
+        note=shown(content.note, "note"),
         damage=shown(rebuilt.damage, "damage")[:_MAX_NAME],
     )
     if redactor is not None:

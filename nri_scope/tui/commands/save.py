@@ -198,18 +198,12 @@ class Saver(KeyCommands):
         marks = await self.marker.all()
 
         def work(recording: Recording, progress: OnShare) -> Bundle:
-            from nri_scope.share.bundle import export, redactor_for
+            from nri_scope.share.bundle import BundleContent, export, redactor_for
             from nri_scope.share.redaction import Rules
 
-            made = export(
-                recording,
-                path,
-                shown.selection(),
-                redactor=redactor_for(recording, Rules.DEFAULT) if file.is_redacted else None,
-                note=file.note,
-                marks=marks,
-                on_progress=progress,
-            )
+            redactor = redactor_for(recording, Rules.DEFAULT) if file.is_redacted else None
+            content = BundleContent(shown.selection(), redactor, file.note, marks)
+            made = export(recording, path, content, on_progress=progress)
             self.jobs.made.append(path)
             return made
 

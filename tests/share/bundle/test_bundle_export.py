@@ -27,7 +27,7 @@ from nri_scope.filter import parse
 from nri_scope.recording.bundle.manifest import MANIFEST, README, RECORDING
 from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.reader import Recording
-from nri_scope.share.bundle import Bundle, export, redactor_for
+from nri_scope.share.bundle import Bundle, BundleContent, export, redactor_for
 from nri_scope.share.extract import Extracted, Selection, extract
 from nri_scope.share.redaction import Redactor, Rules
 from tests.in_memory import MEMORY
@@ -47,15 +47,20 @@ def file_names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def pack(path: Path, selection: Selection = Selection(), **more: Any) -> Bundle:  # noqa: B008
+def pack(
+    path: Path,
+    selection: Selection = Selection(),  # noqa: B008
+    note: str = "",
+    **more: Any,
+) -> Bundle:
     with Recording.open(SAMPLE) as recording:
-        return export(recording, path, selection, **more)
+        return export(recording, path, BundleContent(selection, note=note), **more)
 
 
-def redacted(path: Path, key: Path, source: Path = SAMPLE, **more: Any) -> Bundle:
+def redacted(path: Path, key: Path, source: Path = SAMPLE) -> Bundle:
     with Recording.open(source) as recording:
         redactor = redactor_for(recording, Rules.DEFAULT, stable=True, key_folder=key)
-        return export(recording, path, redactor=redactor, **more)
+        return export(recording, path, BundleContent(redactor=redactor))
 
 
 class TestBundle:
@@ -320,8 +325,7 @@ def test_no_secret_is_readable_in_a_redacted_bundle(secrets: list[str]) -> None:
             bundle = export(
                 recording,
                 folder / "x.zip",
-                redactor=Redactor(Rules.DEFAULT, KEY),
-                note=f"It says {secrets[0]}",
+                BundleContent(redactor=Redactor(Rules.DEFAULT, KEY), note=f"It says {secrets[0]}"),
             )
         for content in _readable_contents(bundle.path):
             for secret in secrets:
@@ -367,9 +371,9 @@ class _LeakingRedactor(Redactor):
 
 
 class TestLeaks:
-    def _leak(self, path: Path, redactor: Redactor, **more: Any) -> str:
+    def _leak(self, path: Path, redactor: Redactor) -> str:
         with Recording.open(SAMPLE) as recording, pytest.raises(RedactionLeak) as caught:
-            export(recording, path, redactor=redactor, **more)
+            export(recording, path, BundleContent(redactor=redactor))
         assert not any(file for file in path.parent.iterdir() if file.name != "r.db")
         assert "hunter2" not in str(caught.value).removeprefix(str(path))
         return caught.value.place
@@ -426,7 +430,7 @@ class TestLeaks:
         ):
             with Recording.open(SAMPLE) as recording:
                 with pytest.raises(RedactionLeak, match=words):
-                    export(recording, tmp_path / name, redactor=redactor)
+                    export(recording, tmp_path / name, BundleContent(redactor=redactor))
 
     def test_words_of_the_format_are_no_leaks(self, tmp_path: Path) -> None:
         pod = a_pod()
@@ -441,7 +445,7 @@ class TestLeaks:
         )
         redactor = Redactor(Rules.DEFAULT, KEY)
         with Recording.open(tmp_path / "r.db") as recording:
-            bundle = export(recording, tmp_path / "x.zip", redactor=redactor)
+            bundle = export(recording, tmp_path / "x.zip", BundleContent(redactor=redactor))
         assert bundle.manifest.redaction is not None
         assert bundle.manifest.redaction.by_rule()["credential-keys"] == 5
 

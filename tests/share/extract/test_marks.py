@@ -13,7 +13,7 @@ from nri_scope.events import Mark
 from nri_scope.filter import parse
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.reader import Recording
-from nri_scope.share.bundle import export
+from nri_scope.share.bundle import BundleContent, export
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.redacted_copy import copy_recording
 from nri_scope.share.redaction import Redactor, Rules
@@ -106,7 +106,7 @@ def test_a_bundle_contains_marks_and_counts_redacted_comments(path: Path, tmp_pa
     bundle = tmp_path / "made.nriscope.zip"
     selection = Selection(where=parse("pod:web"))
     with Recording.open(path) as recording:
-        exported = export(recording, bundle, selection, redactor=_redactor())
+        exported = export(recording, bundle, BundleContent(selection, _redactor()))
     with Recording.open(bundle) as recording:
         events = {event.id for event in recording.events()}
     assert [mark.event for mark in inside(bundle)] == sorted({5, 9, 15, 30} & events) != []
