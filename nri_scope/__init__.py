@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from nri_scope.api import Recording
+    from nri_scope.api import OpenRecording
     from nri_scope.recorder.complete_recording import CompleteRecording
 
 __all__ = ["create", "open"]
@@ -21,11 +21,11 @@ __version__ = "0.1.0"
 # Imports are in the functions: every command and helper process imports this package.
 
 
-def open(path: str | Path) -> Recording:
+def open(path: str | Path) -> OpenRecording:
     """Open a recording or a bundle for reading; a context manager. Raises RecordingError."""
-    from nri_scope.api import Recording
+    from nri_scope.api import OpenRecording
 
-    return Recording(path)
+    return OpenRecording(path)
 
 
 def create(path: str | Path) -> AbstractContextManager[CompleteRecording]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Gap, Note, Pod, Printed, Session
 from nri_scope.recording.lookup import Found
-from nri_scope.recording.reader import Recording as Reader
+from nri_scope.recording.reader import Recording
 from nri_scope.recording.work_budget import OnShare
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Exported:
     """What was packed, if the file is a bundle."""
 
 
-class Recording(AbstractContextManager["Recording"]):
+class OpenRecording(AbstractContextManager["OpenRecording"]):
     """A recording or a bundle, opened for reading; a context manager.
 
     WHAT names an event by its number, a pod as ``namespace/pod``, a container as
@@ -122,7 +122,7 @@ class Recording(AbstractContextManager["Recording"]):
         path: str | Path,
         *,
         name: str = "",
-        original: Reader | None = None,
+        original: Recording | None = None,
         redactor: Redactor | None = None,
     ) -> None:
         """Open the file. Raises RecordingError. Other parameters are those of `redacted`.
@@ -132,7 +132,7 @@ class Recording(AbstractContextManager["Recording"]):
         """
         self.name = name or Path(path).name
         """The file's name; redacted, if the values are."""
-        self.reader = Reader.open(path)
+        self.reader = Recording.open(path)
         """The file's rows."""
         self.original = self.reader if original is None else original
         """The rows before `redacted`, which resolve names and filters."""
@@ -391,12 +391,12 @@ class Recording(AbstractContextManager["Recording"]):
 
 @contextmanager
 def redacted(
-    recordings: Sequence[Recording],
+    recordings: Sequence[OpenRecording],
     rules: Rules,
     *,
     on_progress: OnShare | None = None,
     remark: Remark = lambda text: None,
-) -> Iterator[list[Recording]]:
+) -> Iterator[list[OpenRecording]]:
     """Yield recordings with secret and personal values replaced, and equal numbers and ids.
 
     Containers of one name have equal tokens for equal values in all of them. Raises RedactionLeak,
@@ -413,12 +413,14 @@ def redacted(
         redactor = redactor_for(originals[0], rules)
         with writing_to(folder):
             copies = redact_for_comparison(originals, folder, redactor, on_progress)
-        views: list[Recording] = []
+        views: list[OpenRecording] = []
         for recording, copy in zip(recordings, copies, strict=True):
             if copy.damage:
                 remark(f"data after the damage is missing: {copy.damage}")
             # A default name of `record` contains the host name.
             name = redactor.text(recording.name, "file.name")
-            view = Recording(copy.path, name=name, original=recording.original, redactor=redactor)
+            view = OpenRecording(
+                copy.path, name=name, original=recording.original, redactor=redactor
+            )
             views.append(stack.enter_context(view))
         yield views

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from nri_scope import oci
-from nri_scope.api import Recording
+from nri_scope.api import OpenRecording
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.comparison import Comparison, compare_containers, compare_recordings
@@ -24,7 +24,7 @@ from nri_scope.recording import lookup
 from nri_scope.recording.coverage import CHANGING, Coverage, coverage, life_coverage, range_words
 from nri_scope.recording.display import left_out_words, runtime
 from nri_scope.recording.event_times import times_of, within
-from nri_scope.recording.reader import Recording as Reader
+from nri_scope.recording.reader import Recording
 from nri_scope.recording.stats import GapStats
 from nri_scope.specs.path_labels import Meaning, meaning
 from nri_scope.text.quantities import SHORT_ID, first_names
@@ -130,7 +130,7 @@ def one_recording(file: Path, what: str | None, options: DiffOptions) -> bool:
     return False
 
 
-def _subject(view: Recording, what: str | None) -> tuple[lookup.Found | None, Meaning | None]:
+def _subject(view: OpenRecording, what: str | None) -> tuple[lookup.Found | None, Meaning | None]:
     """Return the event, pod or container that `what` names, or else paths that it may mean."""
     if what is None:
         return None, None
@@ -173,7 +173,7 @@ def two_recordings(one: Path, name: str, redact: Rules | None, output_format: Fo
 class _Side(NamedTuple):
     """One of two compared containers, in its file."""
 
-    view: Recording
+    view: OpenRecording
     file: str
     """The file's name in the title."""
     container: Container
@@ -216,7 +216,7 @@ def _compared(a: str, b: str, found: Comparison, output_format: Format) -> bool:
     return found.differs
 
 
-def _has(recording: Reader, what: str) -> bool:
+def _has(recording: Recording, what: str) -> bool:
     try:
         lookup.find(recording, what)
     except UsageError:
@@ -224,7 +224,7 @@ def _has(recording: Reader, what: str) -> bool:
     return True
 
 
-def _container(view: Recording, file: Path, what: str) -> Container:
+def _container(view: OpenRecording, file: Path, what: str) -> Container:
     try:
         return view.container(what, say).container
     except UsageError as error:
@@ -237,7 +237,7 @@ def _container(view: Recording, file: Path, what: str) -> Container:
         raise
 
 
-def _names(recording: Reader, differ: Differ) -> NameOf:
+def _names(recording: Recording, differ: Differ) -> NameOf:
     """Return a function from ids to names, as known to the recording, else to the differ."""
     # Names are built on demand: a million containers may share one long pod name.
     subjects: dict[str, Pod | Container] = {one.id: one for one in recording.containers()}
@@ -251,7 +251,7 @@ def _names(recording: Reader, differ: Differ) -> NameOf:
     return name_of
 
 
-def _selected_events(recording: Reader, options: DiffOptions) -> set[int] | None:
+def _selected_events(recording: Recording, options: DiffOptions) -> set[int] | None:
     """Return the ids of the events to show; None for all. Other events still count as evidence."""
     if options["where"] is None and options["since"] is None and options["until"] is None:
         return None

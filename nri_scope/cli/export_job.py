@@ -15,7 +15,7 @@ import nri_scope
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.reader import Recording as Reader
+from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import standing_for, temporary_folder, writing_to
 from nri_scope.share.bundle import redactor_for
 from nri_scope.share.extract import Selection
@@ -34,7 +34,7 @@ from .recording_views import progress, replacement_counts, values_remark
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-    from nri_scope.api import Exported, Recording
+    from nri_scope.api import Exported, OpenRecording
     from nri_scope.filter import Filter
     from nri_scope.share.redaction import Redactor, ReplacementCounts
 
@@ -59,7 +59,7 @@ class ExportOptions(TypedDict):
 
 
 @contextmanager
-def _opened(options: ExportOptions) -> Iterator[Recording]:
+def _opened(options: ExportOptions) -> Iterator[OpenRecording]:
     """Open the file during a block; JSON lines as a temporary recording, which errors do not name.
 
     Signals interrupt the block.
@@ -97,7 +97,7 @@ def write_file(options: ExportOptions, output: Path) -> None:
                 on_progress=on_progress,
             )
         say(f"{written.path}: {_described(written)}; {values_remark(recording, redactor)}")
-        _note_kept_values(recording.reader, redactor, selection)
+        _note_unreplaced(recording.reader, redactor, selection)
     if written.damage:
         say(f"{written.path}: data after the original's damage is missing: {written.damage}")
     if options["output_format"] is None:
@@ -114,7 +114,7 @@ def show_preview(options: ExportOptions) -> None:
         redactor.tally.has_tokens = options["stable_tokens"]
         tally = _preview(recording.reader, redactor, selection)
         _print_tally(output, tally, before=recording.is_redacted)
-        _note_kept_values(recording.reader, redactor, selection)
+        _note_unreplaced(recording.reader, redactor, selection)
 
 
 def _print_tally(output: Output, tally: ReplacementCounts, *, before: bool) -> None:
@@ -132,7 +132,7 @@ def _print_tally(output: Output, tally: ReplacementCounts, *, before: bool) -> N
     output.line(f"{counts}; nothing was written")
 
 
-def _preview(recording: Reader, redactor: Redactor, selection: Selection) -> ReplacementCounts:
+def _preview(recording: Recording, redactor: Redactor, selection: Selection) -> ReplacementCounts:
     redactor.tally.has_subjects = True
     with progress(recording, "reading") as on_progress:
         return preview(recording, redactor, selection, on_progress)
@@ -142,7 +142,7 @@ _MAX_LISTED = 3
 """Maximum number of places in a remark."""
 
 
-def _note_kept_values(recording: Reader, redactor: Redactor | None, selection: Selection) -> None:
+def _note_unreplaced(recording: Recording, redactor: Redactor | None, selection: Selection) -> None:
     """Print where values stay that were replaced after a key, and consist of known words."""
     if redactor is None or not redactor.known_values or redactor.rules.repeated_values:
         return
@@ -159,7 +159,7 @@ def _note_kept_values(recording: Reader, redactor: Redactor | None, selection: S
         )
 
 
-def _repeating(recording: Reader, redactor: Redactor, *, stable: bool = False) -> Redactor:
+def _repeating(recording: Recording, redactor: Redactor, *, stable: bool = False) -> Redactor:
     """Return a redactor that replaces the known values of another wherever they stand."""
     values = tuple(sorted(redactor.known_values))
     return redactor_for(recording, replace(redactor.rules, repeated_values=values), stable=stable)
@@ -187,7 +187,7 @@ def print_format(name: str, options: ExportOptions) -> None:
                     convert(recording, form, draft, to, selection, redactor, analysed, on_progress)
                 with draft.open("rb") as source:
                     shutil.copyfileobj(source, stdout)
-        _note_kept_values(recording, redactor, selection)
+        _note_unreplaced(recording, redactor, selection)
 
 
 def _warn_unreadable_marks(file: Path) -> None:
@@ -214,7 +214,7 @@ class _Raw(io.RawIOBase):
 
 
 def _redactor(
-    recording: Recording, options: ExportOptions, selection: Selection
+    recording: OpenRecording, options: ExportOptions, selection: Selection
 ) -> Redactor | None:
     rules, reader, stable = options["redact"], recording.reader, options["stable_tokens"]
     redactor = None if rules is None else redactor_for(reader, rules, stable=stable)
@@ -224,7 +224,7 @@ def _redactor(
     return redactor
 
 
-def _selection(recording: Recording, options: ExportOptions) -> Selection:
+def _selection(recording: OpenRecording, options: ExportOptions) -> Selection:
     with progress(recording.reader, "analysing") as on_share:
         return recording.selection(
             options["where"], options["since"], options["until"], options["pod"], on_share

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nri_scope.api import Recording, redacted
+from nri_scope.api import OpenRecording, redacted
 from nri_scope.process.signals import interrupted_by_signals
-from nri_scope.recording.reader import Recording as Reader
+from nri_scope.recording.reader import Recording
 from nri_scope.recording.work_budget import OnShare
 from nri_scope.text.quantities import many
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def open_view(file: Path, rules: Rules | None) -> Iterator[Recording]:
+def open_view(file: Path, rules: Rules | None) -> Iterator[OpenRecording]:
     """Open the recording ``file``, with redaction unless ``rules`` is None.
 
     Raises UsageError, RedactionLeak and RecordingError.
@@ -38,10 +38,10 @@ def open_view(file: Path, rules: Rules | None) -> Iterator[Recording]:
 
 
 @contextmanager
-def open_views(files: Sequence[Path], rules: Rules | None) -> Iterator[list[Recording]]:
+def open_views(files: Sequence[Path], rules: Rules | None) -> Iterator[list[OpenRecording]]:
     """Open several recordings; containers of the same name get the same tokens in all files."""
     with ExitStack() as stack:
-        recordings = [stack.enter_context(Recording(file)) for file in files]
+        recordings = [stack.enter_context(OpenRecording(file)) for file in files]
         if rules is not None:
             stack.enter_context(interrupted_by_signals())
             with progress(recordings[0].reader, "redacting") as on_progress:
@@ -55,7 +55,7 @@ _PROGRESS_EVENTS_MIN = 20_000
 
 
 @contextmanager
-def progress(recording: Reader, action: str) -> Iterator[OnShare | None]:
+def progress(recording: Recording, action: str) -> Iterator[OnShare | None]:
     """Yield a callback for the completed share, 0 to 1; None if progress is not shown."""
     from nri_scope.recording import lookup
 
@@ -82,11 +82,11 @@ def resolved_where(file: Path, where: Filter | None) -> Filter | None:
     from nri_scope.recording.event_times import within
     from nri_scope.survey.foreground import resolved
 
-    with Reader.open(file) as recording, progress(recording, "analysing") as on_share:
+    with Recording.open(file) as recording, progress(recording, "analysing") as on_share:
         return resolved(recording, within(recording, where), on_share)
 
 
-def values_remark(recording: Recording, redactor: Redactor | None) -> str:
+def values_remark(recording: OpenRecording, redactor: Redactor | None) -> str:
     """Return a remark on the values of an output: which were replaced, or that none were."""
     before = recording.is_redacted
     if redactor is not None:

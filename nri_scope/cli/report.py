@@ -19,7 +19,7 @@ from .output import Output
 from .params import ANY_PATH, NewFile, format_option, redact_option, say
 
 if TYPE_CHECKING:
-    from nri_scope.api import Recording
+    from nri_scope.api import OpenRecording
     from nri_scope.cluster.pod_events import PodEvents
     from nri_scope.recording.lookup import Found
     from nri_scope.recording.work_budget import OnShare
@@ -87,7 +87,7 @@ def command(
 
 
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
-    from nri_scope.api import Recording
+    from nri_scope.api import OpenRecording
     from nri_scope.cluster.pod_events import PodEvents
     from nri_scope.recording.records import to_json
     from nri_scope.report import findings_list
@@ -95,7 +95,7 @@ def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: 
     pod_events = click.get_current_context().find_object(PodEvents)
     with Output() as output:
         with interrupted_by_signals():
-            facts, _, _ = _read(file, what, rules, Recording.diagnosis)
+            facts, _, _ = _read(file, what, rules, OpenRecording.diagnosis)
         if output_format == "json":
             found = findings_list.document(facts)
             if pod_events is not None:
@@ -124,13 +124,13 @@ def _pod_events(found: PodEvents | None, width: int | None) -> Iterator[str]:
 
 
 def _print(file: Path, what: str | None, rules: Rules | None) -> None:
-    from nri_scope.api import Recording
+    from nri_scope.api import OpenRecording
     from nri_scope.recording.temporary_files import temporary_folder
     from nri_scope.report.markdown import markdown
     from nri_scope.share.output_files import write_text
 
     with Output() as output, interrupted_by_signals(), temporary_folder() as folder:
-        facts, redactor, _ = _read(file, what, rules, Recording.report)
+        facts, redactor, _ = _read(file, what, rules, OpenRecording.report)
         draft = folder / "report.md"
         write_text(draft, [markdown(facts)])
         if redactor is not None:
@@ -139,13 +139,13 @@ def _print(file: Path, what: str | None, rules: Rules | None) -> None:
 
 
 def _write(file: Path, what: str | None, rules: Rules | None, output: Path, *, force: bool) -> None:
-    from nri_scope.api import Recording
+    from nri_scope.api import OpenRecording
     from nri_scope.share.output_files import Outputs, write_text
     from nri_scope.text.quantities import many
 
     render = renderer_of(output)
     with interrupted_by_signals(), Outputs(output, file, force=force) as outputs:
-        facts, redactor, values = _read(file, what, rules, Recording.report)
+        facts, redactor, values = _read(file, what, rules, OpenRecording.report)
         draft = outputs.new(output.suffix)
         size = write_text(draft, render(facts))
         if redactor is not None:
@@ -187,7 +187,7 @@ def _read(
     file: Path,
     what: str | None,
     rules: Rules | None,
-    read: Callable[[Recording, Found | None, OnShare | None], _D],
+    read: Callable[[OpenRecording, Found | None, OnShare | None], _D],
 ) -> tuple[_D, Redactor | None, str]:
     """Return the result of a method for the subject, the applied redactor, and a remark on it."""
     from .recording_views import open_view, progress, values_remark

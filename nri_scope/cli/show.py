@@ -14,7 +14,7 @@ from .output import Output
 from .params import ANY_PATH, format_option, say
 
 if TYPE_CHECKING:
-    from nri_scope.api import Recording
+    from nri_scope.api import OpenRecording
     from nri_scope.events import Event
     from nri_scope.nri.plain import Plain
 
@@ -77,7 +77,7 @@ def command(file: Path, what: str, output_format: str, part: str | None) -> None
             output.text(to_yaml(document))
 
 
-def _with_outcomes(recording: Recording, event: Event) -> Event:
+def _with_outcomes(recording: OpenRecording, event: Event) -> Event:
     """Return the event with what only several events show, if they can be read."""
     try:
         return recording.with_outcomes(event)
