@@ -17,12 +17,12 @@ from nri_scope.events import (
     Container,
     Event,
     Gap,
-    Mark,
     Note,
     Pod,
     Printed,
     Session,
     Tapped,
+    UserMark,
 )
 
 NEVER_CREATED = "the container was not created"
@@ -174,7 +174,7 @@ Entry = (
     | RecordedCall
     | Gap
     | Note
-    | Mark
+    | UserMark
     | Printed
     | CallsByMetrics
     | Ended

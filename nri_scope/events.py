@@ -411,7 +411,7 @@ name do not match."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Mark:
+class UserMark:
     """A user's mark on an event, or the removal of one."""
 
     event: int

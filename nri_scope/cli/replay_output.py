@@ -13,7 +13,7 @@ from nri_scope.replay.checked_replay import CheckedReplay, Checks, compare, prep
 from nri_scope.replay.playback import ReplayListener
 from nri_scope.replay.plugin_command import PluginCommand
 from nri_scope.replay.recorded_replies import TapComparison
-from nri_scope.replay.report import Report
+from nri_scope.replay.report import ResultFormatter
 from nri_scope.replay.run import Job, play
 from nri_scope.text.escape import safe
 
@@ -82,7 +82,7 @@ class Notices(ReplayListener):
 
 def printing(
     output: Output, job: Job, events: PrintedEvents = PrintedEvents.ALL
-) -> tuple[Report, ReplayListener]:
+) -> tuple[ResultFormatter, ReplayListener]:
     """Return the formatter of a job's result, and a listener that prints events as they arrive."""
     plugins = [
         plugin.title if isinstance(plugin, PluginCommand) else plugin.id
@@ -90,7 +90,7 @@ def printing(
     ]
     # Names of external plugins are unknown until they connect.
     names = [*plugins, *["??-external"] * job.plugin_set.expect]
-    text = Report(chain=len(names) > 1, plugins=names, width=output.width)
+    text = ResultFormatter(chain=len(names) > 1, plugins=names, width=output.width)
     return text, _Printing(output, text, _recipients(job, plugins), events, job.notes)
 
 
@@ -100,7 +100,7 @@ class _Printing(Notices):
     def __init__(
         self,
         output: Output,
-        text: Report,
+        text: ResultFormatter,
         recipients: str,
         events: PrintedEvents,
         notes: Iterable[str],
@@ -149,7 +149,7 @@ def _recipients(job: Job, names: Sequence[str]) -> str:
     return f"to {plugins or 'no plugin'}"
 
 
-def _print(result: CheckedReplay, output: Output, text: Report) -> None:
+def _print(result: CheckedReplay, output: Output, text: ResultFormatter) -> None:
     """Print the results other than events."""
     checks = result.checks
     if result.other is None:

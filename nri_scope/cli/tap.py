@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from nri_scope.replay.plugin_command import PluginCommand
     from nri_scope.tap.launched_plugin import Launch
-    from nri_scope.tap.run import Settings, Tap
+    from nri_scope.tap.run import Tap, TapSettings
     from nri_scope.writer.background_output import Background
 
 TRACES = "nri_scope.cli.trace_printer"
@@ -195,10 +195,10 @@ def _tap(options: TapOptions) -> int:
         notices.close()
 
 
-def _settings_of(options: TapOptions, output: Path | None) -> Settings:
-    from nri_scope.tap.run import Settings
+def _settings_of(options: TapOptions, output: Path | None) -> TapSettings:
+    from nri_scope.tap.run import TapSettings
 
-    return Settings(
+    return TapSettings(
         output=str(output or ""),
         where=options["where"],
         redact=options["redact"],

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nri_scope.filter import Filter
     from nri_scope.logger.run import RecordOptions
     from nri_scope.tui.app import ScopeApp
-    from nri_scope.tui.polling import RecorderStatus
+    from nri_scope.tui.polling import OwnRecorderStatus
 
 MIN_COLUMNS, MIN_LINES = 40, 10
 """Minimum size of the terminal."""
@@ -120,7 +120,7 @@ class Followed:
     title: str
     arguments: tuple[str, ...]
     """Arguments of the commands of ``kubectl nri-scope`` that show it."""
-    status: RecorderStatus
+    status: OwnRecorderStatus
     """Of what writes it."""
 
 
@@ -185,7 +185,7 @@ def show_recording(
     file: Path,
     where: Filter | None = None,
     theme: str | None = None,
-    recorder: RecorderStatus | None = None,
+    recorder: OwnRecorderStatus | None = None,
     source: str = "",
     *,
     live: bool = False,

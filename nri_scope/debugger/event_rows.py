@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from nri_scope.nri.events import REGISTER
 from nri_scope.replay.playback import ANSWERED, EDITED
 from nri_scope.replay.replies import Verdict
-from nri_scope.replay.report import Report
+from nri_scope.replay.report import ResultFormatter
 from nri_scope.replay.result import PlayedEvent, PrintedLine
 from nri_scope.scenario.messages import message_form
 from nri_scope.text.escape import safe
@@ -151,7 +151,7 @@ def sent_lines(event: SentEvent, *, has_request: bool = True) -> Iterator[Styled
     """Yield an event's replies, changes and, with ``has_request``, its request and reply."""
     played = event.played
     plugins = dict.fromkeys(reply.plugin for reply in played.replies)
-    report = Report(chain=True, plugins=plugins)
+    report = ResultFormatter(chain=True, plugins=plugins)
     number = f"{played.event_id}  " if played.event_id else ""
     yield line(f"{number}{played.event} {played.subject}".rstrip(), Style.STRONG)
     is_shown = False

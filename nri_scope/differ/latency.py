@@ -13,7 +13,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.stats import Times, Timing
 
-from .attribution.chain import Chain, spans
+from .attribution.chain import RoundChain, spans
 from .attribution.observed_round import Round
 from .attribution.owner import Owner
 from .attribution.rounds import Rounds
@@ -69,7 +69,7 @@ class Latency:
         # In a replay nri-scope is the runtime, so no plugin is between two observed plugins.
         replayed = round_.parts[0].session.role == Role.REPLAY
         # Without names of plugins, which only messages contain.
-        for span in spans(round_, Chain(is_ordered=round_.parts[0].is_ordered)):
+        for span in spans(round_, RoundChain(is_ordered=round_.parts[0].is_ordered)):
             if span.after and replayed:
                 continue
             observed = "" if span.after else str(span.owner)

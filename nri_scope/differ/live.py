@@ -29,7 +29,7 @@ POLL_SECONDS = 0.02
 """Time between two checks of the recording; a check of an unchanged file takes microseconds."""
 
 
-class ReplayListener(Protocol):
+class RoundListener(Protocol):
     """The receiver of finished rounds."""
 
     @property
@@ -47,7 +47,7 @@ class Watcher:
 
     def __init__(
         self,
-        audience: ReplayListener,
+        audience: RoundListener,
         say: Callable[[str], None],
     ) -> None:
         self._audience = audience

@@ -22,7 +22,7 @@ from nri_scope.recording.records import event_record
 from nri_scope.text.quantities import duration
 
 from .attribution.attributed_changes import PluginSpan
-from .attribution.chain import Chain, spans
+from .attribution.chain import RoundChain, spans
 from .attribution.observed_round import ConnectionPart, Round
 from .attribution.owner import plugin
 from .attribution.rounds import Rounds
@@ -104,7 +104,7 @@ class Operation:
             )
             if parts:
                 chain_round = Round(parts)
-                times += spans(chain_round, Chain(is_ordered=parts[0].is_ordered))
+                times += spans(chain_round, RoundChain(is_ordered=parts[0].is_ordered))
                 times += (
                     PluginSpan(
                         plugin(part.plugin), "", "", part.event.took_ns, part.event.timeout_ns

@@ -16,7 +16,7 @@ from nri_scope.text.escape import safe
 from nri_scope.text.styled_text import Span, Style, StyledText
 
 
-class Verdict(StrEnum):
+class Health(StrEnum):
     """Result of a check."""
 
     OK = "ok"
@@ -34,7 +34,7 @@ class Check:
 
     name: str
     """Stable name for scripts: the subject, e.g. ``socket`` or ``containerd-enabled``."""
-    status: Verdict
+    status: Health
     detail: str
     fix: str = ""
     """What to do; "" if nothing."""
@@ -44,22 +44,22 @@ class Check:
 
 def ok(name: str, detail: str) -> Check:
     """Return a check that passed."""
-    return Check(name, Verdict.OK, detail)
+    return Check(name, Health.OK, detail)
 
 
 def warn(name: str, detail: str, fix: str = "", config: str = "") -> Check:
     """Return a check with a warning."""
-    return Check(name, Verdict.WARN, detail, fix, config)
+    return Check(name, Health.WARN, detail, fix, config)
 
 
 def fail(name: str, detail: str, fix: str = "", config: str = "") -> Check:
     """Return a check that failed."""
-    return Check(name, Verdict.FAIL, detail, fix, config)
+    return Check(name, Health.FAIL, detail, fix, config)
 
 
 def unknown(name: str, detail: str, fix: str = "", config: str = "") -> Check:
     """Return a check that could not be made."""
-    return Check(name, Verdict.UNKNOWN, detail, fix, config)
+    return Check(name, Health.UNKNOWN, detail, fix, config)
 
 
 def not_permitted(name: str, detail: str) -> Check:
@@ -76,8 +76,8 @@ def unreadable(name: str, path: str, problem: str) -> Check:
 def as_warnings(checks: Iterable[Check], reason: str) -> list[Check]:
     """Return ``checks`` with failures as warnings, for ``reason``: they have no effect now."""
     return [
-        replace(check, status=Verdict.WARN, detail=f"{check.detail} ({reason})")
-        if check.status is Verdict.FAIL
+        replace(check, status=Health.WARN, detail=f"{check.detail} ({reason})")
+        if check.status is Health.FAIL
         else check
         for check in checks
     ]
@@ -85,18 +85,18 @@ def as_warnings(checks: Iterable[Check], reason: str) -> list[Check]:
 
 def exit_status(checks: Iterable[Check]) -> int:
     """Return 1 when a check failed, else 0."""
-    return int(any(check.status is Verdict.FAIL for check in checks))
+    return int(any(check.status is Health.FAIL for check in checks))
 
 
 SCHEMA_VERSION = 1
 
-_SYMBOLS = {Verdict.OK: "✓", Verdict.WARN: "!", Verdict.FAIL: "✗", Verdict.UNKNOWN: "?"}
-_ASCII = {Verdict.OK: "+", Verdict.WARN: "!", Verdict.FAIL: "x", Verdict.UNKNOWN: "?"}
+_SYMBOLS = {Health.OK: "✓", Health.WARN: "!", Health.FAIL: "✗", Health.UNKNOWN: "?"}
+_ASCII = {Health.OK: "+", Health.WARN: "!", Health.FAIL: "x", Health.UNKNOWN: "?"}
 _STYLES = {
-    Verdict.OK: Style.GOOD,
-    Verdict.WARN: Style.WARN,
-    Verdict.FAIL: Style.BAD,
-    Verdict.UNKNOWN: Style.NOTE,
+    Health.OK: Style.GOOD,
+    Health.WARN: Style.WARN,
+    Health.FAIL: Style.BAD,
+    Health.UNKNOWN: Style.NOTE,
 }
 _INDENT = " " * 10
 
@@ -147,10 +147,10 @@ def _summary(checks: Sequence[Check]) -> str:
     return ", ".join(
         f"{counts[status]} {label}"
         for status, label in (
-            (Verdict.OK, "ok"),
-            (Verdict.WARN, "warned"),
-            (Verdict.FAIL, "failed"),
-            (Verdict.UNKNOWN, "unknown"),
+            (Health.OK, "ok"),
+            (Health.WARN, "warned"),
+            (Health.FAIL, "failed"),
+            (Health.UNKNOWN, "unknown"),
         )
-        if counts[status] or status in (Verdict.OK, Verdict.FAIL)
+        if counts[status] or status in (Health.OK, Health.FAIL)
     )

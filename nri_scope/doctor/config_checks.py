@@ -13,7 +13,7 @@ from nri_scope.nri.events import DEFAULT_REGISTRATION_TIMEOUT_MS, DEFAULT_REQUES
 from nri_scope.nri.versions import SortKey, infer, runtime_title, sort_key
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
-from .check import Check, Verdict, fail, not_permitted, ok, unknown, unreadable, warn
+from .check import Check, Health, fail, not_permitted, ok, unknown, unreadable, warn
 from .host import RuntimeProcess
 from .isulad import known_defects
 from .settings import NriConfig, Setting
@@ -104,7 +104,7 @@ def _defects(installation: Installation) -> list[Check]:
 
 
 def _as_unknown(check: Check, reason: str) -> Check:
-    if check.status is Verdict.UNKNOWN:
+    if check.status is Health.UNKNOWN:
         return check
     return not_permitted(check.name, f"{check.detail} ({reason})")
 

@@ -28,13 +28,13 @@ from nri_scope.nri.versions import runtime_title, sort_key
 from nri_scope.process.signals import root_hint
 
 from . import containerd, crio, isulad
-from .check import Check, Verdict, as_warnings, not_permitted, unknown, warn
+from .check import Check, Health, as_warnings, not_permitted, unknown, warn
 from .config_checks import NO_RUNTIME, Installation, check_installation, default_enabled
 from .host import Host, ProgramVersion, RuntimeProcess, program_version, running_runtimes
 from .plugins import check_plugins, look_at_plugins
 from .settings import NriConfig, path_of, plugin_folders
 from .sockets import (
-    Listener,
+    ListeningProcess,
     Registration,
     check_listener,
     check_registration,
@@ -298,7 +298,7 @@ def _may_be_on(item: Installation) -> bool:
 
 def _socket(
     host: Host, path: str, checks: list[Check]
-) -> tuple[Listener | None, Registration | None]:
+) -> tuple[ListeningProcess | None, Registration | None]:
     """Examine the socket, connect and register; add the findings to ``checks``."""
     file = _bounded(lambda: look_at_socket(host, path))
     if file is None:
@@ -321,7 +321,7 @@ def _socket(
 
 def _with_registration(
     installations: list[Installation],
-    listener: Listener | None,
+    listener: ListeningProcess | None,
     registration: Registration | None,
 ) -> list[Installation]:
     """Return the installations, with the registration in the one that listens."""
@@ -402,9 +402,9 @@ def _guessed(findings: Iterable[Check], path: str, runtime: str) -> list[Check]:
         not_permitted("plugins", text),
         *(
             check
-            if check.status is Verdict.UNKNOWN
-            else replace(check, status=Verdict.WARN, detail=f"{check.detail} (if it uses {path})")
+            if check.status is Health.UNKNOWN
+            else replace(check, status=Health.WARN, detail=f"{check.detail} (if it uses {path})")
             for check in findings
-            if check.status is not Verdict.OK
+            if check.status is not Health.OK
         ),
     ]

@@ -21,7 +21,7 @@ from pathlib import Path
 from nri_scope.nri.versions import runtime_title, runtime_words
 from nri_scope.text.escape import safe
 
-from .check import SCHEMA_VERSION, Check, Verdict
+from .check import SCHEMA_VERSION, Check, Health
 from .config_checks import NO_RUNTIME, Installation, distribution_of
 from .host import Host, NamedProcess, first_process
 from .plugins import look_at_plugins, starts
@@ -106,7 +106,7 @@ def plan(
     """Return what to do, from what `examine` found and the files of the machine."""
     item = next(iter(installations), NO_RUNTIME)
     runtime = item.config.runtime
-    failed = [check for check in checks if check.status is Verdict.FAIL]
+    failed = [check for check in checks if check.status is Health.FAIL]
     broken = [check for check in failed if check.name in ("plugins", "plugin", "plugin-config")]
     first = [check for check in failed if check.name in (f"{runtime}-enabled", f"{runtime}-config")]
     closed = [check for check in failed if check.name.endswith("-connections")]

@@ -21,7 +21,7 @@ from nri_scope.errors import UsageError, reason_of
 from nri_scope.nri.identity import ORIGINALS_FOLDER, parse_plugin_file, plugin_id
 from nri_scope.nri.plugin_metrics import PluginMetrics
 
-from .check import Check, Verdict, fail, ok, unreadable, warn
+from .check import Check, Health, fail, ok, unreadable, warn
 from .host import Host
 from .settings import is_backup
 from .sockets import IDENTITY
@@ -131,7 +131,7 @@ def check_plugins(
     names = [plugin.name for plugin in folder.plugins if starts(folder, plugin, isulad)]
     if names and off:
         checks.insert(0, ok("plugins", f"NRI is off: the plugins in {folder.path} are not started"))
-    elif names and not any(check.status is Verdict.FAIL for check in checks):
+    elif names and not any(check.status is Health.FAIL for check in checks):
         listed = ", ".join(_one_of_each(names) if isulad else names)
         checks.insert(0, ok("plugins", f"the runtime starts {listed} in {folder.path}"))
     elif not checks:

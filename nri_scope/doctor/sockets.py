@@ -58,7 +58,7 @@ class SocketFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Listener:
+class ListeningProcess:
     """Result of connecting: the listening process, or a problem."""
 
     problem: str = ""
@@ -97,14 +97,14 @@ def look_at_socket(host: Host, path: str) -> SocketFile:
     )
 
 
-def connect(host: Host, path: str) -> Listener:
+def connect(host: Host, path: str) -> ListeningProcess:
     """Connect, and get the listening process from the kernel. Nothing is sent."""
     try:
         address = check_path(host.resolve(path))
     except ConnectError as error:
-        return Listener(problem=error.problem)
+        return ListeningProcess(problem=error.problem)
     except OSError as error:
-        return Listener(problem=reason_of(error))
+        return ListeningProcess(problem=reason_of(error))
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(CONNECT_TIMEOUT)
@@ -112,19 +112,19 @@ def connect(host: Host, path: str) -> Listener:
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     except ConnectionRefusedError:
         sock.close()
-        return Listener(problem="no process listens", refused=True)
+        return ListeningProcess(problem="no process listens", refused=True)
     except (BlockingIOError, TimeoutError):
         # The queue of pending connections is full.
         sock.close()
-        return Listener(problem="it does not accept connections", busy=True)
+        return ListeningProcess(problem="it does not accept connections", busy=True)
     except PermissionError as error:
         sock.close()
-        return Listener(problem=reason_of(error), denied=True)
+        return ListeningProcess(problem=reason_of(error), denied=True)
     except OSError as error:
         sock.close()
-        return Listener(problem=reason_of(error))
+        return ListeningProcess(problem=reason_of(error))
     pid, uid, _ = struct.unpack("3i", credentials)
-    return Listener(
+    return ListeningProcess(
         pid=pid, uid=uid, name=process_name(host, pid) if pid else "", descriptor=sock.detach()
     )
 
@@ -185,7 +185,7 @@ def _who_enters(mode: int) -> str:
     return "only its owner"
 
 
-def check_listener(path: str, listener: Listener) -> list[Check]:
+def check_listener(path: str, listener: ListeningProcess) -> list[Check]:
     """Check which process listens."""
     if listener.refused:
         text = f"no process listens at {path}: the file is left over from a runtime that ended"

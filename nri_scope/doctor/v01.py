@@ -14,7 +14,7 @@ from nri_scope.errors import UsageError, reason_of
 from nri_scope.nri.v01 import BINARY_PATH, CONF_PATH, SIZE_MAX, listed_types
 from nri_scope.nri.versions import sort_key
 
-from .check import Check, Verdict, fail, ok, unknown, unreadable, warn
+from .check import Check, Health, fail, ok, unknown, unreadable, warn
 from .config_checks import Installation
 from .host import Host, RuntimeProcess, running_runtimes
 
@@ -99,7 +99,7 @@ def _types(
     if not called:
         text = f"{runtime} does not read {CONF_PATH}, which lists {len(types)} plugins of NRI 0.1"
         return [warn(NAME, text, "remove the file"), *_soft(checks)] if types else _soft(checks)
-    if any(check.status is Verdict.FAIL for check in checks):
+    if any(check.status is Health.FAIL for check in checks):
         text = f"every pod fails: {runtime} calls the plugins in {CONF_PATH} for {called}"
         return [fail(NAME, text, "see the plugins that are missing"), *checks]
     listed = f"{runtime} calls the plugins in {CONF_PATH} for {called}: {', '.join(places)}"
@@ -113,7 +113,7 @@ def _types(
 
 def _soft(checks: list[Check]) -> list[Check]:
     """Return only the warnings: a missing program has no effect that is known."""
-    return [check for check in checks if check.status is not Verdict.FAIL]
+    return [check for check in checks if check.status is not Health.FAIL]
 
 
 def first_program(host: Host, kind: str) -> str:

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LoggerSettings:
     """Settings of a launched logger. Restarts continue the same file instead of adding files."""
 
     output: Path = LAUNCHED_FOLDER / f"nri-{host_name()}{SUFFIX}"
@@ -66,7 +66,7 @@ class Settings:
     """Rules for redaction before events are written; None for no redaction."""
 
 
-def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
+def parse_settings(text: str) -> tuple[LoggerSettings, tuple[str, ...]]:
     """Return the settings in ``text``, and a message for each part that could not be used.
 
     Never raises: a launched plugin that rejected its configuration would record nothing, and the
@@ -75,16 +75,16 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
     import yaml
 
     if not text.strip():
-        return Settings(), ()
+        return LoggerSettings(), ()
     # If invalid YAML mentions redaction, redact rather than record secrets.
-    fallback = Settings(redact=_rules(True)) if "redact" in text else Settings()
+    fallback = LoggerSettings(redact=_rules(True)) if "redact" in text else LoggerSettings()
     try:
         loaded: object = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # ValueError: a date or number that Python rejects. RecursionError: deep nesting.
         return fallback, (f"configuration: not YAML: {_position_and_problem(error)}",)
     if loaded is None:
-        return Settings(), ()
+        return LoggerSettings(), ()
     if not isinstance(loaded, dict):
         return fallback, ("configuration: not a mapping of keys to values",)
     values: dict[str, object] = {}
@@ -92,7 +92,7 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
     for key, value in loaded.items():
         reader = _READERS.get(key) if isinstance(key, str) else None
         if reader is None:
-            known = ", ".join(field.name for field in fields(Settings))
+            known = ", ".join(field.name for field in fields(LoggerSettings))
             problems.append(f"configuration: unknown key {key!r} (known keys: {known})")
             continue
         try:
@@ -103,7 +103,7 @@ def parse_settings(text: str) -> tuple[Settings, tuple[str, ...]]:
                 values[key] = _rules(True)
             default = "rules" if key == "redact" else "value"
             problems.append(f"configuration: {key}: {error}; using the default {default}")
-    return Settings(**values), tuple(problems)  # type: ignore[arg-type]
+    return LoggerSettings(**values), tuple(problems)  # type: ignore[arg-type]
 
 
 def _position_and_problem(error: Exception) -> str:
@@ -204,7 +204,7 @@ class LaunchedPlugin(Logger):
         try:
             settings, problems = parse_settings(request.config)
         except Exception as error:  # noqa: BLE001 - a failure may keep the runtime from starting
-            settings = Settings()
+            settings = LoggerSettings()
             problems = (f"configuration: {type(error).__name__}: {error}; using the defaults",)
         for problem in problems:
             self._log.write(problem)
@@ -241,7 +241,7 @@ class LaunchedPlugin(Logger):
                 self._log.write(self._writer.failure)
         self._log.write(f"ended: {end.reason}")
         if not self._recording:
-            self._log.use_temporarily(log_beside(Settings().output))
+            self._log.use_temporarily(log_beside(LoggerSettings().output))
         await asyncio.to_thread(self._log.close)
 
     def _log_session(self, report: SessionReport) -> None:
@@ -253,7 +253,7 @@ class LaunchedPlugin(Logger):
         for warning in report.warnings:
             self._log.write(warning)
 
-    async def _open(self, writer: WriterProcess, settings: Settings) -> None:
+    async def _open(self, writer: WriterProcess, settings: LoggerSettings) -> None:
         reported = ""
         pause = 0.0
         while True:
@@ -265,14 +265,14 @@ class LaunchedPlugin(Logger):
                 if str(error) != reported:
                     reported = str(error)
                     self._log.write(f"not recording yet, retrying: {error}")
-                    self._log.use_temporarily(log_beside(Settings().output))
+                    self._log.use_temporarily(log_beside(LoggerSettings().output))
                 await asyncio.sleep(pause)
         self._recording = True
         self._log.write(f"recording to {settings.output}")
         self._log.use(log_beside(settings.output))
 
 
-def _options(settings: Settings) -> RecordingOptions:
+def _options(settings: LoggerSettings) -> RecordingOptions:
     output = settings.output
     return RecordingOptions(
         output,
@@ -283,7 +283,7 @@ def _options(settings: Settings) -> RecordingOptions:
         redact=settings.redact,
         # Any other folder was configured explicitly: if it is missing, its name may be misspelt or
         # its disk not mounted yet.
-        makes_folder=output.parent == Settings().output.parent,
+        makes_folder=output.parent == LoggerSettings().output.parent,
     )
 
 

@@ -165,7 +165,7 @@ class HandledCall(NamedTuple):
 
 
 class AnswerLater(Exception):
-    """Raised by a `Plugin` that cannot reply yet: it is called again once ``done`` is done.
+    """Raised by `PluginCallbacks` that cannot reply yet: they are called again after ``done``.
 
     This is not an error. Other requests are handled in the meantime.
     """
@@ -175,7 +175,7 @@ class AnswerLater(Exception):
         self.done = done
 
 
-class Plugin(Protocol):
+class PluginCallbacks(Protocol):
     """Callbacks of a session, which run in the socket's read callback."""
 
     def configure(self, request: ConfigureRequest) -> int:
@@ -218,7 +218,7 @@ class PluginSession:
     def __init__(
         self,
         identity: Identity,
-        plugin: Plugin,
+        plugin: PluginCallbacks,
         failure_policy: FailurePolicy = NO_POLICY,
         *,
         requires_policy: bool = True,
@@ -413,7 +413,7 @@ class PluginSession:
         except UsageError as error:
             if self._requires_policy:
                 raise
-            # `Plugin.configure` may defer the reply, and is then called again with this request.
+            # `PluginCallbacks.configure` may defer the reply; it is then called again.
             text = str(error)
             if text not in self._failures:
                 self._failures.add(text)

@@ -13,12 +13,12 @@ from nri_scope.events import (
     Container,
     Event,
     Gap,
-    Mark,
     Note,
     Pod,
     Printed,
     Role,
     SessionStart,
+    UserMark,
 )
 from nri_scope.recording.row_limits import (
     TOO_MANY_GAPS,
@@ -33,7 +33,7 @@ from nri_scope.recording.sqlite_text import WORDS_MAX, int64, named, storable
 from .encode import INSERT_PLUGIN_CALLS, Encoder, OpenSession
 from .inbox import Begin, ControlEntry, End, EntryRedaction, Queued, Resume, ShownLine
 
-Written = Queued | Pod | Container | EarlierState | RecordedCall | Mark
+Written = Queued | Pod | Container | EarlierState | RecordedCall | UserMark
 """What a recording is written from: what a recorder receives, and entries of other recordings."""
 _ROW_BYTES = 90
 """Approximate bytes of a row, without objects."""
@@ -138,7 +138,7 @@ class EntryWriter:
                     self.encoder.subjects.add(entry)
                 except LimitReached as full:
                     self.refuse(str(full), 0, 0, 0)
-            case Mark():
+            case UserMark():
                 self._mark(entry)
 
     # -- sessions ---------------------------------------------------------------------------
@@ -282,7 +282,7 @@ class EntryWriter:
             )
             self._printed_bytes += len(text) + _ROW_BYTES
 
-    def _mark(self, mark: Mark) -> None:
+    def _mark(self, mark: UserMark) -> None:
         self.encoder.flush()
         self.connection.execute(
             "INSERT INTO mark (event, made_ns, comment) "

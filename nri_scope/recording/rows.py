@@ -16,7 +16,6 @@ from nri_scope.events import (
     Container,
     Event,
     Gap,
-    Mark,
     Note,
     Pod,
     Printed,
@@ -24,6 +23,7 @@ from nri_scope.events import (
     Session,
     Status,
     Tapped,
+    UserMark,
 )
 
 from .sqlite_text import ITEMS_MAX, more
@@ -158,10 +158,10 @@ def note_of(row: Row) -> Note:
     return Note(*row)
 
 
-def mark_of(row: Row) -> Mark:
+def mark_of(row: Row) -> UserMark:
     """Return a mark from event, at_ns, comment, made_ns. Raises RowError."""
     _check("a mark", row, (int, int, str, int))
-    return Mark(*row)
+    return UserMark(*row)
 
 
 def printed_of(row: Row) -> Printed:

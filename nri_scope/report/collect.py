@@ -54,7 +54,7 @@ from .limits import (
     VALUE_MAX,
     WORDS_MAX,
 )
-from .report_data import Changed, ChangeRow, Facts, LaneMark, LeftOut, Link
+from .report_data import ChainLink, Changed, ChangeRow, Facts, LaneMark, LeftOut
 from .wording import counted, role
 
 
@@ -215,20 +215,20 @@ class Links:
                 key = span.after, span.before
                 self._between.setdefault(key, Times()).add(span.ns, span.deadline_ns)
 
-    def links(self) -> list[Link]:
+    def links(self) -> list[ChainLink]:
         """Return the links in call order."""
-        link_of: dict[str, Link] = {}
+        link_of: dict[str, ChainLink] = {}
         for one in self._sessions.values():
             if one.plugin in self._events:
                 link_of[one.plugin] = self._seen(one, link_of.get(one.plugin))
         for plugin in self._listed:
             if plugin not in link_of:
-                link_of[plugin] = Link(
+                link_of[plugin] = ChainLink(
                     plugin, plugin[:2], "listed for validators", False, False, 0, None
                 )
         order = sorted(link_of.values(), key=lambda link: (link.index, link.title))
         intervals = sorted(self._between.items())
-        result: list[Link] = []
+        result: list[ChainLink] = []
         for link in order:
             result.append(link)
             for (after, before), times in intervals:
@@ -236,13 +236,13 @@ class Links:
                     result += self._interval(after, before, times, order)
         return result
 
-    def _seen(self, session: Session, known: Link | None) -> Link:
+    def _seen(self, session: Session, known: ChainLink | None) -> ChainLink:
         how = role(session)
         if known is not None and how not in known.known_by:
             how = f"{known.known_by}, {how}"
         passive = session.role in PASSIVE_ROLES
         times = self._own.get(session.plugin)
-        return Link(
+        return ChainLink(
             session.plugin,
             session.plugin_index,
             how,
@@ -254,8 +254,8 @@ class Links:
         )
 
     def _interval(
-        self, after: str, before: str, times: Times, order: Sequence[Link]
-    ) -> Iterator[Link]:
+        self, after: str, before: str, times: Times, order: Sequence[ChainLink]
+    ) -> Iterator[ChainLink]:
         """Yield the interval between two connections, unless it is fast and without plugins."""
         titles = [link.title for link in order]
         inside = order[titles.index(after) + 1 : titles.index(before)]
@@ -265,7 +265,7 @@ class Links:
             return
         who = ", ".join(unseen) or "unobserved plugins, if any"
         title = f"between {after} and {before}"
-        yield Link(title, "", f"{who}, and the runtime", False, True, 0, Timing.of(times))
+        yield ChainLink(title, "", f"{who}, and the runtime", False, True, 0, Timing.of(times))
 
 
 _BY_EVENT_MAX = 40

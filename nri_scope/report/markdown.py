@@ -20,7 +20,7 @@ from nri_scope.text.quantities import deadline, duration, many
 from . import wording
 from .finding import Finding, Level
 from .limits import MARKDOWN_MAX, WORDS_MAX
-from .report_data import Changed, ChangeRow, Facts, Link
+from .report_data import ChainLink, Changed, ChangeRow, Facts
 
 _VALUE_MAX = 160
 """Maximum length of a value, in characters; HTML has longer values."""
@@ -187,7 +187,7 @@ def _chain(facts: Facts) -> Iterator[str]:
     yield from _table("places in the chain", rows)
 
 
-def _link(link: Link) -> list[str]:
+def _link(link: ChainLink) -> list[str]:
     title = _escaped(link.title) if link.between else code(_cut(link.title))
     cells = [title, _escaped(link.known_by)]
     timing = link.timing

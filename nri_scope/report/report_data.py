@@ -25,7 +25,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainLink:
     """A place in the chain: a plugin, or the interval between two connections."""
 
     title: str
@@ -171,7 +171,7 @@ class Facts(Diagnosed):
     containers: int
     by_event: tuple[tuple[str, int, int], ...]
     """Event name, number of events, number of errors; the most frequent first."""
-    chain: tuple[Link, ...]
+    chain: tuple[ChainLink, ...]
     changed: tuple[Changed, ...]
     legend: tuple[str, ...]
     """Explanations of the owners and evidence in use."""

@@ -14,7 +14,7 @@ from nri_scope.text.quantities import duration, first_names, many
 
 from .finding import Finding, Level
 from .limits import EVENTS_NAMED, WORDS_MAX
-from .report_data import Facts, LeftOut, Link
+from .report_data import ChainLink, Facts, LeftOut
 
 SECRETS = (
     "Values are shown as recorded, including environment variables and other secrets, unless the "
@@ -123,7 +123,7 @@ def left_out(one: LeftOut) -> str:
     return f"{one.kept:,} of {one.all:,} {one.what} are included."
 
 
-def verdict(link: Link) -> str:
+def verdict(link: ChainLink) -> str:
     """Compare the times of a place in the chain with its deadline."""
     timing = link.timing
     if timing is None:

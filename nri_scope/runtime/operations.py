@@ -233,7 +233,7 @@ def _this_machine() -> MachineCpus | None:
     return MachineCpus(*lists) if lists[0] else None
 
 
-class Operation:
+class Dispatch:
     """One event and its chain, for a single use."""
 
     def __init__(

@@ -34,7 +34,7 @@ from . import plugin_setup
 from .answer import Answer, Rejection, SetupStage
 from .command import command_of
 from .external_plugin import ExternalPlugin
-from .operations import Chain, Operation, OperationResult, event_of
+from .operations import Chain, Dispatch, OperationResult, event_of
 from .output import OnOutput
 from .plugin import Plugin
 from .plugin_process import Process, launch
@@ -159,7 +159,7 @@ class EmulatedRuntime:
         ``timeout_ns`` is each plugin's deadline (0: the profile's).
         """
         timeout_ns = timeout_ns or self._request_timeout_ns
-        return await Operation(self._chain, self.profile, event, request, timeout_ns).perform()
+        return await Dispatch(self._chain, self.profile, event, request, timeout_ns).perform()
 
     async def send(self, method: str, payload: bytes, *, timeout_ns: int = 0) -> list[Answer]:
         """Send a request byte for byte, with the deadline ``timeout_ns`` (0: the profile's).

@@ -24,7 +24,7 @@ from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, Node, parse_yaml
 from nri_scope.text.yaml_text import to_yaml
 
-from .messages import MessageReader, message_form
+from .messages import FieldsReader, message_form
 from .model import (
     DEFAULT_NAMESPACE,
     MAX_COPIES,
@@ -68,7 +68,7 @@ def read_field_changes(
     kind: type[api.PodSandbox] | type[api.Container], node: Node, place: Place
 ) -> FieldChanges:
     """Return the new values of fields of a pod or a container."""
-    message, _, names = MessageReader(kind, can_remove=True).parts(node, place)
+    message, _, names = FieldsReader(kind, can_remove=True).parts(node, place)
     return FieldChanges(message, frozenset(names))
 
 
@@ -81,8 +81,8 @@ _STEP_KEYS: Mapping[str, ValueReader] = {
 }
 """What a step does: the name of a verb or of an event, with its subject."""
 _OPTION_KEYS: Mapping[str, ValueReader] = {
-    "linux_resources": MessageReader(api.LinuxResources).read,
-    "overhead_linux_resources": MessageReader(api.LinuxResources).read,
+    "linux_resources": FieldsReader(api.LinuxResources).read,
+    "overhead_linux_resources": FieldsReader(api.LinuxResources).read,
     "exit_code": integer(-(2**31), 2**31 - 1),
     "pod": partial(read_field_changes, api.PodSandbox),
     "container": partial(read_field_changes, api.Container),
@@ -211,9 +211,9 @@ def read_pods(exist: bool, node: Node, place: Place) -> dict[str, ScenarioPod]:
     return pods
 
 
-_CONTAINER = MessageReader(api.Container, {"kind": choice([*ContainerKind])})
+_CONTAINER = FieldsReader(api.Container, {"kind": choice([*ContainerKind])})
 _POD = {
-    exist: MessageReader(
+    exist: FieldsReader(
         api.PodSandbox,
         {"copies": integer(1, MAX_COPIES), "containers": partial(_read_containers, exist)},
     )
@@ -402,6 +402,6 @@ def read_message(text: str, kind: type[_Message], source: str) -> _Message:
     """
     if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
         return kind()
-    message = MessageReader(kind).read(parse_document(text, source), Place(source, 1))
+    message = FieldsReader(kind).read(parse_document(text, source), Place(source, 1))
     assert isinstance(message, kind)
     return message

@@ -131,7 +131,7 @@ def _is_environment(texts: list[str]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class MessageReader:
+class FieldsReader:
     """A reader of one of NRI's messages, with additional keys that are no fields."""
 
     kind: type[Message]
@@ -205,7 +205,7 @@ def _read_message(field: FieldDescriptor, node: Node, place: Place) -> Message:
         message = kind()
         _read_field(message, fields_of(kind)["value"], node, place)
         return message
-    return MessageReader(kind).read(node, place)
+    return FieldsReader(kind).read(node, place)
 
 
 def _read_list(
@@ -222,7 +222,7 @@ def _read_list(
             if _is_key_value(field) and not isinstance(value.value, dict):
                 yield api.KeyValue(key=name, value=text_of(value, inner))
                 continue
-            member = MessageReader(_kind(field)).read(value, inner)
+            member = FieldsReader(_kind(field)).read(value, inner)
             if getattr(member, key):
                 raise inner.key(key, value.line).error("it is the key of the mapping, too")
             setattr(member, key, name)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from nri_scope.events import Mark
+from nri_scope.events import UserMark
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.temporary_files import temporary_folder, writing_to
 from nri_scope.recording.work_budget import OnShare
@@ -31,7 +31,7 @@ def copy_recording(
     selection: Selection = _ALL,
     *,
     force: bool = False,
-    marks: Sequence[Mark] | None = None,
+    marks: Sequence[UserMark] | None = None,
     note: str = "",
     on_progress: OnShare | None = None,
 ) -> Extracted:

@@ -22,12 +22,12 @@ from nri_scope.events import (
     CapturedCall,
     Container,
     Gap,
-    Mark,
     Note,
     Pod,
     Printed,
     Session,
     Tapped,
+    UserMark,
 )
 from nri_scope.nri import v01
 from nri_scope.nri.events import METHODS, SYNCHRONIZE, EventKind
@@ -105,7 +105,7 @@ def redacted(redactor: Redactor, entry: Entry) -> Entry:
             return replace(entry, text=FILTERED)
         case Note():
             return replace(entry, text=_text(redactor, entry.text, "note.text"))
-        case Mark():
+        case UserMark():
             return replace(entry, comment=_text(redactor, entry.comment, "mark.comment"))
         case Printed():
             return replace(entry, text=redactor.line(str(entry.session), entry.text))

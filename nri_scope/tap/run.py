@@ -72,7 +72,7 @@ class StopRequest:
 class Tap:
     """State shared by all connections of one run."""
 
-    def __init__(self, settings: Settings, writer: WriterProcess, say: Say) -> None:
+    def __init__(self, settings: TapSettings, writer: WriterProcess, say: Say) -> None:
         self.settings = settings
         self.writer = writer
         self.say = say
@@ -132,7 +132,7 @@ class Tap:
 
 
 def run_tap(
-    settings: Settings,
+    settings: TapSettings,
     work: Callable[[Tap], Awaitable[int]],
     say: Say,
     *program: str,
@@ -150,7 +150,7 @@ def run_tap(
 
 
 async def _run_tap(
-    settings: Settings,
+    settings: TapSettings,
     work: Callable[[Tap], Awaitable[int]],
     say: Say,
     program: tuple[str, ...],
@@ -234,7 +234,7 @@ async def connect(
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class TapSettings:
     """A tap's settings as plain values, which can be stored in a file."""
 
     output: str
@@ -291,7 +291,7 @@ class Settings:
         return asdict(self)
 
     @classmethod
-    def read(cls, plain: Mapping[str, object]) -> Settings:
+    def read(cls, plain: Mapping[str, object]) -> TapSettings:
         """Return the settings from plain values. Raise `UsageError` without an output file."""
         known = {field.name for field in fields(cls)}
         values = {name: value for name, value in plain.items() if name in known}

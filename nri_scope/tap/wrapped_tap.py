@@ -26,7 +26,7 @@ from nri_scope.runtime.command import PLUGIN_DESCRIPTOR, PluginProgram
 from nri_scope.writer.background_output import LAUNCHED_FOLDER, LogFile, log_beside
 
 from .launched_plugin import Launch, tap_launched
-from .run import Settings, Tap, run_tap
+from .run import Tap, TapSettings, run_tap
 
 START_S = 2.5
 """Seconds to open the recording, after which the plugin runs without a tap. They include up to 2 s
@@ -62,7 +62,7 @@ def tap_wrapped(
     plain = wrapped.instructions.get("settings")
     if launch is None or not isinstance(plain, dict):
         raise UsageError("the tap's settings are missing")
-    settings = Settings.read(plain)
+    settings = TapSettings.read(plain)
     log = LogFile()
     log.use(log_beside(Path(settings.output)))
     is_taken = Event()

@@ -18,11 +18,11 @@ from nri_scope.nri.v01 import BINARY_PATH, TYPE
 from nri_scope.recording.trusted_location import private_place
 from nri_scope.writer.background_output import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX, V01_SPOOL
 
-from .run import Say, Settings
+from .run import Say, TapSettings
 from .wrapper import Places, WrapperState, unwrap, usage_errors, wrap
 
 
-def wrap_plugin(plugin: Path, settings: Settings, v01: str | None, say: Say) -> None:
+def wrap_plugin(plugin: Path, settings: TapSettings, v01: str | None, say: Say) -> None:
     """Install the wrapper of a plugin, and report it. Raises `NriScopeError`.
 
     ``settings`` without an output: the default one. ``v01``: for a plugin of NRI 0.1, its spool, or
@@ -55,7 +55,7 @@ def wrap_plugin(plugin: Path, settings: Settings, v01: str | None, say: Say) -> 
     _warn_of_others(places.place, say)
 
 
-def _wrap_v01(plugin: Path, settings: Settings, v01: str | None, say: Say) -> None:
+def _wrap_v01(plugin: Path, settings: TapSettings, v01: str | None, say: Say) -> None:
     """Install the wrapper of a plugin of NRI 0.1, which writes to the spool."""
     if settings.output or settings.where or settings.cri or settings.redact is not None:
         raise UsageError(

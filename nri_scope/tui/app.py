@@ -23,7 +23,7 @@ from nri_scope.filter import Filter, TimeSpan
 from nri_scope.filter.moments import Moment
 from nri_scope.recording.event_search import first_problem
 from nri_scope.recording.event_times import sender_facts
-from nri_scope.recording.marks.user_marks import Marks
+from nri_scope.recording.marks.user_marks import UserMarks
 from nri_scope.survey.foreground import ATTRIBUTED
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import clock
@@ -41,7 +41,7 @@ from .detail.tab_lines import Tab
 from .frame import Frame
 from .key_order import KeyOrderApp, PaletteActions
 from .list.event_list import EventList
-from .polling import Poller, RecorderStatus
+from .polling import OwnRecorderStatus, Poller
 from .store.context import Context
 from .store.rows import ListRow
 from .store.store import Store
@@ -82,7 +82,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         where: Filter | None = None,
         theme: str = "",
         colors: str = "truecolor",
-        recorder: RecorderStatus | None = None,
+        recorder: OwnRecorderStatus | None = None,
         store: Store | None = None,
         surveyed: bool = True,
         source: str = "",
@@ -107,7 +107,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._surveyed = surveyed
         self._store = store
         self._recorder = recorder
-        self._marks = Marks(path, is_temporary=bool(source))
+        self._marks = UserMarks(path, is_temporary=bool(source))
         self.context = Context(where, marked=self._marks.filter)
         self.frame = Frame(self.context, source)
         self._has_commands = False

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nri_scope.errors import RecordingError
 from nri_scope.events import Gap
 from nri_scope.recording.event_times import span_words
-from nri_scope.recording.marks.user_marks import Marks
+from nri_scope.recording.marks.user_marks import UserMarks
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import many
 
@@ -167,9 +167,9 @@ class Frame:
         self._empty_lines: tuple[str, ...] = ()
         self._in_input = False
         self._context = context
-        self._shown: tuple[Store, Views, Marks] | None = None
+        self._shown: tuple[Store, Views, UserMarks] | None = None
 
-    def show(self, store: Store, views: Views, marks: Marks) -> None:
+    def show(self, store: Store, views: Views, marks: UserMarks) -> None:
         """Begin to show the state of ``store``, ``views`` and ``marks``."""
         self._shown = store, views, marks
         self.show_facts()

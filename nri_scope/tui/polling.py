@@ -33,7 +33,7 @@ BOARD_SECONDS = 0.5
 """Minimum seconds between updates of a view other than the list of events."""
 
 
-class RecorderStatus(Protocol):
+class OwnRecorderStatus(Protocol):
     """Status of this program's recorder."""
 
     @property
@@ -61,7 +61,7 @@ class Poller:
     views: Views
     store: Store
     bar: FilterBar
-    recorder: RecorderStatus | None
+    recorder: OwnRecorderStatus | None
     """This program's recorder; None if it records nothing."""
     regrouped: Callable[[], object] = lambda: None
     """Callback after all operations have become others."""

@@ -34,7 +34,7 @@ UNREACHABLE_RETRY_SECONDS = 2.0
 _CODE_NOT_FOUND = 5
 
 
-class Answer(NamedTuple):
+class CriAnswer(NamedTuple):
     """The CRI's answer about a container."""
 
     container: str
@@ -59,7 +59,7 @@ class CriListener(Protocol):
 
     def began(self, name: str, version: str, at_ns: int) -> None: ...
     def ended(self, reason: str, at_ns: int) -> None: ...
-    def answered(self, answer: Answer) -> None: ...
+    def answered(self, answer: CriAnswer) -> None: ...
 
 
 @dataclass(slots=True)
@@ -169,21 +169,21 @@ class CriPoller:
                 query.attempt += 1
                 self._later(container, self.pauses[query.attempt - 1])
             else:
-                self._answer(query, Answer(container, wall_ns, mono_ns, _since(mono_ns), NOT_FOUND))
+                self._answer(query, container, NOT_FOUND, wall_ns, mono_ns)
         else:
             if text:
-                self._answer(query, Answer(container, wall_ns, mono_ns, _since(mono_ns), text))
+                self._answer(query, container, text, wall_ns, mono_ns)
             else:
                 self._done(container, unanswered=1)
 
-    def _answer(self, query: _Query, answer: Answer) -> None:
+    def _answer(self, query: _Query, container: str, text: str, wall_ns: int, mono_ns: int) -> None:
         self.answered += 1
-        self.listener.answered(answer)
+        self.listener.answered(CriAnswer(container, wall_ns, mono_ns, _since(mono_ns), text))
         if query.again:
             query.attempt = 0
-            self._later(answer.container, self.settle)
+            self._later(container, self.settle)
         else:
-            self._done(answer.container)
+            self._done(container)
 
     def _later(self, container: str, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds, self._due.put_nowait, container)

@@ -13,7 +13,7 @@ import click
 import pytest
 
 from nri_scope.cli.main import cli, run
-from nri_scope.logger.launched import Settings, parse_settings
+from nri_scope.logger.launched import LoggerSettings, parse_settings
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT, blocks
 
@@ -65,4 +65,4 @@ def test_the_configuration_of_a_launched_plugin_is_valid() -> None:
     (text,) = blocks("yaml", TEXT)
     settings, problems = parse_settings(text)
     assert problems == ()
-    assert settings != Settings()
+    assert settings != LoggerSettings()

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from nri_scope.doctor.check import Check, Verdict
+from nri_scope.doctor.check import Check, Health
 from nri_scope.doctor.config_checks import Installation, check_installation
 from nri_scope.doctor.containerd import read_containerd
 from nri_scope.doctor.crio import read_crio
@@ -45,19 +45,19 @@ def only_check(installation: Installation, name: str) -> Check:
 @pytest.mark.parametrize(
     ("config", "version", "status", "words"),
     [
-        (CONTAINERD, "1.6.20", Verdict.FAIL, "too old"),
-        (CONTAINERD, "1.7.24~ds1", Verdict.FAIL, "off by default in containerd 1.7.24~ds1"),
-        (CONTAINERD, "2.0.0-rc.1", Verdict.OK, "on by default"),
-        (CONTAINERD, "2.1.9+unknown", Verdict.OK, "NRI 0.8.0"),
-        (CONTAINERD, "", Verdict.UNKNOWN, "on by default since 2.0"),
-        (CRI_O, "1.25.3", Verdict.FAIL, "too old"),
-        (CRI_O, "1.29.13", Verdict.FAIL, "off by default in CRI-O"),
-        (CRI_O, "1.30.0", Verdict.OK, "on by default"),
-        (ISULAD, "2.1.5", Verdict.FAIL, "off by default in iSulad"),
+        (CONTAINERD, "1.6.20", Health.FAIL, "too old"),
+        (CONTAINERD, "1.7.24~ds1", Health.FAIL, "off by default in containerd 1.7.24~ds1"),
+        (CONTAINERD, "2.0.0-rc.1", Health.OK, "on by default"),
+        (CONTAINERD, "2.1.9+unknown", Health.OK, "NRI 0.8.0"),
+        (CONTAINERD, "", Health.UNKNOWN, "on by default since 2.0"),
+        (CRI_O, "1.25.3", Health.FAIL, "too old"),
+        (CRI_O, "1.29.13", Health.FAIL, "off by default in CRI-O"),
+        (CRI_O, "1.30.0", Health.OK, "on by default"),
+        (ISULAD, "2.1.5", Health.FAIL, "off by default in iSulad"),
     ],
 )
 def test_enabled_defaults_to_the_version_s_default(
-    config: NriConfig, version: str, status: Verdict, words: str
+    config: NriConfig, version: str, status: Health, words: str
 ) -> None:
     check = only_check(Installation(config, version, None), "-enabled")
     assert check.status is status
@@ -68,33 +68,33 @@ def test_configuration_enables_and_disables_nri() -> None:
     on = only_check(
         Installation(replace(CONTAINERD, enabled=setting(True)), "1.7.1", None), "-enabled"
     )
-    assert on.status is Verdict.OK
+    assert on.status is Health.OK
     off = only_check(
         Installation(replace(CONTAINERD, enabled=setting(False)), "2.1.0", None), "-enabled"
     )
-    assert off.status is Verdict.FAIL
+    assert off.status is Health.FAIL
     assert off.detail == f"NRI is disabled: key in [table] of {FILE}"
     assert off.fix == f"add these lines to {FILE}, and restart containerd"
     assert off.config == "[table]\n  ON"
     odd = only_check(
         Installation(replace(CONTAINERD, enabled=setting("no")), "2.1.0", None), "-enabled"
     )
-    assert odd.status is Verdict.FAIL
+    assert odd.status is Health.FAIL
     assert "neither true nor false" in odd.detail
 
 
 def test_configuration_that_takes_effect_after_a_restart_is_a_warning() -> None:
     config = replace(CONTAINERD, enabled=setting(False), connections=setting(False))
     installation = Installation(config, "2.1.9", None, SERVING)
-    assert only_check(installation, "-enabled").status is Verdict.WARN
-    assert only_check(installation, "-connections").status is Verdict.WARN
+    assert only_check(installation, "-enabled").status is Health.WARN
+    assert only_check(installation, "-connections").status is Health.WARN
 
 
 def test_unreadable_configuration_is_unknown() -> None:
     config = replace(CONTAINERD, files=(), unreadable=((FILE, "permission denied"),))
     installation = Installation(config, "1.7.1", None)
-    assert only_check(installation, "-enabled").status is Verdict.UNKNOWN
-    assert only_check(installation, "-config").status is Verdict.UNKNOWN
+    assert only_check(installation, "-enabled").status is Health.UNKNOWN
+    assert only_check(installation, "-config").status is Health.UNKNOWN
 
 
 def test_settings_that_an_unreadable_file_may_override_are_unknown() -> None:
@@ -107,18 +107,16 @@ def test_settings_that_an_unreadable_file_may_override_are_unknown() -> None:
     )
     for name in ("-enabled", "-connections", "-timeouts"):
         check = only_check(Installation(config, "1.35.0", None), name)
-        assert check.status is Verdict.UNKNOWN
+        assert check.status is Health.UNKNOWN
         assert "a file that could not be read" in check.detail
     # A runtime that serves plugins has NRI on.
-    assert (
-        only_check(Installation(config, "1.35.0", None, SERVING), "-enabled").status is Verdict.OK
-    )
+    assert only_check(Installation(config, "1.35.0", None, SERVING), "-enabled").status is Health.OK
 
 
 def test_a_parse_error_in_a_file_older_than_the_runtime_is_a_warning() -> None:
     problem = FileProblem(FILE, "CRI-O does not start with it: …", True, "correct it", 1000.0)
     config = replace(CRI_O, files=(), problems=(problem,))
-    for started, status in ((999.0, Verdict.FAIL), (1001.0, Verdict.WARN)):
+    for started, status in ((999.0, Health.FAIL), (1001.0, Health.WARN)):
         process = RuntimeProcess("cri-o", 7, (), "/usr/bin/crio", False, started)
         check = only_check(Installation(config, "1.37.0", process), "-config")
         assert check.status is status
@@ -128,26 +126,26 @@ def test_disabled_external_connections_are_a_failure() -> None:
     check = only_check(
         Installation(replace(CONTAINERD, connections=setting(False)), "2.1.0", None), "-connections"
     )
-    assert check.status is Verdict.FAIL
+    assert check.status is Health.FAIL
     assert check.config == "[table]\n  OPEN"
     opened = replace(CONTAINERD, connections=setting(True))
-    assert only_check(Installation(opened, "2.1.0", None), "-connections").status is Verdict.OK
+    assert only_check(Installation(opened, "2.1.0", None), "-connections").status is Health.OK
 
 
 @pytest.mark.parametrize(
     ("config", "value", "status", "words"),
     [
-        (CONTAINERD, "3s", Verdict.OK, "request timeout 3 s"),
-        (CONTAINERD, "0", Verdict.OK, "default of 2 s"),
-        (CONTAINERD, "20ms", Verdict.WARN, "even short delays disconnect"),
-        (CONTAINERD, "5", Verdict.FAIL, "not a duration"),
-        (CONTAINERD, 5, Verdict.FAIL, "not a duration"),
-        (CRI_O, 2, Verdict.FAIL, "not a duration"),
-        (ISULAD, 3, Verdict.OK, "request timeout 3 s"),
-        (ISULAD, True, Verdict.FAIL, "not a duration"),
+        (CONTAINERD, "3s", Health.OK, "request timeout 3 s"),
+        (CONTAINERD, "0", Health.OK, "default of 2 s"),
+        (CONTAINERD, "20ms", Health.WARN, "even short delays disconnect"),
+        (CONTAINERD, "5", Health.FAIL, "not a duration"),
+        (CONTAINERD, 5, Health.FAIL, "not a duration"),
+        (CRI_O, 2, Health.FAIL, "not a duration"),
+        (ISULAD, 3, Health.OK, "request timeout 3 s"),
+        (ISULAD, True, Health.FAIL, "not a duration"),
     ],
 )
-def test_timeouts(config: NriConfig, value: object, status: Verdict, words: str) -> None:
+def test_timeouts(config: NriConfig, value: object, status: Health, words: str) -> None:
     config = replace(config, request_timeout=setting(value))
     check = only_check(Installation(config, "", None), "-timeouts")
     assert check.status is status
@@ -158,7 +156,7 @@ def test_timeouts_are_compared_with_the_runtime_s() -> None:
     config = replace(CONTAINERD, request_timeout=setting("10s"))
     check = only_check(Installation(config, "2.1.9", None, SERVING), "-timeouts")
     assert (check.status, check.fix) == (
-        Verdict.WARN,
+        Health.WARN,
         "restart containerd to apply it",
     )
     assert "is 10 s, but the runtime uses 2 s" in check.detail
@@ -181,17 +179,17 @@ def test_misplaced_keys_problems_and_orphans_are_reported() -> None:
     )
     installation = Installation(config, "2.1.0", None)
     assert [(c.status, c.detail, c.fix) for c in checks_named(installation, "-keys")] == [
-        (Verdict.WARN, f"k in [a] of {FILE} has no effect there", "move it to [b]"),
+        (Health.WARN, f"k in [a] of {FILE} has no effect there", "move it to [b]"),
         (
-            Verdict.WARN,
+            Health.WARN,
             f"x in [b] of {FILE} is not a known NRI setting; runtimes ignore unknown settings",
             "correct its spelling, or remove it",
         ),
     ]
     assert [c.status for c in checks_named(installation, "-config")] == [
-        Verdict.FAIL,
-        Verdict.WARN,
-        Verdict.OK,
+        Health.FAIL,
+        Health.WARN,
+        Health.OK,
     ]
     orphan = only_check(installation, "-drop-ins")
     assert orphan.detail == "/o sets k, l in [b], but containerd does not read it"
@@ -201,7 +199,7 @@ def test_misplaced_keys_problems_and_orphans_are_reported() -> None:
 def test_a_missing_file_with_defaults_is_ok() -> None:
     config = replace(CONTAINERD, files=(), missing=FILE)
     check = only_check(Installation(config, "2.1.0", None), "-config")
-    assert (check.status, f"{FILE} does not exist" in check.detail) == (Verdict.OK, True)
+    assert (check.status, f"{FILE} does not exist" in check.detail) == (Health.OK, True)
 
 
 def test_changes_after_the_runtime_s_start_need_a_restart() -> None:
@@ -230,7 +228,7 @@ def test_settings_of_cdi_are_read_from_the_table_of_each_version(
     config = read_containerd(machine.host, major=int(version[0]))
     checks = check_installation(Installation(config, version, None))
     folders, is_on = [one for one in checks if one.name == "containerd-cdi"]
-    assert (folders.status, is_on.status) == (Verdict.OK, Verdict.WARN)
+    assert (folders.status, is_on.status) == (Health.OK, Health.WARN)
     assert folders.detail.endswith('config.toml is ["/etc/cdi"]')
     assert "plugins cannot add CDI devices" in is_on.detail and is_on.fix
 
@@ -251,6 +249,6 @@ def test_crio_reads_the_folders_of_cdi(machine: Machine) -> None:
     checks = check_installation(Installation(read_crio(machine.host), "1.37.0", None))
     (check,) = [one for one in checks if one.name == "cri-o-cdi"]
     assert (check.status, check.detail) == (
-        Verdict.OK,
+        Health.OK,
         'cdi_spec_dirs in [crio.runtime] of /etc/crio/crio.conf is ["/a", "/b"]',
     )

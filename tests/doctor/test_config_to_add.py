@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from nri_scope.doctor.check import Check, Verdict, as_text
+from nri_scope.doctor.check import Check, Health, as_text
 from nri_scope.doctor.config_checks import Installation, check_installation
 from nri_scope.doctor.containerd import read_containerd
 from nri_scope.doctor.crio import read_crio
@@ -33,7 +33,7 @@ def checks(machine: Machine, runtime: str, version: str) -> list[Check]:
             config = read_isulad(machine.host)
     found = check_installation(Installation(config, version, None))
     names = ("-enabled", "-connections")
-    return [one for one in found if one.name.endswith(names) and one.status is not Verdict.OK]
+    return [one for one in found if one.name.endswith(names) and one.status is not Health.OK]
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_the_lines_to_add_make_the_check_pass(
     if content is not None:
         machine.write(file, content)
     (check,) = checks(machine, runtime, version)
-    assert check.status is Verdict.FAIL
+    assert check.status is Health.FAIL
     assert (check.fix, check.config) == (fix, config)
     named = next(word for word in fix.split() if word.startswith("/")).rstrip(",")
     machine.write(named, edited("" if fix.startswith("create ") else content or "", config))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from nri_scope.doctor.check import Check, Verdict
+from nri_scope.doctor.check import Check, Health
 from nri_scope.doctor.examine import examination
 from nri_scope.doctor.host import ProgramVersion
 from nri_scope.runtime import EmulatedRuntime, Profile
@@ -36,9 +36,9 @@ async def examine_served(
 def test_empty_machine_has_no_runtime_and_no_socket(machine: Machine) -> None:
     checks = examination(machine.host).checks
     assert [(check.name, check.status) for check in checks] == [
-        ("runtime", Verdict.WARN),
-        ("socket", Verdict.FAIL),
-        ("plugins", Verdict.OK),
+        ("runtime", Health.WARN),
+        ("socket", Health.FAIL),
+        ("plugins", Health.OK),
     ]
 
 
@@ -50,9 +50,9 @@ async def test_correctly_configured_machine_has_no_failures(machine: Machine) ->
     checks = await examine_served(machine, OLD)
     # The plugin's file is newer than the runtime, which started in 2023 and is too old to report
     # its timeouts.
-    assert [(c.name, c.status) for c in checks if c.status is not Verdict.OK] == [
-        ("timeouts", Verdict.UNKNOWN),
-        ("plugin", Verdict.WARN),
+    assert [(c.name, c.status) for c in checks if c.status is not Health.OK] == [
+        ("timeouts", Health.UNKNOWN),
+        ("plugin", Health.WARN),
     ]
     assert only_check(checks, "listener").detail == f"containerd (process {os.getpid()}) listens"
     assert only_check(checks, "nri-version").detail == "NRI 0.6.1, inferred from its version"
@@ -66,7 +66,7 @@ async def test_the_configured_socket_is_checked(machine: Machine) -> None:
     machine.process(os.getpid(), "containerd")
     checks = await examine_served(machine, Profile.of("new", "containerd", "2.1.0", "0.8.0"))
     assert only_check(checks, "socket").detail.startswith("/run/nri/nri.sock is a socket")
-    assert only_check(checks, "registration").status is Verdict.OK
+    assert only_check(checks, "registration").status is Health.OK
 
 
 def test_a_running_runtime_with_nri_off_fails(machine: Machine) -> None:
@@ -81,8 +81,8 @@ def test_a_running_runtime_with_nri_off_fails(machine: Machine) -> None:
     checks = examination(machine.host, version_of=version_of).checks
     assert asked == [7]
     check = only_check(checks, "containerd-enabled")
-    assert (check.status, "off by default" in check.detail) == (Verdict.FAIL, True)
-    assert only_check(checks, "socket").status is Verdict.FAIL
+    assert (check.status, "off by default" in check.detail) == (Health.FAIL, True)
+    assert only_check(checks, "socket").status is Health.FAIL
 
 
 def test_a_program_that_was_not_run_is_reported_with_the_reason(machine: Machine) -> None:
@@ -92,7 +92,7 @@ def test_a_program_that_was_not_run_is_reported_with_the_reason(machine: Machine
     ).checks
     assert only_check(checks, "containerd-version") == Check(
         "containerd-version",
-        Verdict.UNKNOWN,
+        Health.UNKNOWN,
         "the version of containerd (process 7, /home/x/containerd) is unknown: it is a fake",
     )
 
@@ -119,10 +119,10 @@ async def test_failures_of_a_runtime_that_does_not_serve_the_socket_are_warnings
         machine, Profile.of("new", "cri-o", "1.37.0", "0.12.0"), "/run/nri/nri.sock"
     )
     check = only_check(checks, "containerd-enabled")
-    assert check.status is Verdict.WARN
+    assert check.status is Health.WARN
     assert check.detail.endswith("(it does not serve /run/nri/nri.sock)")
-    assert only_check(checks, "cri-o-enabled").status is Verdict.OK
-    assert not any(c.status is Verdict.FAIL for c in checks)
+    assert only_check(checks, "cri-o-enabled").status is Health.OK
+    assert not any(c.status is Health.FAIL for c in checks)
 
 
 def test_plugins_are_read_from_the_runtime_s_configured_folders(machine: Machine) -> None:
@@ -146,7 +146,7 @@ def test_plugin_problems_are_warnings_where_nri_is_off(machine: Machine) -> None
     machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)
     checks = examination(machine.host).checks
     bad = next(check for check in checks if "/bad" in check.detail)
-    assert (bad.status, bad.detail.endswith("(once NRI is on)")) == (Verdict.WARN, True)
+    assert (bad.status, bad.detail.endswith("(once NRI is on)")) == (Health.WARN, True)
     assert only_check(checks, "plugins").detail.startswith("NRI is off")
 
 
@@ -156,7 +156,7 @@ def test_the_plugin_folder_is_unknown_with_unreadable_configuration(
     machine.write(CONTAINERD, f'version = 2\n{NRI}\nplugin_path = "/p"\n', mode=0)
     machine.process(7, "containerd")
     check = only_check(examination(machine.host).checks, "plugins")
-    assert (check.status, check.fix) == (Verdict.UNKNOWN, "run doctor as root")
+    assert (check.status, check.fix) == (Health.UNKNOWN, "run doctor as root")
     assert check.detail == (
         "not all of containerd's configuration could be read: its plugin folder is unknown "
         "(/opt/nri/plugins unless configured)"
@@ -165,10 +165,10 @@ def test_the_plugin_folder_is_unknown_with_unreadable_configuration(
     machine.write("/opt/nri/plugins/10-a", "#!/bin/sh\n", mode=0o755)
     machine.write("/opt/nri/plugins/bad", "#!/bin/sh\n", mode=0o755)
     checks = examination(machine.host, version_of=lambda pid: ProgramVersion("2.1.4")).checks
-    assert only_check(checks, "plugins").status is Verdict.UNKNOWN
+    assert only_check(checks, "plugins").status is Health.UNKNOWN
     guesses = [check for check in checks if check.name == "plugin"]
     assert guesses
-    assert {check.status for check in guesses} == {Verdict.WARN}
+    assert {check.status for check in guesses} == {Health.WARN}
     assert all(check.detail.endswith("(if it uses /opt/nri/plugins)") for check in guesses)
 
 
@@ -185,5 +185,5 @@ def test_two_containerds_with_different_configuration_are_both_checked(machine: 
 def test_a_configured_runtime_that_does_not_run_is_checked(machine: Machine) -> None:
     machine.write("/etc/isulad/daemon.json", "{}")
     check = only_check(examination(machine.host).checks, "isulad-enabled")
-    assert check.status is Verdict.FAIL
+    assert check.status is Health.FAIL
     assert check.config == '"nri-support": true'

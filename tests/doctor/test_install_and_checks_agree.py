@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nri_scope.doctor.check import Check, Verdict
+from nri_scope.doctor.check import Check, Health
 from nri_scope.doctor.examine import examination
 from nri_scope.doctor.host import ProgramVersion
 from nri_scope.doctor.install import Plan, Program, plan
@@ -79,7 +79,7 @@ def machines(draw: st.DrawFn) -> tuple[list[Check], Plan]:
 @given(machines())
 def test_what_is_said_to_work_has_no_failed_check(found: tuple[list[Check], Plan]) -> None:
     checks, planned = found
-    failed = {check.name for check in checks if check.status is Verdict.FAIL}
+    failed = {check.name for check in checks if check.status is Health.FAIL}
     details = " ".join(check.detail for check in checks)
     ways = {way.name: way.problem for way in planned.ways}
     chosen = planned.recommended

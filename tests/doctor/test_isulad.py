@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from nri_scope.doctor.check import Verdict
+from nri_scope.doctor.check import Health
 from nri_scope.doctor.examine import examination
 from nri_scope.doctor.install import Program, plan
 from nri_scope.doctor.isulad import DEFAULT_CONFIG, read_isulad
@@ -48,7 +48,7 @@ def test_keys_with_underscores_and_a_socket_path_are_reported(machine: Machine) 
 def test_keys_without_effect_are_told_as_such(machine: Machine, key: str) -> None:
     machine.write(DEFAULT_CONFIG, json.dumps({"nri-support": True, key: "/s", "group": "x"}))
     (check,) = [one for one in examination(machine.host).checks if one.name == "isulad-keys"]
-    assert check.status is Verdict.WARN
+    assert check.status is Health.WARN
     assert f'"{key}"' in check.detail and "ignore unknown settings" in check.detail
 
 
@@ -61,21 +61,22 @@ def test_a_timeout_given_as_text_has_no_effect(
 ) -> None:
     machine.write(DEFAULT_CONFIG, json.dumps({"nri-support": True, key: value}))
     (check,) = [one for one in examination(machine.host).checks if one.name == "isulad-timeouts"]
-    assert check.status is Verdict.WARN
+    assert check.status is Health.WARN
     assert f"it has no effect, and {default} s are used" in check.detail
 
 
 @pytest.mark.parametrize(
-    ("name", "status"), [("50", Verdict.FAIL), ("05", Verdict.FAIL), ("plugin", Verdict.WARN)]
+    ("name", "status"),
+    [("50", Health.FAIL), ("05", Health.FAIL), ("plugin", Health.WARN)],
 )
 def test_a_plugin_whose_name_is_an_index_aborts_isulad(
-    machine: Machine, name: str, status: Verdict
+    machine: Machine, name: str, status: Health
 ) -> None:
     machine.write(DEFAULT_CONFIG, '{"nri-support": true}')
     machine.write(f"/opt/nri/plugins/{name}", "#!", mode=0o755)
     (check,) = [one for one in examination(machine.host).checks if one.name == "plugin"]
     assert check.status is status
-    assert ("aborts at its next start" in check.detail) == (status is Verdict.FAIL)
+    assert ("aborts at its next start" in check.detail) == (status is Health.FAIL)
 
 
 def test_a_link_without_configuration_is_not_started(machine: Machine) -> None:
@@ -107,7 +108,7 @@ def test_an_enabled_isulad_has_warnings_of_its_defects(
     machine.write(DEFAULT_CONFIG, json.dumps({"nri-support": enabled}))
     found = [one for one in examination(machine.host).checks if one.name == "isulad-defects"]
     assert bool(found) == warned
-    assert all(one.status is Verdict.WARN and one.fix for one in found)
+    assert all(one.status is Health.WARN and one.fix for one in found)
     text = " ".join(one.detail for one in found)
     words = ("aborts", "UpdateContainerResources", "random order", "environment variable", "swaps")
     assert all((one in text) == warned for one in words)

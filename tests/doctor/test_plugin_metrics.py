@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nri_scope.doctor.check import Verdict
+from nri_scope.doctor.check import Health
 from nri_scope.doctor.plugins import PLUGINS_MAX, check_metrics
 from nri_scope.nri.plugin_metrics import CallCounts
 
@@ -17,9 +17,9 @@ CALLS = {
 
 def test_each_plugin_has_its_calls_and_errors() -> None:
     assert [(one.status, one.detail) for one in check_metrics(CALLS)] == [
-        (Verdict.OK, "the runtime has called 10-a once since its start, 2 ms on average"),
+        (Health.OK, "the runtime has called 10-a once since its start, 2 ms on average"),
         (
-            Verdict.WARN,
+            Health.WARN,
             "the runtime has called 20-b 4 times since its start, 2.5 ms on average; 1 of the "
             "calls failed or were not answered in time",
         ),

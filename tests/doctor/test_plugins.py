@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import os
 
-from nri_scope.doctor.check import Check, Verdict
+from nri_scope.doctor.check import Check, Health
 from nri_scope.doctor.plugins import check_plugins, look_at_plugins
 from nri_scope.nri.identity import ORIGINALS_FOLDER
 
@@ -23,13 +23,13 @@ def plugin(machine: Machine, name: str, mode: int = 0o755) -> None:
     machine.write(f"{PLUGINS}/{name}", "#!/bin/sh\n", mode=mode)
 
 
-def findings(checks: list[Check]) -> list[tuple[Verdict, str]]:
-    return [(check.status, check.detail) for check in checks if check.status is not Verdict.OK]
+def findings(checks: list[Check]) -> list[tuple[Health, str]]:
+    return [(check.status, check.detail) for check in checks if check.status is not Health.OK]
 
 
 def test_a_missing_folder_is_ok(machine: Machine) -> None:
     (check,) = examine(machine)
-    assert check.status is Verdict.OK
+    assert check.status is Health.OK
     assert "no plugins for the runtime" in check.detail
 
 
@@ -42,7 +42,7 @@ def test_valid_plugins_with_configuration_are_ok(machine: Machine) -> None:
     machine.write(f"{CONFIGS}/b.conf")
     (check,) = examine(machine)
     assert (check.status, check.detail) == (
-        Verdict.OK,
+        Health.OK,
         f"the runtime starts 10-a, 20-b, 30-c in {PLUGINS}",
     )
 
@@ -52,7 +52,7 @@ def test_one_invalid_name_stops_all_plugins(machine: Machine) -> None:
     plugin(machine, "logger")
     checks = examine(machine)
     ((status, detail),) = findings(checks)
-    assert status is Verdict.FAIL
+    assert status is Health.FAIL
     assert f"{PLUGINS}/logger" in detail
     assert "no plugin starts" in detail
     # No check claims that plugins are started.
@@ -68,10 +68,10 @@ def test_isulad_starts_plugins_that_have_a_configuration_file(
         machine.write(f"{CONFIGS}/{name}")
     machine.link(f"{PLUGINS}/30-gone", "/nowhere")
     checks = examine(machine, runtime="isulad")
-    (check,) = [check for check in checks if check.status is Verdict.OK]
+    (check,) = [check for check in checks if check.status is Health.OK]
     assert check.detail == f"the runtime starts one of 10-a and 20-a in {PLUGINS}"
     details = "\n".join(detail for _, detail in findings(checks))
-    assert {status for status, _ in findings(checks)} == {Verdict.WARN}
+    assert {status for status, _ in findings(checks)} == {Health.WARN}
     for words in (
         f"{PLUGINS}/logger is skipped",
         f"{PLUGINS}/30-gone is a broken link",
@@ -95,14 +95,14 @@ def test_files_that_are_not_executable_are_skipped(machine: Machine) -> None:
     for name in ("README", "10-a.conf", "10-a~", "10-a.bak", "20-notes.md"):
         plugin(machine, name, 0o644)
     ((status, detail),) = findings(examine(machine))
-    assert (status, "10-a is not executable" in detail) == (Verdict.WARN, True)
+    assert (status, "10-a is not executable" in detail) == (Health.WARN, True)
 
 
 def test_subfolders_are_skipped(machine: Machine) -> None:
     machine.at(f"{PLUGINS}/10-a").mkdir()
     machine.at(f"{PLUGINS}/disabled").mkdir()
     ((status, detail),) = findings(examine(machine))
-    assert (status, "is a folder" in detail) == (Verdict.WARN, True)
+    assert (status, "is a folder" in detail) == (Health.WARN, True)
 
 
 def test_the_folder_of_wrapped_plugins_is_not_reported(machine: Machine) -> None:
@@ -117,7 +117,7 @@ def test_plugins_that_cannot_start(machine: Machine) -> None:
     machine.link(f"{PLUGINS}/30-data", "/usr/bin/d")
     machine.write(f"{PLUGINS}/40-empty", mode=0o755)
     found = findings(examine(machine))
-    assert [status for status, _ in found] == [Verdict.FAIL] * 4
+    assert [status for status, _ in found] == [Health.FAIL] * 4
     for (_, detail), words in zip(
         found, ("broken link", "regular file", "not executable", "is empty"), strict=True
     ):
@@ -127,15 +127,15 @@ def test_plugins_that_cannot_start(machine: Machine) -> None:
 def test_a_link_with_an_invalid_name_stops_all_plugins(machine: Machine) -> None:
     machine.link(f"{PLUGINS}/x", "/nowhere")
     ((status, detail),) = findings(examine(machine))
-    assert (status, "no plugin starts" in detail) == (Verdict.FAIL, True)
+    assert (status, "no plugin starts" in detail) == (Health.FAIL, True)
 
 
 def test_equal_names_and_equal_indices_are_reported(machine: Machine) -> None:
     for name in ("10-a", "20-a", "20-b"):
         plugin(machine, name)
     assert findings(examine(machine)) == [
-        (Verdict.WARN, "a exists 2 times, with index 10, 20: all of them run"),
-        (Verdict.WARN, "a, b have the same index 20: their order is undefined"),
+        (Health.WARN, "a exists 2 times, with index 10, 20: all of them run"),
+        (Health.WARN, "a, b have the same index 20: their order is undefined"),
     ]
 
 
@@ -143,7 +143,7 @@ def test_plugins_that_others_can_write_are_reported(machine: Machine) -> None:
     plugin(machine, "10-a", 0o777)
     machine.at(PLUGINS).chmod(0o775)
     found = findings(examine(machine))
-    assert [status for status, _ in found] == [Verdict.WARN] * 2
+    assert [status for status, _ in found] == [Health.WARN] * 2
     assert all("run as root" in detail or "runs as root" in detail for _, detail in found)
 
 
@@ -174,7 +174,7 @@ def test_unreadable_configuration_stops_all_plugins(machine: Machine) -> None:
     machine.at(f"{CONFIGS}/a.conf").mkdir()
     machine.link(f"{CONFIGS}/b.conf", "/nowhere")
     found = findings(examine(machine))
-    assert [status for status, _ in found] == [Verdict.FAIL, Verdict.WARN]
+    assert [status for status, _ in found] == [Health.FAIL, Health.WARN]
     assert "starts no plugin" in found[0][1]
 
 
@@ -186,8 +186,8 @@ def test_only_the_configuration_in_use_is_a_failure(machine: Machine) -> None:
     machine.link(f"{CONFIGS}/20-b.conf", "/nowhere")
     machine.write(f"{CONFIGS}/b.conf")
     assert findings(examine(machine)) == [
-        (Verdict.WARN, "a.conf is not used for 10-a: 10-a.conf takes precedence"),
-        (Verdict.WARN, f"{CONFIGS}/20-b.conf is a broken link"),
+        (Health.WARN, "a.conf is not used for 10-a: 10-a.conf takes precedence"),
+        (Health.WARN, f"{CONFIGS}/20-b.conf is a broken link"),
     ]
 
 
@@ -196,7 +196,7 @@ def test_a_link_to_an_inaccessible_file_is_unknown(machine: Machine, unprivilege
     machine.link(f"{PLUGINS}/10-a", "/hidden/a")
     machine.at("/hidden").chmod(0)
     ((status, detail),) = findings(examine(machine))
-    assert (status, detail) == (Verdict.UNKNOWN, f"{PLUGINS}/10-a: permission denied")
+    assert (status, detail) == (Health.UNKNOWN, f"{PLUGINS}/10-a: permission denied")
     machine.at("/hidden").chmod(0o700)
 
 
@@ -204,5 +204,5 @@ def test_inaccessible_folders_are_unknown(machine: Machine, unprivileged: None) 
     machine.at(f"{PLUGINS}/x")
     machine.at(PLUGINS).chmod(0)
     (check,) = examine(machine)
-    assert check.status is Verdict.UNKNOWN
+    assert check.status is Health.UNKNOWN
     machine.root.joinpath("opt/nri/plugins").chmod(0o700)

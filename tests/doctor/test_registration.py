@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.doctor.check import Verdict
+from nri_scope.doctor.check import Health
 from nri_scope.doctor.sockets import Registration, check_registration, register
 from nri_scope.errors import RpcError
 from nri_scope.nri.events import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, EventKind
@@ -49,17 +49,17 @@ async def test_a_runtime_is_identified_and_disconnected_cleanly(
     assert (registration.nri_version, registration.nri_version_inferred) == (version, inferred)
     assert (registration.registration_timeout_ms, registration.request_timeout_ms) == timeouts
     served, synchronize, version_check, limits = check_registration(registration)
-    assert {served.status, synchronize.status, version_check.status} == {Verdict.OK}
+    assert {served.status, synchronize.status, version_check.status} == {Health.OK}
     assert ("of at most 4,194,304" in synchronize.detail) == (profile is OLD)
     assert registration.took_s > 0
     if timeouts == (0, 0):
-        assert limits.status is Verdict.UNKNOWN
+        assert limits.status is Health.UNKNOWN
         assert limits.detail.endswith(
             "the defaults are 5 s for registration and 2 s for each request"
         )
     else:
         assert (limits.status, limits.detail) == (
-            Verdict.OK,
+            Health.OK,
             "5 s to register, 2 s to reply to a request",
         )
 
@@ -90,7 +90,7 @@ async def test_every_part_of_synchronize_is_answered_before_disconnecting() -> N
     assert [reply.more for reply in replies] == [True, True, False]
     assert (registration.pods, registration.containers, registration.nri_version) == (9, 3, "")
     statuses = {check.name: check.status for check in check_registration(registration)}
-    assert statuses["nri-version"] is Verdict.UNKNOWN
+    assert statuses["nri-version"] is Health.UNKNOWN
 
 
 async def synchronized(configure: api.ConfigureRequest, size: int) -> Registration:
@@ -125,19 +125,19 @@ SPLITS = api.ConfigureRequest(runtime_name="containerd", runtime_version="2.1.9"
 @pytest.mark.parametrize(
     ("configure", "size", "name", "status"),
     [
-        (BEFORE_0_7, 2_000_000, "synchronize", Verdict.OK),
-        (BEFORE_0_7, 2_200_000, "synchronize", Verdict.WARN),
-        (BEFORE_0_7, 5_000_000, "registration", Verdict.FAIL),
-        (SPLITS, 2_200_000, "synchronize", Verdict.OK),
+        (BEFORE_0_7, 2_000_000, "synchronize", Health.OK),
+        (BEFORE_0_7, 2_200_000, "synchronize", Health.WARN),
+        (BEFORE_0_7, 5_000_000, "registration", Health.FAIL),
+        (SPLITS, 2_200_000, "synchronize", Health.OK),
     ],
 )
 async def test_whether_synchronize_fits_into_a_message_is_forecast(
-    configure: api.ConfigureRequest, size: int, name: str, status: Verdict
+    configure: api.ConfigureRequest, size: int, name: str, status: Health
 ) -> None:
     registration = await synchronized(configure, size)
     checks = {check.name: check for check in check_registration(registration)}
     assert checks[name].status is status
-    assert (checks[name].fix == SPLIT_ADVICE) == (status is not Verdict.OK)
+    assert (checks[name].fix == SPLIT_ADVICE) == (status is not Health.OK)
     detail = checks[name].detail
     if name == "registration":
         assert re.search(r": Synchronize of 5000\d{3} bytes; the limit is 4194304$", detail)
@@ -145,10 +145,10 @@ async def test_whether_synchronize_fits_into_a_message_is_forecast(
         assert re.search(rf"has {size // 10**6},\d00,\d\d\d bytes", detail)
 
 
-@pytest.mark.parametrize(("took_s", "status"), [(0.9, Verdict.OK), (1.1, Verdict.WARN)])
+@pytest.mark.parametrize(("took_s", "status"), [(0.9, Health.OK), (1.1, Health.WARN)])
 @pytest.mark.parametrize("timeout_ms", [0, 2000])
 def test_a_synchronize_that_takes_most_of_its_deadline_is_a_warning(
-    took_s: float, status: Verdict, timeout_ms: int
+    took_s: float, status: Health, timeout_ms: int
 ) -> None:
     registration = Registration(
         configured=True, synchronized=True, nri_version="0.8.0", runtime_name="containerd",
@@ -176,7 +176,7 @@ async def test_a_runtime_that_does_not_reply_times_out() -> None:
         assert await loop.sock_recv(theirs, 1 << 16)  # the registration …
         assert await loop.sock_recv(theirs, 1) == b""  # … and the end
     (check,) = check_registration(registration)
-    assert check.status is Verdict.FAIL
+    assert check.status is Health.FAIL
 
 
 async def test_a_runtime_that_closes_the_connection_is_reported() -> None:
@@ -211,11 +211,11 @@ def test_an_unknown_runtime_is_said_to_be_treated_like_containerd() -> None:
         for check in check_registration(replace(known, runtime_name="newd"))
         if check.name == "runtime"
     ]
-    assert check.status is Verdict.UNKNOWN
+    assert check.status is Health.UNKNOWN
     assert check.detail == "newd 1 (unknown, treated like containerd)"
 
 
 def test_a_runtime_that_does_not_synchronize_is_a_warning() -> None:
     registration = Registration(configured=True, problem="closed by the peer", runtime_name="cri-o")
-    assert check_registration(registration)[0].status is Verdict.WARN
-    assert check_registration(replace(registration, synchronized=True))[0].status is Verdict.OK
+    assert check_registration(registration)[0].status is Health.WARN
+    assert check_registration(replace(registration, synchronized=True))[0].status is Health.OK

@@ -5,7 +5,7 @@ import json
 
 from nri_scope.doctor.check import (
     Check,
-    Verdict,
+    Health,
     as_json,
     as_text,
     as_warnings,
@@ -73,12 +73,12 @@ def test_only_the_status_is_styled() -> None:
 
 def test_the_exit_status_is_1_only_after_a_failure() -> None:
     assert exit_status([]) == 0
-    assert exit_status([c for c in CHECKS if c.status is not Verdict.FAIL]) == 0
+    assert exit_status([c for c in CHECKS if c.status is not Health.FAIL]) == 0
     assert exit_status(CHECKS) == 1
 
 
 def test_failures_become_warnings_with_a_reason() -> None:
     assert as_warnings([fail("a", "b", "c"), ok("d", "e")], "elsewhere") == [
-        Check("a", Verdict.WARN, "b (elsewhere)", "c"),
+        Check("a", Health.WARN, "b (elsewhere)", "c"),
         ok("d", "e"),
     ]

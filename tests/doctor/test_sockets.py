@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from nri_scope.doctor.check import Check, Verdict
+from nri_scope.doctor.check import Check, Health
 from nri_scope.doctor.sockets import (
-    Listener,
+    ListeningProcess,
     SocketFile,
     check_listener,
     check_socket,
@@ -32,7 +32,7 @@ def listening(machine: Machine) -> Iterator[socket.socket]:
         yield sock
 
 
-def by_name(checks: list[Check]) -> dict[str, Verdict]:
+def by_name(checks: list[Check]) -> dict[str, Health]:
     return {check.name: check.status for check in checks}
 
 
@@ -41,12 +41,15 @@ def test_a_socket_in_a_private_folder_is_ok(machine: Machine, listening: socket.
     file = look_at_socket(machine.host, "/var/run/nri/nri.sock")
     assert file.is_socket
     assert (file.mode, file.folder_mode) == (0o600, 0o700)
-    assert by_name(check_socket(file)) == {"socket": Verdict.OK, "socket-folder": Verdict.OK}
+    assert by_name(check_socket(file)) == {
+        "socket": Health.OK,
+        "socket-folder": Health.OK,
+    }
 
 
 def test_a_missing_socket_and_a_missing_folder_are_reported(machine: Machine) -> None:
     (check,) = check_socket(look_at_socket(machine.host, PATH))
-    assert check.status is Verdict.FAIL
+    assert check.status is Health.FAIL
     assert check.detail == f"{PATH} does not exist, nor does its folder"
     machine.at(PATH)
     (check,) = check_socket(look_at_socket(machine.host, PATH))
@@ -56,13 +59,13 @@ def test_a_missing_socket_and_a_missing_folder_are_reported(machine: Machine) ->
 def test_a_regular_file_is_not_a_socket(machine: Machine) -> None:
     machine.write(PATH)
     (check,) = check_socket(look_at_socket(machine.host, PATH))
-    assert (check.status, check.detail) == (Verdict.FAIL, f"{PATH} is not a socket")
+    assert (check.status, check.detail) == (Health.FAIL, f"{PATH} is not a socket")
 
 
 def test_an_inaccessible_folder_is_unknown(machine: Machine, unprivileged: None) -> None:
     machine.at(PATH).parent.chmod(0)
     (check,) = check_socket(look_at_socket(machine.host, PATH))
-    assert check.status is Verdict.UNKNOWN
+    assert check.status is Health.UNKNOWN
     assert "permission denied" in check.detail
     machine.at("/run/nri").chmod(0o700)
 
@@ -70,16 +73,16 @@ def test_an_inaccessible_folder_is_unknown(machine: Machine, unprivileged: None)
 @pytest.mark.parametrize(
     ("folder", "mode", "status"),
     [
-        (0o700, 0o777, Verdict.OK),
-        (0o755, 0o600, Verdict.OK),
-        (0o755, 0o666, Verdict.WARN),
-        (0o750, 0o660, Verdict.WARN),
-        (0o770, 0o600, Verdict.WARN),
-        (0o777, 0o600, Verdict.WARN),
+        (0o700, 0o777, Health.OK),
+        (0o755, 0o600, Health.OK),
+        (0o755, 0o666, Health.WARN),
+        (0o750, 0o660, Health.WARN),
+        (0o770, 0o600, Health.WARN),
+        (0o777, 0o600, Health.WARN),
     ],
 )
 def test_modes_that_let_other_users_connect_are_warnings(
-    folder: int, mode: int, status: Verdict
+    folder: int, mode: int, status: Health
 ) -> None:
     file = SocketFile(PATH, "", True, True, mode, 0, folder)
     assert by_name(check_socket(file))["socket-folder"] is status
@@ -124,7 +127,7 @@ def test_a_left_over_socket_is_a_failure(machine: Machine, listening: socket.soc
     listener = connect(machine.host, PATH)
     assert listener.refused
     (check,) = check_listener(PATH, listener)
-    assert check.status is Verdict.FAIL
+    assert check.status is Health.FAIL
     assert "left over" in check.detail
 
 
@@ -137,13 +140,13 @@ def test_a_full_queue_does_not_block(machine: Machine, listening: socket.socket)
     for descriptor in waiting:
         os.close(descriptor)
     assert listener.busy
-    assert check_listener(PATH, listener)[0].status is Verdict.FAIL
+    assert check_listener(PATH, listener)[0].status is Health.FAIL
 
 
 def test_a_path_that_is_too_long_is_a_failure(machine: Machine) -> None:
     listener = connect(machine.host, "/" + "x" * 120)
     assert "107" in listener.problem
-    assert check_listener(PATH, listener)[0].status is Verdict.FAIL
+    assert check_listener(PATH, listener)[0].status is Health.FAIL
 
 
 @pytest.mark.parametrize("closed", ["/run/nri", PATH])
@@ -154,35 +157,37 @@ def test_an_inaccessible_folder_or_socket_is_unknown(
     place.chmod(0)
     listener = connect(machine.host, PATH)
     (check,) = check_listener(PATH, listener)
-    assert check.status is Verdict.UNKNOWN
+    assert check.status is Health.UNKNOWN
     assert check.detail == f"cannot connect to {PATH}: permission denied"
     assert check.fix == "run doctor as root"
     found = by_name(check_socket(look_at_socket(machine.host, PATH)))
-    assert found["socket"] is (Verdict.OK if closed == PATH else Verdict.UNKNOWN)
+    assert found["socket"] is (Health.OK if closed == PATH else Health.UNKNOWN)
     place.chmod(0o700)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_root_without_access_is_not_advised_to_become_root() -> None:
-    (check,) = check_listener(PATH, Listener(problem="permission denied", denied=True))
-    assert check.status is Verdict.UNKNOWN
+    (check,) = check_listener(PATH, ListeningProcess(problem="permission denied", denied=True))
+    assert check.status is Health.UNKNOWN
     assert "as root" not in check.fix
 
 
 @pytest.mark.parametrize(
     ("listener", "status"),
     [
-        (Listener(pid=0), Verdict.UNKNOWN),
-        (Listener(pid=1, name="systemd"), Verdict.OK),
-        (Listener(pid=7, name="crio"), Verdict.OK),
-        (Listener(pid=7, name="python3"), Verdict.WARN),
-        (Listener(pid=7), Verdict.OK),
+        (ListeningProcess(pid=0), Health.UNKNOWN),
+        (ListeningProcess(pid=1, name="systemd"), Health.OK),
+        (ListeningProcess(pid=7, name="crio"), Health.OK),
+        (ListeningProcess(pid=7, name="python3"), Health.WARN),
+        (ListeningProcess(pid=7), Health.OK),
     ],
 )
-def test_listeners_other_than_a_runtime_are_warnings(listener: Listener, status: Verdict) -> None:
+def test_listeners_other_than_a_runtime_are_warnings(
+    listener: ListeningProcess, status: Health
+) -> None:
     assert check_listener(PATH, listener)[0].status is status
 
 
 def test_a_runtime_as_process_1_is_not_reported_as_a_service_manager() -> None:
-    (check,) = check_listener(PATH, Listener(pid=1, name="containerd"))
+    (check,) = check_listener(PATH, ListeningProcess(pid=1, name="containerd"))
     assert check.detail == "containerd (process 1) listens"

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from nri_scope.doctor.check import Check, Verdict
+from nri_scope.doctor.check import Check, Health
 from nri_scope.doctor.config_checks import Installation
 from nri_scope.doctor.examine import examination
 from nri_scope.doctor.host import ProgramVersion, running_runtimes
@@ -33,20 +33,20 @@ def listed(*types: str) -> str:
     [
         (
             "1.6.20~ds1",
-            Verdict.OK,
+            Health.OK,
             "1.6.20~ds1 calls the plugins in {} for sandboxes and",
         ),
-        ("1.5.9", Verdict.OK, "for sandboxes and containers: a (/opt/nri/bin/a)"),
-        ("1.7.24", Verdict.WARN, "containerd 1.7.24 does not read {}, which lists 1 plugins"),
-        ("1.4.13", Verdict.WARN, "does not read"),
-        ("2.0.0", Verdict.WARN, "for sandboxes: a (/opt/nri/bin/a); this is deprecated"),
-        ("2.1.9", Verdict.WARN, "every pod fails if a program is removed"),
-        ("2.4.0-beta.2", Verdict.WARN, "every pod fails if a program is removed"),
-        ("", Verdict.UNKNOWN, "whether the runtime reads {} is unknown"),
+        ("1.5.9", Health.OK, "for sandboxes and containers: a (/opt/nri/bin/a)"),
+        ("1.7.24", Health.WARN, "containerd 1.7.24 does not read {}, which lists 1 plugins"),
+        ("1.4.13", Health.WARN, "does not read"),
+        ("2.0.0", Health.WARN, "for sandboxes: a (/opt/nri/bin/a); this is deprecated"),
+        ("2.1.9", Health.WARN, "every pod fails if a program is removed"),
+        ("2.4.0-beta.2", Health.WARN, "every pod fails if a program is removed"),
+        ("", Health.UNKNOWN, "whether the runtime reads {} is unknown"),
     ],
 )
 def test_each_containerd_calls_the_plugins_for_other_objects(
-    machine: Machine, version: str, status: Verdict, words: str
+    machine: Machine, version: str, status: Health, words: str
 ) -> None:
     machine.write(CONF, listed("a"))
     machine.write("/opt/nri/bin/a", mode=0o755)
@@ -61,17 +61,17 @@ def test_a_missing_program_fails_every_pod(machine: Machine, version: str) -> No
     machine.write("/opt/nri/bin/a", mode=0o755)
     machine.write("/opt/nri/bin/gone", mode=0o644)
     first, *others = checked(machine, version)
-    assert first.status is Verdict.FAIL
+    assert first.status is Health.FAIL
     assert first.detail.startswith(f"every pod fails: containerd {version} calls the plugins")
     assert [(one.status, one.detail.partition(" of ")[0]) for one in others] == [
-        (Verdict.FAIL, "plugin gone"),
-        (Verdict.FAIL, "plugin /opt/x/no"),
+        (Health.FAIL, "plugin gone"),
+        (Health.FAIL, "plugin /opt/x/no"),
     ]
 
 
 def test_a_missing_program_is_harmless_for_containerd_1_7(machine: Machine) -> None:
     machine.write(CONF, listed("gone"))
-    assert [check.status for check in checked(machine, "1.7.24")] == [Verdict.WARN]
+    assert [check.status for check in checked(machine, "1.7.24")] == [Health.WARN]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"plugins": [null]}', '{"plugins": [{}]}'])
@@ -80,10 +80,10 @@ def test_a_broken_list_fails_every_pod_of_a_containerd_that_reads_it(
 ) -> None:
     machine.write(CONF, text)
     (check,) = checked(machine, "2.1.9")
-    assert check.status is Verdict.FAIL
+    assert check.status is Health.FAIL
     assert "every pod fails, as containerd 2.1.9 reads it for sandboxes" in check.detail
     (check,) = checked(machine, "1.7.24")
-    assert check.status is Verdict.WARN
+    assert check.status is Health.WARN
 
 
 def test_the_first_program_in_the_runtimes_path_is_called(machine: Machine) -> None:
@@ -94,14 +94,14 @@ def test_the_first_program_in_the_runtimes_path_is_called(machine: Machine) -> N
         machine.write(f"{folder}/p", mode=0o755)
     first, hidden = checked(machine, "1.6.20")
     assert first.detail.endswith("p (/b/p)")
-    assert hidden.status is Verdict.WARN
+    assert hidden.status is Health.WARN
     assert hidden.detail == f"plugin p of {CONF}: /b/p hides /opt/nri/bin/p"
 
 
 def test_without_a_list_only_a_containerd_that_calls_for_containers_is_mentioned(
     machine: Machine,
 ) -> None:
-    assert [check.status for check in checked(machine, "1.6.20")] == [Verdict.OK]
+    assert [check.status for check in checked(machine, "1.6.20")] == [Health.OK]
     assert checked(machine, "2.1.9") == []
     assert checked(machine, "1.30.1", "cri-o") == []
 
@@ -111,4 +111,7 @@ def test_the_whole_examination_contains_the_check(machine: Machine) -> None:
     machine.write("/etc/containerd/config.toml", "version = 3\n")
     machine.write(CONF, listed("gone"))
     checks = examination(machine.host, version_of=lambda pid: ProgramVersion("2.1.9")).checks
-    assert [c.status for c in checks if c.name == "nri-0.1"] == [Verdict.FAIL, Verdict.FAIL]
+    assert [c.status for c in checks if c.name == "nri-0.1"] == [
+        Health.FAIL,
+        Health.FAIL,
+    ]

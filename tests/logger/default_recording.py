@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.logger.launched import Settings
+from nri_scope.logger.launched import LoggerSettings
 
 
 def replace_default(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the path below a folder where launched loggers record by default from now on."""
     path = folder / "var" / "default.nriscope.db"
     monkeypatch.setattr(
-        "nri_scope.logger.launched.Settings.__init__.__defaults__",
-        (path, *(Settings.__init__.__defaults__ or ())[1:]),
+        "nri_scope.logger.launched.LoggerSettings.__init__.__defaults__",
+        (path, *(LoggerSettings.__init__.__defaults__ or ())[1:]),
     )
     return path

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.logger.launched import Settings, parse_settings
+from nri_scope.logger.launched import LoggerSettings, parse_settings
 from nri_scope.nri.events import EventKind
 from nri_scope.share.redaction import Rules
 from nri_scope.share.redaction.rules import read_rules
@@ -17,7 +17,7 @@ from nri_scope.share.redaction.rules import read_rules
 
 @pytest.mark.parametrize("text", ["", "  \n", "# only a comment\n", "---\n"])
 def test_an_empty_configuration_selects_the_defaults(text: str) -> None:
-    assert parse_settings(text) == (Settings(), ())
+    assert parse_settings(text) == (LoggerSettings(), ())
 
 
 def test_all_keys_are_parsed() -> None:
@@ -71,7 +71,7 @@ def test_none_removes_a_bound() -> None:
 )
 def test_an_invalid_line_is_one_problem_and_leaves_the_defaults(line: str, words: str) -> None:
     settings, problems = parse_settings(f"{line}\n")
-    assert settings == Settings()
+    assert settings == LoggerSettings()
     assert len(problems) == 1
     assert words in problems[0]
 
@@ -80,8 +80,8 @@ def test_redaction_uses_the_default_rules_or_a_file(tmp_path: Path) -> None:
     rules = tmp_path / "rules.toml"
     rules.write_text("[switches]\nnamespaces = true\n")
 
-    assert parse_settings("redact: true\n") == (Settings(redact=Rules.DEFAULT), ())
-    assert parse_settings("redact: false\n") == (Settings(), ())
+    assert parse_settings("redact: true\n") == (LoggerSettings(redact=Rules.DEFAULT), ())
+    assert parse_settings("redact: false\n") == (LoggerSettings(), ())
     settings, problems = parse_settings(f"redact: {rules}\n")
     assert settings.redact == read_rules(rules)
     assert problems == ()
@@ -90,7 +90,7 @@ def test_redaction_uses_the_default_rules_or_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["redact: /no/file\n", "redact: 7\n", "redact: [true\n", "redact"])
 def test_invalid_redaction_settings_select_the_default_rules(text: str) -> None:
     settings, problems = parse_settings(text)
-    assert settings == Settings(redact=Rules.DEFAULT)
+    assert settings == LoggerSettings(redact=Rules.DEFAULT)
     assert len(problems) == 1
 
 

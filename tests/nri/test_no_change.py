@@ -27,7 +27,7 @@ from nri_scope.nri.events import METHODS, PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_C
 from nri_scope.nri.identity import check_index, check_name
 from nri_scope.nri.no_change import EMPTY_ADJUSTMENT, NO_CHANGE, is_empty_reply, no_change
 from nri_scope.nri.versions import CONSERVATIVE_MASK, NriVersion
-from nri_scope.plugin import Identity, Plugin, PluginSession, inherited, serve
+from nri_scope.plugin import Identity, PluginCallbacks, PluginSession, inherited, serve
 from nri_scope.plugin.serving import EVENT_HANDLERS
 from nri_scope.transport import Link, adopt_descriptor
 from nri_scope.wire import Connection, RequestReceived
@@ -112,7 +112,7 @@ class WithLists:
 Start = Callable[[int], Awaitable[object]]
 
 
-def session(plugin: Plugin) -> Start:
+def session(plugin: PluginCallbacks) -> Start:
     return lambda descriptor: PluginSession(ME, plugin).run(inherited(descriptor))
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import FILTERED, RING_REMOVED, Gap, Mark, Note
+from nri_scope.events import FILTERED, RING_REMOVED, Gap, Note, UserMark
 from nri_scope.recorder import transactions
 from nri_scope.recorder.inbox import Begin, End
 from nri_scope.recorder.ring import MIN_SIZE, Ring
@@ -75,7 +75,7 @@ def test_marks_are_removed_with_their_events(ring: Written) -> None:
     ring.close()
     with Recording.open(ring.path) as recording:
         events = list(recording.events())
-    marks = [Mark(event.id, event.at_ns) for event in (events[0], events[-1])]
+    marks = [UserMark(event.id, event.at_ns) for event in (events[0], events[-1])]
     put(ring.path, marks)
     again = Written(ring.path, Ring(_SIZE, None))
     again.write(Begin(2, a_start()))

@@ -19,7 +19,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import Event
 from nri_scope.recording import writable_file
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.marks.user_marks import Marks
+from nri_scope.recording.marks.user_marks import UserMarks
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.writable_file import RecordingFile
 from tests.recording.marks.recordings import SAMPLE, events_of
@@ -203,7 +203,7 @@ def _read(path: Path) -> None:
 
 
 def _mark(path: Path) -> None:
-    marks = Marks(path)
+    marks = UserMarks(path)
     marks.load()
     marks.comment(_marked_event(), "a comment")
     marks.save()

@@ -16,7 +16,7 @@ from nri_scope.replay.plugin_command import PluginCommand, command, parse_plugin
 from nri_scope.replay.plugins import PluginSet
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.report.documents import document
-from nri_scope.replay.report.text import Report
+from nri_scope.replay.report.text import ResultFormatter
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.transport.loop import run
@@ -151,7 +151,9 @@ def test_an_external_plugin_is_started_again_after_a_disconnect(fault: str, one_
     assert len({*lines}) == len(lines) == 2
     assert len(synchronized(replayed)) == 2
     assert replayed.plugins[0].started_again == 1
-    assert any("replay started it again (1×)" in line for line in Report().summary(replayed))
+    assert any(
+        "replay started it again (1×)" in line for line in ResultFormatter().summary(replayed)
+    )
 
 
 @pytest.mark.parametrize("fault", ["restart-runtime:after=3", "drop-connection:after=3"])

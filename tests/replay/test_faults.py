@@ -27,7 +27,7 @@ from nri_scope.replay.faults import (
 )
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.report.documents import document
-from nri_scope.replay.report.text import Report
+from nri_scope.replay.report.text import ResultFormatter
 from nri_scope.replay.result import Replayed
 from nri_scope.runtime import RECORDED
 from nri_scope.runtime.profile import PROFILES
@@ -142,7 +142,7 @@ def test_slow_replies_are_flagged_or_late(tmp_path: Path) -> None:
     assert create.slow
     assert create.verdict is Verdict.OK
     (event,) = [one for one in replayed.events if create in one.replies]
-    line = list(Report().event(event, output=False))[-1]
+    line = list(ResultFormatter().event(event, output=False))[-1]
     assert re.search(r"ok  (5[89]|[6-9]\d) % of the deadline of 600ms$", line)
     assert replayed.tally.slow == 1
     assert replayed.ok
@@ -296,7 +296,7 @@ def test_an_error_is_reported_as_a_failure_or_as_logged(one_life: Path) -> None:
         _, replayed = played_with_faults(one_life, fault)
         (event,) = [one for one in replayed.events if one.failure or one.logged]
         assert (event.event, bool(event.logged)) == (fault.partition(":")[2], logged)
-        lines = list(Report().event(event))
+        lines = list(ResultFormatter().event(event))
         words = f"        logged: {INJECTED}"
         assert (words in lines) is logged
         assert (

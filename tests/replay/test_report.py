@@ -19,7 +19,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import to_json
 from nri_scope.replay.playback import ReplayListener
 from nri_scope.replay.replies import Reply, Verdict
-from nri_scope.replay.report import Report, document, junit
+from nri_scope.replay.report import ResultFormatter, document, junit
 from nri_scope.replay.result import PlayedEvent, PluginResult, PrintedLine, Replayed, ReplyCounts
 from nri_scope.replay.run import replay
 from nri_scope.transport.loop import run
@@ -41,7 +41,7 @@ class Failing:
 
 
 def lines(replayed: Replayed) -> str:
-    report = Report(chain=len(replayed.plugins) > 1)
+    report = ResultFormatter(chain=len(replayed.plugins) > 1)
     printed_lines = [line for event in replayed.events for line in report.event(event)]
     return "\n".join([*printed_lines, *report.containers(replayed), *report.summary(replayed)])
 
@@ -62,7 +62,7 @@ def test_json_is_deterministic_except_for_times() -> None:
 
 def test_a_narrow_terminal_wraps_reasons_in_full() -> None:
     replayed = played(RECORDING, {"10-a": Adding(), "20-f": Failing()})
-    report = Report(chain=True, plugins=["10-a", "20-f"], width=80)
+    report = ResultFormatter(chain=True, plugins=["10-a", "20-f"], width=80)
     printed_lines = [line for event in replayed.events for line in report.event(event)]
     printed_lines += report.containers(replayed)
     assert max(map(len, printed_lines)) <= 80
@@ -85,10 +85,10 @@ def test_lines_show_events_containers_and_the_summary() -> None:
 
 def test_differences_of_two_chains_are_the_changes_of_one() -> None:
     ours, other = played(RECORDING, {"10-a": Adding()}), played(RECORDING, {})
-    text = "\n".join(Report().differences(ours, other, "without 10-a"))
+    text = "\n".join(ResultFormatter().differences(ours, other, "without 10-a"))
     assert 'shop/web/app without 10-a\n  - env A (was "1")' in text
     equal = played(RECORDING, {"30-other": Adding()})
-    same = "\n".join(Report().differences(ours, equal, "with 30-other"))
+    same = "\n".join(ResultFormatter().differences(ours, equal, "with 30-other"))
     assert same == "\nboth chains result in equal containers"
 
 
@@ -122,9 +122,11 @@ def test_only_requested_faults_are_called_faults() -> None:
     events = played(RECORDING, {"10-a": Adding()}).events
     by_hand = next(one for one in events if one.event_id and one.replies)
     by_hand.note = "the request was edited"
-    assert next(Report().event(by_hand)) == "        the request was edited"
+    assert next(ResultFormatter().event(by_hand)) == "        the request was edited"
     restart = PlayedEvent(0, "restart-runtime", "", 0, note="the runtime restarts")
-    assert list(Report().event(restart)) == [f"     +  {restart.event:<49}  the runtime restarts"]
+    assert list(ResultFormatter().event(restart)) == [
+        f"     +  {restart.event:<49}  the runtime restarts"
+    ]
 
 
 HOSTILE = st.text(st.characters(), min_size=1, max_size=20)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.doctor.check import Check, Verdict
+from nri_scope.doctor.check import Check, Health
 from nri_scope.doctor.host import Host
 from nri_scope.doctor.sockets import check_registration, connect, register
 from nri_scope.nri.versions import SPLIT_ADVICE
@@ -47,8 +47,14 @@ async def test_a_state_over_the_limit_is_forecast_then_named(
         checks = await checks_of(old)
         found.append(checks.get("synchronize", checks["registration"]))
     statuses = [one.status for one in found]
-    assert statuses == [Verdict.OK, Verdict.WARN, Verdict.WARN, Verdict.FAIL, Verdict.FAIL], found
-    assert all((one.fix == SPLIT_ADVICE) == (one.status is not Verdict.OK) for one in found)
+    assert statuses == [
+        Health.OK,
+        Health.WARN,
+        Health.WARN,
+        Health.FAIL,
+        Health.FAIL,
+    ], found
+    assert all((one.fix == SPLIT_ADVICE) == (one.status is not Health.OK) for one in found)
     file = tmp_path / "record.nriscope.db"
     async with recording(file, old, connected=False) as record:
         await record.said(SPLIT_ADVICE)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.logger.launched import Settings
+from nri_scope.logger.launched import LoggerSettings
 from nri_scope.recording.records import rfc3339
 from nri_scope.writer.background_output import log_beside
 from tests.runtime.testbed.containerd import Containerd, running
@@ -93,7 +93,7 @@ def logged_elsewhere() -> Iterator[Callable[[], str]]:
 
     Neither configuration nor environment can change its folder, which is restored afterwards.
     """
-    log = log_beside(Settings().output)
+    log = log_beside(LoggerSettings().output)
     with locked("launched"):
         folder_was_there, before = log.parent.exists(), log.read_bytes() if log.exists() else None
         yield lambda: log.read_bytes()[len(before or b"") :].decode() if log.exists() else ""

@@ -17,7 +17,7 @@ from nri_scope.recording.tap_tables import printed
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from nri_scope.runtime.command import command_of
 from nri_scope.tap.launched_plugin import Launch, as_external, to_socket
-from nri_scope.tap.run import Settings, Tap
+from nri_scope.tap.run import Tap, TapSettings
 from nri_scope.writer.supervisor import WriterProcess
 from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.scripts import children, external, is_running, plugin, python
@@ -35,7 +35,7 @@ class Run:
 
     async def start(self, argv: list[str], *, launched: bool = False) -> int:
         """Start a plugin, wait until it exits, and return its exit status."""
-        writer = WriterProcess(Settings(output=str(self.file)).recording(), self.messages.append)
+        writer = WriterProcess(TapSettings(output=str(self.file)).recording(), self.messages.append)
         await writer.open()
         started = as_external(argv, {}, self.socket, self.printed.append, wait=False, grace_s=60)
         if launched:
@@ -43,7 +43,7 @@ class Run:
             show = self.printed.append
             started = to_socket(launch, self.socket, show, wait=False, as_external=started)
         try:
-            self.tap = Tap(Settings(output=str(self.file)), writer, self.messages.append)
+            self.tap = Tap(TapSettings(output=str(self.file)), writer, self.messages.append)
             return await started(self.tap)
         finally:
             await writer.close()

@@ -16,7 +16,7 @@ from nri_scope.recording.tap_tables import printed
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from nri_scope.runtime.command import command_of
 from nri_scope.tap.launched_plugin import Launch, to_socket
-from nri_scope.tap.run import Settings, Tap
+from nri_scope.tap.run import Tap, TapSettings
 from nri_scope.writer.supervisor import WriterProcess
 from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.scripts import is_running, plugin, python
@@ -41,7 +41,7 @@ class Run:
 
     async def launch(self, argv: list[str], grace_s: float = 60) -> int:
         """Launch a plugin, wait until it exits, and return its exit status."""
-        settings = Settings(output=str(self.file))
+        settings = TapSettings(output=str(self.file))
         writer = WriterProcess(settings.recording(), self.messages.append)
         await writer.open()
         try:

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import NriScopeError, UsageError
-from nri_scope.tap.run import Settings
+from nri_scope.tap.run import TapSettings
 
 
 @given(
     st.builds(
-        Settings,
+        TapSettings,
         output=st.text(),
         where=st.text(),
         redact=st.none() | st.text(),
@@ -24,15 +24,15 @@ from nri_scope.tap.run import Settings
         max_age=st.none() | st.floats(allow_nan=False),
     )
 )
-def test_settings_survive_a_round_trip(settings: Settings) -> None:
+def test_settings_survive_a_round_trip(settings: TapSettings) -> None:
     plain = json.loads(json.dumps(settings.plain()))
-    assert Settings.read(plain) == settings
-    assert Settings.read({**plain, "of a later version": 1}) == settings
+    assert TapSettings.read(plain) == settings
+    assert TapSettings.read({**plain, "of a later version": 1}) == settings
 
 
 def test_settings_without_an_output_file_are_rejected() -> None:
     with pytest.raises(UsageError, match="no output file"):
-        Settings.read({"where": ""})
+        TapSettings.read({"where": ""})
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_settings_without_an_output_file_are_rejected() -> None:
 def test_invalid_settings_are_rejected_before_a_file_is_created(
     invalid: dict[str, object], tmp_path: Path
 ) -> None:
-    settings = Settings.read({"output": str(tmp_path / "x.db"), **invalid})
+    settings = TapSettings.read({"output": str(tmp_path / "x.db"), **invalid})
     with pytest.raises(NriScopeError):
         settings.check()
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from textual.screen import Screen
 
-from nri_scope.events import Container, Mark
+from nri_scope.events import Container, UserMark
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.marks.sidecar import marks_in, marks_of
@@ -32,7 +32,7 @@ def path(tmp_path: Path) -> Path:
     return copy_recording(tmp_path)
 
 
-def _marks(path: Path) -> list[Mark]:
+def _marks(path: Path) -> list[UserMark]:
     """Return the marks beside the recording, and assert that none are in it."""
     with Recording.open(path) as recording:
         assert marks_in(recording) == []

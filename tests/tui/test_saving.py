@@ -12,7 +12,7 @@ import pytest
 
 from nri_scope._gen.nri.api_pb2 import CreateContainerRequest
 from nri_scope.errors import NriScopeError, RedactionLeak, UsageError
-from nri_scope.events import Mark
+from nri_scope.events import UserMark
 from nri_scope.filter import parse
 from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.marks.sidecar import marks_in
@@ -184,7 +184,7 @@ class _Held:
         redactor: Redactor | None,
         selection: Selection,
         *,
-        marks: Sequence[Mark],
+        marks: Sequence[UserMark],
         note: str,
         on_progress: Callable[[float], None],
     ) -> Extracted:

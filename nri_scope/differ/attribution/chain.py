@@ -26,7 +26,7 @@ LOWEST, HIGHEST = "00", "99"
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class RoundChain:
     """The known plugins of a round, in call order."""
 
     plugins: tuple[str, ...] = ()
@@ -37,7 +37,7 @@ class Chain:
     """Whether plugins are called in the order of their indices."""
 
     @classmethod
-    def of(cls, parts: Iterable[ConnectionPart], plugins: Sequence[str] = ()) -> Chain:
+    def of(cls, parts: Iterable[ConnectionPart], plugins: Sequence[str] = ()) -> RoundChain:
         """Return the chain of one round."""
         seen = _seen(tuple([(each.plugin, each.session.runtime_name) for each in parts]))
         return seen if not plugins else replace(seen, plugins=tuple(plugins))
@@ -78,10 +78,10 @@ class Chain:
 
 
 @lru_cache(maxsize=256)
-def _seen(connections: tuple[tuple[str, str], ...]) -> Chain:
+def _seen(connections: tuple[tuple[str, str], ...]) -> RoundChain:
     """Return the chain of observed connections, by the names of plugins and runtimes."""
     ordered = all(runtime_rules_of(runtime).has_ordered_chain for _, runtime in connections)
-    return Chain((), frozenset(plugin for plugin, _ in connections), ordered)
+    return RoundChain((), frozenset(plugin for plugin, _ in connections), ordered)
 
 
 @lru_cache(maxsize=4096)
@@ -120,7 +120,7 @@ def changes_of_chain(before: Spec, after: Spec) -> tuple[Change, ...]:
     return specs.changes(oci.sort_mounts(before), oci.sort_mounts(after))
 
 
-def spans(round_: Round, chain: Chain) -> tuple[PluginSpan, ...]:
+def spans(round_: Round, chain: RoundChain) -> tuple[PluginSpan, ...]:
     """Return the spans of observed plugins and between two observed connections, in order.
 
     A span between two connections includes the runtime's own time, but not the time of nri-scope's

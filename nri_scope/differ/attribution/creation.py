@@ -36,7 +36,7 @@ from .attributed_changes import (
     dropped,
     refused,
 )
-from .chain import LOWEST, Chain, changes_of_chain
+from .chain import LOWEST, RoundChain, changes_of_chain
 from .hidden_changes import BY_CHANCE, HiddenChanges, maps_of, newest_steps
 from .history import History
 from .observed_round import ConnectionPart
@@ -182,7 +182,7 @@ class CreationEvaluation:
 
     parts: tuple[ConnectionPart, ...]
     owner_list: OwnerList | None
-    chain: Chain
+    chain: RoundChain
     created: bool
     """Whether later events show that the container was created."""
     results: RoundResults

@@ -24,7 +24,7 @@ from nri_scope.nri.events import (
 
 from .applied_spec import container_status
 from .attributed_changes import Failure, FailureKind, RoundDiff, Shows
-from .chain import Chain, spans
+from .chain import RoundChain, spans
 from .containers import Containers
 from .creation import CreationEvaluation, CreationVerdict
 from .history import History
@@ -235,12 +235,12 @@ class Differ:
         is_chosen = self._is_chosen(whole.first.container_id)
         kind = CreationEvaluation if whole.parts[0].is_ordered else UnorderedCreation
         parts = creation.parts if creation else ()
-        chain = Chain.of(parts, owner_list.plugins if owner_list else ())
+        chain = RoundChain.of(parts, owner_list.plugins if owner_list else ())
         is_created, results = outcome.fate is OperationFate.CREATED, RoundResults()
         for_others = owner_list is None and not is_chosen
         container = kind(parts, owner_list, chain, is_created, results, for_others).evaluate()
         if container is None:
-            chain = Chain.of(whole.parts)
+            chain = RoundChain.of(whole.parts)
         if validation is not None:
             results.fail(rejection(validation))
         unvalidated = None if validation else creation
@@ -300,7 +300,7 @@ class Differ:
         if first.event in _WITHOUT_CONTAINERS:
             return None
         results = RoundResults()
-        chain = Chain.of(round_.parts)
+        chain = RoundChain.of(round_.parts)
         if first.method == CONTAINER_STATUS:
             if not self._evaluate_status(part, results):
                 return None
@@ -318,7 +318,7 @@ class Differ:
                     results.note(f"{failing.error.text}; {CONTINUED}")
         return self._diff(round_, results, chain)
 
-    def _evaluate_chain(self, round_: Round, chain: Chain, results: RoundResults) -> None:
+    def _evaluate_chain(self, round_: Round, chain: RoundChain, results: RoundResults) -> None:
         """Evaluate an event of the chain that is no creation."""
         container = round_.first.container_id
         if round_.name == UPDATE:
@@ -338,7 +338,7 @@ class Differ:
             if not self._keep:
                 self._removed.append(container)
 
-    def _evaluate_update(self, round_: Round, chain: Chain, results: RoundResults) -> None:
+    def _evaluate_update(self, round_: Round, chain: RoundChain, results: RoundResults) -> None:
         container = round_.first.container_id
         history = self._containers.history(container)
         evaluation = UpdateEvaluation(round_, chain, history.spec)
@@ -463,7 +463,7 @@ class Differ:
         return is_complete and not self._containers.is_named(container_id)
 
     def _diff(
-        self, round_: Round, results: RoundResults, chain: Chain, *, extra: Round | None = None
+        self, round_: Round, results: RoundResults, chain: RoundChain, *, extra: Round | None = None
     ) -> RoundDiff:
         for step in results.steps:
             if round_.name == UNSOLICITED:

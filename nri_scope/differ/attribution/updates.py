@@ -34,7 +34,7 @@ from .attributed_changes import (
     dropped,
     refused,
 )
-from .chain import LOWEST, Chain
+from .chain import LOWEST, RoundChain
 from .containers import Containers
 from .history import History
 from .later_changes import FOLLOWS_LIMIT
@@ -62,7 +62,7 @@ NO_ID = "the update names no container; set its container_id"
 class UpdateEvaluation:
     """The evaluation of one UpdateContainer of a container whose spec was `before`."""
 
-    def __init__(self, round_: Round, chain: Chain, before: Spec) -> None:
+    def __init__(self, round_: Round, chain: RoundChain, before: Spec) -> None:
         self.round = round_
         self.chain = chain
         self.before = before

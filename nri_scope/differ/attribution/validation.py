@@ -14,7 +14,7 @@ from nri_scope.nri.merging import NOT_PASSED_ON
 from nri_scope.specs import Change, Spec
 
 from .attributed_changes import REQUESTED, ChangeStep, Claim, Evidence, dropped
-from .chain import Chain, changes_of_chain
+from .chain import RoundChain, changes_of_chain
 from .hidden_changes import HiddenChanges, is_hidden, maps_of, newest_steps, undone_removal
 from .observed_round import ConnectionPart
 from .owner import UNKNOWN, Owner, OwnerKind, one_of
@@ -38,7 +38,7 @@ class Validation:
     """The comparison of one creation with its request to validators."""
 
     owner_list: OwnerList
-    chain: Chain
+    chain: RoundChain
     results: RoundResults
     base: Spec
     """The container before the chain."""

@@ -164,7 +164,7 @@ class NewestSteps:
         return newest
 
 
-class Remarks:
+class LineRemarks:
     """Source of the remarks on lines."""
 
     def __init__(self, newest: NewestSteps) -> None:
@@ -282,7 +282,7 @@ class _SpecLines:
         self._history = history
         self._owners = FinalOwners(history)
         self._newest = self._owners.newest
-        self._remarks = Remarks(self._newest)
+        self._remarks = LineRemarks(self._newest)
         self._known = tree(history.spec)
         """Nodes of the spec that events show, without the CRI's answer."""
         self._nodes = self._known if history.real is None else tree(history.final_spec)

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from nri_scope.events import MAX_COMMENT, MAX_MARKS, Mark, MarkKey
+from nri_scope.events import MAX_COMMENT, MAX_MARKS, MarkKey, UserMark
 from nri_scope.nri.plain import Plain
 
 from ..file_errors import LOCKED, error_words
@@ -38,7 +38,7 @@ class Unusable(Exception):
     """File of marks that cannot be used, and is left unchanged. The text is the reason."""
 
 
-def marks_in(recording: Recording) -> list[Mark]:
+def marks_in(recording: Recording) -> list[UserMark]:
     """Return the marks of existing events, ordered by event. Raises RecordingError."""
     with recording_errors(recording):
         rows = recording.rows(
@@ -54,7 +54,7 @@ def path_of(recording: Path) -> Path:
     return Path(f"{os.path.realpath(recording)}.marks.json")
 
 
-def read(path: Path) -> dict[MarkKey, Mark]:
+def read(path: Path) -> dict[MarkKey, UserMark]:
     """Return the marks in a file, by key; empty if it does not exist. Raises Unusable."""
     try:
         content = read_regular(path, _MAX_FILE_BYTES + 1, follows=False)
@@ -71,7 +71,7 @@ def read(path: Path) -> dict[MarkKey, Mark]:
     return _marks_of(path, document)
 
 
-def write(path: Path, marks: Iterable[Mark]) -> None:
+def write(path: Path, marks: Iterable[UserMark]) -> None:
     """Replace the file atomically, readable by its owner only; remove it if there are no marks.
     Raises OSError.
     """
@@ -106,14 +106,14 @@ def locked(path: Path) -> Iterator[None]:
         os.close(folder)
 
 
-def _plain(mark: Mark) -> dict[str, Plain]:
+def _plain(mark: UserMark) -> dict[str, Plain]:
     found: dict[str, Plain] = {"event": mark.event, "at_ns": mark.at_ns}
     if not mark.gone:
         found["comment"] = mark.comment
     return {**found, "made_ns": mark.made_ns}
 
 
-def _marks_of(path: Path, document: Plain) -> dict[MarkKey, Mark]:
+def _marks_of(path: Path, document: Plain) -> dict[MarkKey, UserMark]:
     version = document.get("schema_version") if isinstance(document, dict) else None
     if not isinstance(document, dict) or type(version) is not int:
         raise Unusable(f"{path} is damaged: it contains no marks")
@@ -134,7 +134,7 @@ def _listed(path: Path, found: Mapping[str, Plain], name: str) -> list[Plain]:
     return listed
 
 
-def _mark_of(path: Path, value: Plain, *, gone: bool) -> Mark:
+def _mark_of(path: Path, value: Plain, *, gone: bool) -> UserMark:
     if isinstance(value, dict):
         # Older files lack ``made_ns``.
         event, at_ns, made_ns = (value.get(name, 0) for name in ("event", "at_ns", "made_ns"))
@@ -148,16 +148,16 @@ def _mark_of(path: Path, value: Plain, *, gone: bool) -> Mark:
             and 0 <= at_ns <= HIGHEST
             and 0 <= made_ns <= HIGHEST
         ):
-            return Mark(event, at_ns, comment[:MAX_COMMENT], made_ns, gone)
+            return UserMark(event, at_ns, comment[:MAX_COMMENT], made_ns, gone)
     raise Unusable(f"{path} is damaged: an entry is not a mark")
 
 
-def merged(*sources: Iterable[Mark]) -> dict[MarkKey, Mark]:
+def merged(*sources: Iterable[UserMark]) -> dict[MarkKey, UserMark]:
     """Return the newest mark of each event, without removed marks.
 
     Between equally new marks, the last source takes precedence.
     """
-    newest: dict[MarkKey, Mark] = {}
+    newest: dict[MarkKey, UserMark] = {}
     for marks in sources:
         for mark in marks:
             known = newest.get(mark.key)
@@ -166,12 +166,12 @@ def merged(*sources: Iterable[Mark]) -> dict[MarkKey, Mark]:
     return {key: mark for key, mark in newest.items() if not mark.gone}
 
 
-def marks_of(recording: Recording) -> list[Mark]:
+def marks_of(recording: Recording) -> list[UserMark]:
     """Return all marks in a recording and beside it, ordered by event. Raises RecordingError.
 
     An unusable file of marks counts as empty.
     """
-    found: Mapping[MarkKey, Mark] = {}
+    found: Mapping[MarkKey, UserMark] = {}
     with suppress(Unusable):
         found = read(path_of(recording.path))
     return sorted(merged(marks_in(recording), found.values()).values())

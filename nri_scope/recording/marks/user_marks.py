@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import MAX_COMMENT, MAX_MARKS, Event, Mark, MarkKey
+from nri_scope.events import MAX_COMMENT, MAX_MARKS, Event, MarkKey, UserMark
 from nri_scope.filter import Filter, parse
 from nri_scope.filter.text_comparison import fold
 
@@ -25,7 +25,7 @@ from .sidecar import merged
 LOST = "marks are lost when you leave"
 
 
-class Marks:
+class UserMarks:
     """Marks of one recording. Call `load` and `save`, which do I/O, in a thread."""
 
     def __init__(self, recording: Path, *, is_temporary: bool = False) -> None:
@@ -38,8 +38,8 @@ class Marks:
         """Whether the last attempt stored all marks."""
         self._recording = recording
         self._is_temporary = is_temporary
-        self._marks: dict[MarkKey, Mark] = {}
-        self._changed: dict[MarkKey, Mark] = {}
+        self._marks: dict[MarkKey, UserMark] = {}
+        self._changed: dict[MarkKey, UserMark] = {}
         """Marks that are not stored yet."""
         self._inside: set[MarkKey] = set()
         """Keys of the marks in the recording, if known."""
@@ -54,7 +54,7 @@ class Marks:
     def __len__(self) -> int:
         return len(self._marks)
 
-    def all(self) -> list[Mark]:
+    def all(self) -> list[UserMark]:
         """Return all marks, ordered by event."""
         return sorted(self._marks.values())
 
@@ -62,7 +62,7 @@ class Marks:
         """Return the number of the only marked event; None if there are none or several."""
         return self.all()[0].event if len(self) == 1 else None
 
-    def of(self, event: Event | None) -> Mark | None:
+    def of(self, event: Event | None) -> UserMark | None:
         """Return the mark of an event; None if it has none."""
         return None if event is None else self._marks.get((event.id, event.at_ns))
 
@@ -83,7 +83,7 @@ class Marks:
     def toggle(self, event: Event) -> bool:
         """Mark an event, or remove its mark and comment; return whether it is marked now."""
         if self.of(event) is not None:
-            self._set(Mark(event.id, event.at_ns, gone=True))
+            self._set(UserMark(event.id, event.at_ns, gone=True))
             return False
         return self.comment(event, "")
 
@@ -91,7 +91,7 @@ class Marks:
         """Mark an event, with a comment or ""; return False if there are too many marks."""
         if self.of(event) is None and len(self._marks) >= MAX_MARKS:
             return False
-        self._set(Mark(event.id, event.at_ns, text[:MAX_COMMENT]))
+        self._set(UserMark(event.id, event.at_ns, text[:MAX_COMMENT]))
         return True
 
     def clear(self) -> None:
@@ -103,7 +103,7 @@ class Marks:
         """Return a filter for the currently marked events that also pass ``where``, if given."""
         return _Marked(self.all(), where)
 
-    def _set(self, mark: Mark) -> None:
+    def _set(self, mark: UserMark) -> None:
         with self._lock:
             known = self._marks.get(mark.key)
             # Even if the clock was set back, a change must be newer than the mark it replaces.
@@ -112,7 +112,7 @@ class Marks:
             mark = self._changed[mark.key] = replace(mark, made_ns=self._newest_ns)
             self._apply(mark)
 
-    def _apply(self, mark: Mark) -> None:
+    def _apply(self, mark: UserMark) -> None:
         if mark.gone:
             self._marks.pop(mark.key, None)
         else:
@@ -125,8 +125,8 @@ class Marks:
         if self._is_temporary:
             return
         with self._file:
-            kept: dict[MarkKey, Mark] = {}
-            there: Sequence[Mark] = ()
+            kept: dict[MarkKey, UserMark] = {}
+            there: Sequence[UserMark] = ()
             notice = damage = ""
             try:
                 kept = sidecar.read(self.path)
@@ -180,7 +180,7 @@ class Marks:
                     if self._changed.get(key) == mark:
                         del self._changed[key]
 
-    def _save_beside(self, changed: Mapping[MarkKey, Mark]) -> None:
+    def _save_beside(self, changed: Mapping[MarkKey, UserMark]) -> None:
         """Save changed marks beside the recording. Raises Unusable and OSError."""
         there = sidecar.read(self.path)
         marks = dict(there)
@@ -199,7 +199,7 @@ class Marks:
 class _Marked(Filter):
     """Filter for a set of events. It has no form in the filter language."""
 
-    def __init__(self, marks: Sequence[Mark], where: Filter | None) -> None:
+    def __init__(self, marks: Sequence[UserMark], where: Filter | None) -> None:
         super().__init__("(marked events)", (where or parse("")).root)
         object.__setattr__(self, "keys", frozenset(mark.key for mark in marks))
 

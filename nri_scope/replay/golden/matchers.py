@@ -31,7 +31,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Regex:
+class RegexMatcher:
     """RE2 pattern that is searched in the text."""
 
     pattern: str
@@ -99,17 +99,17 @@ class Ignored:
         return True
 
 
-Matcher = Regex | Tolerance | Present | Ignored
+Matcher = RegexMatcher | Tolerance | Present | Ignored
 
 Expected = None | bool | int | float | str | Matcher | list["Expected"] | dict[str, "Expected"]
 """A plain value that may contain matchers; None for an absent value."""
 
-_TAGS = (Regex.tag, Tolerance.tag, Present.tag, Ignored.tag)
+_TAGS = (RegexMatcher.tag, Tolerance.tag, Present.tag, Ignored.tag)
 
 
 def parse_matcher(tag: str, argument: str) -> Matcher:
     """Return the matcher written as ``tag argument``. Raises UsageError for an unknown one."""
-    if tag == Regex.tag:
+    if tag == RegexMatcher.tag:
         return _regex(argument)
     if tag == Tolerance.tag:
         parsed = _TOLERANCE.fullmatch(argument)
@@ -128,7 +128,7 @@ def parse_matcher(tag: str, argument: str) -> Matcher:
     raise UsageError(f"unknown matcher {tag[:80]!r}", hint)
 
 
-def _regex(pattern: str) -> Regex:
+def _regex(pattern: str) -> RegexMatcher:
     if not pattern:
         raise UsageError("!regex has no pattern", "for any value, write !present")
     if len(pattern) > MAX_PATTERN:
@@ -139,4 +139,4 @@ def _regex(pattern: str) -> Regex:
         regex(pattern)
     except FilterError as error:
         raise UsageError(f"!regex {pattern[:80]!r}: {error.problem}") from None
-    return Regex(pattern)
+    return RegexMatcher(pattern)

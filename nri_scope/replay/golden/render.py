@@ -18,7 +18,7 @@ from nri_scope.text.quantities import many
 from nri_scope.text.yaml_text import inline, yaml_lines
 
 from .compare import Mismatch, MismatchKind, ReplyDifference
-from .matchers import Expected, Ignored, Matcher, Present, Regex, Tolerance
+from .matchers import Expected, Ignored, Matcher, Present, RegexMatcher, Tolerance
 from .reply_values import MARK, MOUNT_KEY, REMOVED, NameOf, plain_reply
 
 MAX_LINES = 40
@@ -166,7 +166,7 @@ def as_data(mismatch: Mismatch) -> dict[str, Plain]:
 
 def _data(value: Expected) -> Plain:
     match value:
-        case Regex() | Tolerance():
+        case RegexMatcher() | Tolerance():
             return {value.tag: value.argument}
         case Present() | Ignored():
             return {value.tag: True}

@@ -8,5 +8,5 @@ untrusted and are escaped here. This package never judges a reply.
 from .documents import change_record as change_record
 from .documents import document as document
 from .documents import junit as junit
-from .text import Report as Report
+from .text import ResultFormatter as ResultFormatter
 from .text import differing as differing

@@ -28,7 +28,7 @@ _OK = "ok"
 _SIGNS = {"added": ("+", Style.GOOD), "removed": ("-", Style.BAD), "changed": ("~", Style.WARN)}
 
 
-class Report:
+class ResultFormatter:
     """Formatter of a replay's result.
 
     ``chain``: show plugins' names, as there are several. ``plugins``: their known names, for the

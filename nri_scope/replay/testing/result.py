@@ -17,7 +17,7 @@ from nri_scope.text.escape import safe
 from ..golden import Golden, lines
 from ..golden.golden import HEAD
 from ..replies import Reply
-from ..report import Report
+from ..report import ResultFormatter
 from ..result import ContainerResult, PlayedEvent, PluginResult, PrintedLine, Replayed
 from .replay_run import HandlerError
 
@@ -232,7 +232,7 @@ def failure_report(result: Result) -> Iterator[str]:
     containers, and the summary.
     """
     replayed = result.replayed
-    report = Report(chain=len(replayed.plugins) > 1)
+    report = ResultFormatter(chain=len(replayed.plugins) > 1)
     yield safe(f"{replayed.source}, as profile {replayed.profile}")
     lines = (
         line for event in replayed.events if _is_notable(event) for line in report.event(event)

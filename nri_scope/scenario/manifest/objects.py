@@ -129,7 +129,7 @@ class PodObject:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class KubernetesManifest:
     """Pods of a manifest, and other objects in it to which they may refer."""
 
     pods: list[PodObject]
@@ -137,7 +137,7 @@ class Manifest:
     """By kind, namespace ("" for RuntimeClass) and name."""
 
 
-def read_manifest(text: str, source: str, namespace: str) -> Manifest:
+def read_manifest(text: str, source: str, namespace: str) -> KubernetesManifest:
     """Read a manifest; ``namespace`` is that of objects without one. Raises UsageError."""
     try:
         documents = parse_documents(text)
@@ -189,7 +189,7 @@ class _Reader:
             self.others[kind, "" if kind == "RuntimeClass" else own, name] = document
             self.first_other = self.first_other or document["kind"]
 
-    def manifest(self) -> Manifest:
+    def manifest(self) -> KubernetesManifest:
         if not self.pods:
             hint = f"kinds with pods are {KINDS}, and lists of them"
             if self.first_other is not None:
@@ -198,7 +198,7 @@ class _Reader:
                     raise _no_kind(self.first_other)
                 raise self.first_other.error(f"a {kind} has no pods", hint)
             raise UsageError(f"{safe(self.source)}: there are no pods in it", hint)
-        return Manifest(self.pods, self.others)
+        return KubernetesManifest(self.pods, self.others)
 
     def _pod(self, kind: str, document: ManifestField) -> PodObject:
         metadata = document["metadata"]

@@ -11,7 +11,7 @@ from typing import Literal
 
 from . import objects
 from .field import ManifestField, parse_quantity
-from .objects import LABEL, Manifest, PodObject
+from .objects import LABEL, KubernetesManifest, PodObject
 
 Kind = Literal["init", "sidecar", "container"]
 Quantities = Mapping[str, Fraction]
@@ -93,7 +93,7 @@ _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _VOLUME = objects.VOLUME_SOURCES | {"name"}
 
 
-def read_pod(pod: PodObject, manifest: Manifest) -> PodSpec:
+def read_pod(pod: PodObject, manifest: KubernetesManifest) -> PodSpec:
     """Read a pod's specification. Raises UsageError for invalid fields."""
     spec, remarks = pod.spec, Remarks(pod.remarks)
     containers = tuple(_containers(spec, remarks))
@@ -256,7 +256,7 @@ def _unknown_fields(container: ContainerSpec) -> Iterator[ManifestField]:
 
 
 def _runtime_class(
-    spec: ManifestField, manifest: Manifest, remarks: Remarks
+    spec: ManifestField, manifest: KubernetesManifest, remarks: Remarks
 ) -> tuple[str, Quantities]:
     """Return the runtime handler and the overhead of a pod."""
     overhead = spec["overhead"].quantities()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from nri_scope import __version__
-from nri_scope.events import Mark, Role, Session
+from nri_scope.events import Role, Session, UserMark
 from nri_scope.recording.bundle.manifest import Manifest, ManifestRuntime, Redaction, ReplacedValues
 from nri_scope.recording.event_times import is_redacted
 from nri_scope.recording.reader import Recording
@@ -41,7 +41,7 @@ class BundleContent:
     """None: nothing is redacted."""
     note: str = ""
     """Text for the bundle's readers, redacted as well."""
-    marks: Sequence[Mark] | None = None
+    marks: Sequence[UserMark] | None = None
     """The recording's marks; None: those stored in it and beside it."""
 
 

@@ -20,7 +20,7 @@ from nri_scope.entries import (
     RecordedCall,
 )
 from nri_scope.errors import RecordingError
-from nri_scope.events import REDACTED, Container, Event, Gap, Mark, Note, Pod, Session
+from nri_scope.events import REDACTED, Container, Event, Gap, Note, Pod, Session, UserMark
 from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recording.bundle.manifest import Counts, subject_of
 from nri_scope.recording.creation_outcomes import OPERATION_EVENTS, Creations
@@ -75,7 +75,7 @@ def extract(
     selection: Selection = _ALL,
     *,
     redactor: Redactor | None = None,
-    marks: Sequence[Mark] | None = None,
+    marks: Sequence[UserMark] | None = None,
     note: str = "",
     on_progress: OnShare | None = None,
 ) -> Extracted:
@@ -180,7 +180,7 @@ class _PartOfRecording:
         self,
         source: Recording,
         part: IncludedRows,
-        marks: Sequence[Mark],
+        marks: Sequence[UserMark],
         note: str,
         subject: str,
         *,

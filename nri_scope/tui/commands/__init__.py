@@ -13,7 +13,7 @@ from typing import Any
 
 from textual.app import App
 
-from nri_scope.recording.marks.user_marks import Marks
+from nri_scope.recording.marks.user_marks import UserMarks
 
 from ..frame import Frame
 from ..store.context import Context
@@ -30,7 +30,7 @@ class KeyCommands:
     views: Views
     store: Store
     context: Context
-    marks: Marks
+    marks: UserMarks
     path: Path
     """The recording."""
 

@@ -12,7 +12,7 @@ from functools import partial
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
-from nri_scope.events import MAX_MARKS, Container, Event, Mark, Pod
+from nri_scope.events import MAX_MARKS, Container, Event, Pod, UserMark
 from nri_scope.recording.marks.user_marks import LOST
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
@@ -65,7 +65,7 @@ class Marker(KeyCommands):
                 await self._mark_queued(self._set)
             await asyncio.to_thread(self.marks.save)
 
-    async def all(self) -> list[Mark]:
+    async def all(self) -> list[UserMark]:
         """Return all marks, including queued ones. Raises RecordingError."""
         await self._loaded.wait()
         async with self._saving:

@@ -12,7 +12,7 @@ from nri_scope.recording import display
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.short_names import short_container, short_pod
 
-from ..store.rows import COLUMNS, Column, ListRow, first_change, more_changes
+from ..store.rows import COLUMNS, ListColumn, ListRow, first_change, more_changes
 from ..text.styled_line import GAP, fitted
 
 _TOOK = 6
@@ -28,7 +28,7 @@ ROOM_FOR_WORDS = 10
 class PlacedColumn:
     """A column with its place on the screen."""
 
-    column: Column
+    column: ListColumn
     at: int
     """Index in `COLUMNS` and `ListRow.cells`."""
     left: int

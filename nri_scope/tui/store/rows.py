@@ -64,7 +64,7 @@ class RowStyle(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ListColumn:
     """One column of the list."""
 
     name: str
@@ -79,18 +79,18 @@ class Column:
     """Whether no single event has the value that an operation shows."""
 
 
-COLUMNS: tuple[Column, ...] = (
-    Column("id", "#", right=True, dim=True),
-    Column("time", "Time", dim=True),
-    Column("delta", "Delta", right=True, dim=True),
-    Column("elapsed", "Elapsed", right=True, dim=True),
-    Column("event", "Event"),
-    Column("subject", "Pod/container"),
-    Column("changed", "Changed", "Δ"),
-    Column("plugin", "Plugin", "Pl", of_one_event=True),
-    Column("took", "Took", right=True, of_one_event=True),
-    Column("deadline", "Of", right=True, dim=True),
-    Column("status", "Status"),
+COLUMNS: tuple[ListColumn, ...] = (
+    ListColumn("id", "#", right=True, dim=True),
+    ListColumn("time", "Time", dim=True),
+    ListColumn("delta", "Delta", right=True, dim=True),
+    ListColumn("elapsed", "Elapsed", right=True, dim=True),
+    ListColumn("event", "Event"),
+    ListColumn("subject", "Pod/container"),
+    ListColumn("changed", "Changed", "Δ"),
+    ListColumn("plugin", "Plugin", "Pl", of_one_event=True),
+    ListColumn("took", "Took", right=True, of_one_event=True),
+    ListColumn("deadline", "Of", right=True, dim=True),
+    ListColumn("status", "Status"),
 )
 """Columns in the order of `ListRow.cells`. `time` is the local time of day, `delta` counts from the
 event before in the view, `elapsed` from the recording's first event."""

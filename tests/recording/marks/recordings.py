@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
-from nri_scope.events import Event, Mark
+from nri_scope.events import Event, UserMark
 from nri_scope.recording.marks.sidecar import marks_in
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.schema import TABLES, table_sql
@@ -26,18 +26,18 @@ def events_of(path: Path = SAMPLE) -> list[Event]:
         return list(recording.events())
 
 
-def a_mark(number: int, comment: str = "", made_ns: int = 1, *, gone: bool = False) -> Mark:
+def a_mark(number: int, comment: str = "", made_ns: int = 1, *, gone: bool = False) -> UserMark:
     """Return a mark of an event of the sample."""
     at_ns = next(event.at_ns for event in events_of() if event.id == number)
-    return Mark(number, at_ns, comment, made_ns, gone)
+    return UserMark(number, at_ns, comment, made_ns, gone)
 
 
-def inside(path: Path) -> list[Mark]:
+def inside(path: Path) -> list[UserMark]:
     with Recording.open(path) as recording:
         return marks_in(recording)
 
 
-def put(path: Path, marks: Iterable[Mark]) -> None:
+def put(path: Path, marks: Iterable[UserMark]) -> None:
     """Store marks in the recording, as in a part or a bundle."""
     (table,) = (table_sql(table) for table in TABLES if table.name == "mark")
     with closing(sqlite3.connect(path)) as connection, connection:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import MAX_COMMENT, Mark
+from nri_scope.events import MAX_COMMENT, UserMark
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.marks.sidecar import marks_of, merged
 from nri_scope.recording.reader import Recording
@@ -19,7 +19,7 @@ from tests.recording.traffic import lifecycles, record
 
 _MARKS = st.lists(
     st.builds(
-        Mark,
+        UserMark,
         event=st.integers(1, 4),
         at_ns=st.integers(1, 2),
         comment=st.sampled_from(["", "a"]),
@@ -31,7 +31,7 @@ _MARKS = st.lists(
 
 @given(_MARKS, _MARKS)
 def test_the_newest_mark_of_each_event_wins_and_removed_marks_are_omitted(
-    one: list[Mark], other: list[Mark]
+    one: list[UserMark], other: list[UserMark]
 ) -> None:
     found = merged(one, other)
     for key in {mark.key for mark in one + other}:
@@ -41,7 +41,7 @@ def test_the_newest_mark_of_each_event_wins_and_removed_marks_are_omitted(
         assert found.get(key) == (None if last.gone else last)
 
 
-def _all(path: Path) -> list[Mark]:
+def _all(path: Path) -> list[UserMark]:
     with Recording.open(path) as recording:
         return marks_of(recording)
 
@@ -69,7 +69,7 @@ def test_all_marks_of_a_version_1_sidecar_are_read(tmp_path: Path) -> None:
     sidecar.path_of(path).write_text(
         f'{{"schema_version": 1, "marks": [{{"event": 5, "at_ns": {mark.at_ns}, "comment": "x"}}]}}'
     )
-    assert _all(path) == [Mark(5, mark.at_ns, "x", 0)]
+    assert _all(path) == [UserMark(5, mark.at_ns, "x", 0)]
 
 
 def test_a_recording_without_a_table_of_marks_has_none(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_a_continued_recording_keeps_its_marks(tmp_path: Path) -> None:
     path = tmp_path / "r.nriscope.db"
     record(path, lifecycles(2))
     event = events_of(path)[2]
-    mark = Mark(event.id, event.at_ns, "kept", 1)
+    mark = UserMark(event.id, event.at_ns, "kept", 1)
     put(path, [mark])
     record(path, lifecycles(2))
     assert inside(path) == [mark]

@@ -24,7 +24,7 @@ from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.marks.sidecar import SCHEMA_VERSION, marks_of
-from nri_scope.recording.marks.user_marks import Marks
+from nri_scope.recording.marks.user_marks import UserMarks
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.store.store import Store
 from tests.amount import amount
@@ -49,9 +49,9 @@ def recording(tmp_path: Path) -> Path:
     return a_copy(tmp_path)
 
 
-def again(file: Path) -> Marks:
+def again(file: Path) -> UserMarks:
     """Return the marks that a new session loads."""
-    found = Marks(file)
+    found = UserMarks(file)
     found.load()
     return found
 
@@ -152,7 +152,7 @@ def test_any_comment_is_stored_unchanged(file: Path) -> None:
 def test_an_invalid_sidecar_is_reported_in_one_line_and_unchanged(
     file: Path, content: bytes, problem: str
 ) -> None:
-    path = Marks(file).path
+    path = UserMarks(file).path
     path.write_bytes(content)
     marks = again(file)
     assert problem in marks.notice and str(path) in marks.notice and "\n" not in marks.notice
@@ -164,7 +164,7 @@ def test_an_invalid_sidecar_is_reported_in_one_line_and_unchanged(
 
 
 def test_a_sidecar_that_is_not_a_regular_file_is_not_read(file: Path, tmp_path: Path) -> None:
-    path = Marks(file).path
+    path = UserMarks(file).path
     target = tmp_path / "elsewhere.json"
     target.write_text('{"schema_version": 1, "marks": []}')
     path.symlink_to(target)
@@ -181,7 +181,7 @@ def test_marks_that_cannot_be_saved_stay_in_memory_with_a_notice(
     tmp_path: Path,
 ) -> None:
     # Even root cannot write to a missing folder.
-    marks = Marks(tmp_path / "gone" / "r.nriscope.db")
+    marks = UserMarks(tmp_path / "gone" / "r.nriscope.db")
     marks.load()
     assert marks.notice == ""
     marks.toggle(EVENT)
@@ -307,7 +307,7 @@ def test_marks_can_be_saved_during_recording(recording: Path) -> None:
 
 def test_an_invalid_sidecar_does_not_hide_marks_in_the_recording(recording: Path) -> None:
     put(recording, [a_mark(5, "in it")])
-    path = Marks(recording).path
+    path = UserMarks(recording).path
     path.write_text("[]")
     marks = again(recording)
     assert marks.notice.endswith(
@@ -377,10 +377,10 @@ def test_a_mark_replaces_an_earlier_one_after_the_clock_was_set_back(
 _MARKING = """
 import sys
 from pathlib import Path
-from nri_scope.recording.marks.user_marks import Marks
+from nri_scope.recording.marks.user_marks import UserMarks
 from tests.recording.marks.recordings import events_of
 path, number = Path(sys.argv[1]), int(sys.argv[2])
-marks = Marks(path)
+marks = UserMarks(path)
 marks.load()
 print("ready", flush=True)
 sys.stdin.read(1)

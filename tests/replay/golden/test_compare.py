@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from nri_scope.nri.plain import Plain
 from nri_scope.replay.golden.compare import differences, matches, merge_matchers
-from nri_scope.replay.golden.matchers import Expected, Ignored, Present, Regex, Tolerance
+from nri_scope.replay.golden.matchers import Expected, Ignored, Present, RegexMatcher, Tolerance
 from nri_scope.replay.golden.reply_values import UNORDERED
 
 from .replies import as_expected, plains, texts
 
 MATCHERS: st.SearchStrategy[Expected] = st.sampled_from(
-    [Regex("^a"), Tolerance(5, "10", True), Present(), Ignored()]
+    [RegexMatcher("^a"), Tolerance(5, "10", True), Present(), Ignored()]
 )
 leaves: st.SearchStrategy[Expected] = st.one_of(st.booleans(), st.integers(0, 9), texts, MATCHERS)
 expecteds: st.SearchStrategy[Expected] = st.recursive(
@@ -118,7 +118,7 @@ def test_matchers_are_kept_where_they_still_match() -> None:
     old: Expected = {
         "shares": Tolerance(500, "10", True),
         "quota": Tolerance(500, "10", True),
-        "note": Regex("^v[0-9]"),
+        "note": RegexMatcher("^v[0-9]"),
         "time": Ignored(),
         "gone": Present(),
         "plain": "old",
@@ -127,7 +127,7 @@ def test_matchers_are_kept_where_they_still_match() -> None:
     assert merge_matchers(old, new) == {
         "shares": Tolerance(500, "10", True),
         "quota": 700,
-        "note": Regex("^v[0-9]"),
+        "note": RegexMatcher("^v[0-9]"),
         "plain": "new",
         "more": [1],
         "time": Ignored(),
@@ -135,15 +135,15 @@ def test_matchers_are_kept_where_they_still_match() -> None:
 
 
 def test_matchers_are_kept_with_their_item_of_a_list() -> None:
-    old: Expected = [{"destination": "/a", "source": Regex("^/x")}, {"destination": "/b"}]
+    old: Expected = [{"destination": "/a", "source": RegexMatcher("^/x")}, {"destination": "/b"}]
     others: list[Plain] = [{"destination": "/c"}, {"destination": "/b"}]
     new: Plain = [*others, {"destination": "/a", "source": "/x1"}]
-    with_matcher: Expected = {"destination": "/a", "source": Regex("^/x")}
+    with_matcher: Expected = {"destination": "/a", "source": RegexMatcher("^/x")}
     assert merge_matchers(old, new) == [*others, with_matcher]
-    assert merge_matchers(["a", Regex("^b"), "c"], ["new", "a", "b1", "c"]) == [
+    assert merge_matchers(["a", RegexMatcher("^b"), "c"], ["new", "a", "b1", "c"]) == [
         "new",
         "a",
-        Regex("^b"),
+        RegexMatcher("^b"),
         "c",
     ]
-    assert merge_matchers([Regex("^a"), "x"], ["a1", "y"]) == [Regex("^a"), "y"]
+    assert merge_matchers([RegexMatcher("^a"), "x"], ["a1", "y"]) == [RegexMatcher("^a"), "y"]

@@ -14,7 +14,7 @@ from nri_scope.replay.golden.matchers import (
     Expected,
     Ignored,
     Present,
-    Regex,
+    RegexMatcher,
     Tolerance,
     parse_matcher,
 )
@@ -48,7 +48,7 @@ def is_pattern(text: str) -> bool:
     return True
 
 
-patterns = texts.filter(is_pattern).map(Regex)
+patterns = texts.filter(is_pattern).map(RegexMatcher)
 
 
 @settings(deadline=None)
@@ -70,7 +70,7 @@ def test_a_list_on_one_line_is_read(key: str, items: list[str], last: str) -> No
 
 
 @given(st.dictionaries(texts, patterns | st.lists(patterns, max_size=3), min_size=1, max_size=3))
-@example({"a": Regex("\\d+ 'x' \"y\" #")})
+@example({"a": RegexMatcher("\\d+ 'x' \"y\" #")})
 def test_patterns_are_read_as_written(document: dict[str, Expected]) -> None:
     assert parse_yaml(to_yaml(document)).tree() == document
 
@@ -78,7 +78,7 @@ def test_patterns_are_read_as_written(document: dict[str, Expected]) -> None:
 @pytest.mark.parametrize(
     ("value", "written"),
     [
-        ({"a": Regex("^'.*$")}, "a: !regex '^''.*$'\n"),
+        ({"a": RegexMatcher("^'.*$")}, "a: !regex '^''.*$'\n"),
         ({"a": Tolerance(5, "1.5", True)}, "a: !tolerance 5 ±1.5%\n"),
         ({"a": [Present(), Ignored()]}, "a:\n  - !present\n  - !ignored\n"),
         ({"a": "x\ny\n", "b": "x\n\ny"}, "a: |\n  x\n  y\nb: |-\n  x\n\n  y\n"),
@@ -190,4 +190,6 @@ def test_any_text_is_parsed_or_rejected(text: str) -> None:
 
 
 def test_an_inline_value_is_one_line() -> None:
-    assert inline({"a": [1, "x\ny"], "b": Regex("^a")}) == "{a: [1, \"x\\ny\"], b: !regex '^a'}"
+    assert (
+        inline({"a": [1, "x\ny"], "b": RegexMatcher("^a")}) == "{a: [1, \"x\\ny\"], b: !regex '^a'}"
+    )

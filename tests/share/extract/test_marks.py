@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RedactionLeak
-from nri_scope.events import Mark
+from nri_scope.events import UserMark
 from nri_scope.filter import parse
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.reader import Recording
@@ -65,7 +65,7 @@ def test_a_part_contains_the_marks_of_its_events(path: Path, tmp_path: Path) -> 
 def test_marks_passed_by_the_caller_replace_the_recorded_ones(path: Path, tmp_path: Path) -> None:
     copy = tmp_path / "made.nriscope.db"
     with Recording.open(path) as recording:
-        extract(recording, copy, marks=[a_mark(7, "not saved yet"), Mark(9, 1)])
+        extract(recording, copy, marks=[a_mark(7, "not saved yet"), UserMark(9, 1)])
     assert inside(copy) == [a_mark(7, "not saved yet")]
 
 
