@@ -56,7 +56,7 @@ _OTHER_COMMAND = re.compile(r"`nri-scope (?:replay|stats)\b")
 
 
 class CommandStyle(Enum):
-    """Whose commands advice and errors name."""
+    """Whose commands advice names."""
 
     FILE = "nri-scope"
     CLUSTER = "kubectl nri-scope"

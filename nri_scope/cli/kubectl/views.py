@@ -9,8 +9,8 @@ import inspect
 import os
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Sequence, Set
-from contextlib import ExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Sequence, Set
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nri_scope.errors import NriScopeError, UsageError
+from nri_scope.errors import UsageError
 
 from ..option_rules import Exclude, Need, NeedOneOf, OptionRule, RuledCommand, spellings
 from ..params import NOT_EMPTY, LiveOption, say
@@ -264,7 +264,7 @@ def _compare(
     options: dict[str, Any],
 ) -> int:
     """Print the differences between containers of two pods; return the exit status."""
-    from nri_scope.recording.temporary_files import temporary_folder
+    from nri_scope.recording.temporary_files import standing_for, temporary_folder
 
     from ..diff_files import two_containers
 
@@ -274,7 +274,7 @@ def _compare(
             node_view = make(named, stack.enter_context(temporary_folder()))
             node_view.copy_once()
             node_view.check_name()
-            stack.enter_context(_without_path(node_view.file, node_view.client.node))
+            stack.enter_context(standing_for(node_view.file, node_view.source))
             views.append(node_view)
         a, b = ((each.file, each.what) for each in views)
         names = [each.client.node for each in views]
@@ -372,9 +372,11 @@ class NodeView:
 
     def show(self) -> object:
         """Run the command on the copy; return its result. Raises NriScopeError."""
-        target, node = self.target, self.client.node
+        from nri_scope.recording.temporary_files import standing_for
+
+        target = self.target
         self.check_name()
-        with _without_path(self.file, node):
+        with standing_for(self.file, self.source):
             if "where" in self.options and target is not None and target.container:
                 # The copy has the whole pod, as a part needs its context.
                 self.options["where"] = _within(self.file, self.what, target, self.options["where"])
@@ -401,9 +403,14 @@ class NodeView:
         defaults = {one.name: one.get_default(context) for one in params if one.expose_value}
         return {str(name): values.get(name, default) for name, default in defaults.items()}
 
+    @property
+    def source(self) -> str:
+        """What the copy was made from, in words."""
+        return f"the recordings of {self.client.node}"
+
     def _no_events(self) -> str:
         about = f" about {self.what}" if self.what else ""
-        return f"the recordings of {self.client.node} have no events{about}"
+        return f"{self.source} have no events{about}"
 
     def _renumbered(self, text: str) -> None:
         self._is_renumbered = True
@@ -420,22 +427,6 @@ class NodeView:
         while not (self._has_screen or self._is_over.is_set()):
             os.kill(os.getpid(), signal.SIGTERM)
             self._is_over.wait(_SIGNAL_SECONDS)
-
-
-@contextmanager
-def _without_path(file: Path, node: str) -> Iterator[None]:
-    """Name the node and its commands where errors name the temporary copy and those on a FILE."""
-    from nri_scope.recording.temporary_files import standing_for
-    from nri_scope.report.finding import CommandStyle
-
-    try:
-        with standing_for(file, f"the recordings of {node}"):
-            yield
-    except NriScopeError as error:
-        text = CommandStyle.CLUSTER.words(str(error))
-        if text == str(error):
-            raise
-        raise UsageError(text) from error
 
 
 def _within(file: Path, what: str, target: Target, where: Filter | None) -> Filter:
