@@ -341,17 +341,17 @@ class Differ:
     def _evaluate_update(self, round_: Round, chain: RoundChain, results: RoundResults) -> None:
         container = round_.first.container_id
         history = self._containers.history(container)
-        evaluation = UpdateEvaluation(round_, chain, history.spec)
+        update = RoundResults()
         outcome = self._rounds.around.outcome(round_.first)
-        evaluation.evaluate(outcome, self._rounds.ended_early(round_))
+        evaluation = UpdateEvaluation(round_, chain, history.spec, update)
+        spec, doubt = evaluation.evaluate(outcome, self._rounds.ended_early(round_))
         tail = chain.between(round_.parts[-1], None, or_runtime=True)
-        own = [each for each in evaluation.results.steps if each.container == container]
+        own = [each for each in update.steps if each.container == container]
         sessions = frozenset(part.session.id for part in round_.parts)
-        self._containers.updated(history, own, evaluation.spec, tail, sessions)
-        results.join(evaluation.results)
+        self._containers.updated(history, own, spec, tail, sessions)
+        results.join(update)
         self._note_left_open(round_, results)
-        updates, doubt = evaluation.results.updates, evaluation.updates_doubt
-        self._apply_updates(updates, results, round_.parts[0], doubt=doubt)
+        self._apply_updates(update.updates, results, round_.parts[0], doubt=doubt)
         results.steps += evictions_of_replies(round_.parts)
 
     def _evaluate_start(self, round_: Round, results: RoundResults) -> None:

@@ -59,30 +59,22 @@ UPDATES_OF_FAILED = "it was requested in an update of another container that fai
 NO_ID = "the update names no container; set its container_id"
 
 
+@dataclass(frozen=True, slots=True)
 class UpdateEvaluation:
     """The evaluation of one UpdateContainer of a container whose spec was `before`."""
 
-    def __init__(self, round_: Round, chain: RoundChain, before: Spec) -> None:
-        self.round = round_
-        self.chain = chain
-        self.before = before
-        self.results = RoundResults()
-        self.merged: merging.UpdateMerging | None = None
-        """The merging of the observed replies, in which a field has one owner."""
-        self.empty_update_by = ""
-        """The first plugin whose update of the request's container has no resources."""
-        self.has_resources = False
-        """Whether an update of the request's container has resources."""
-        self.spec = before
-        """The resulting spec, after `evaluate`."""
-        self.updates_doubt = ""
-        """Reason why it is unknown whether its updates of other containers were applied; "" if it
-        is known."""
-        self.id = round_.first.container_id
-        self.path = round_.parts[0].rules.own_updates
+    round: Round
+    chain: RoundChain
+    before: Spec
+    results: RoundResults
+    """Collector of the requests of this update alone."""
 
-    def evaluate(self, outcome: OperationOutcome, early_end: Failure | None) -> None:
-        """Set the results. ``outcome``: by later events; ``early_end``: that of the chain."""
+    def evaluate(self, outcome: OperationOutcome, early_end: Failure | None) -> tuple[Spec, str]:
+        """Add the requests to the results; return the resulting spec, and the reason why it is
+        unknown whether the updates of other containers were applied; "" if it is known.
+
+        ``outcome``: by later events; ``early_end``: that of the chain.
+        """
         words, cause = outcome.words_of(UPDATE), early_end
         if outcome.fate is OperationFate.FAILED:
             cause = confirmed(early_end, words)
@@ -91,19 +83,22 @@ class UpdateEvaluation:
         elif early_end and early_end.kind is FailureKind.CHAIN_SEEMS_ENDED:
             words, cause = early_end.text, None
             self.results.doubt = words
-        self._follow_connections(cause)
-        if words and self.results.failure == words:
-            # Those of other containers may have been applied before it failed.
-            self.updates_doubt = UPDATES_OF_FAILED
+        spec = self._spec_after(cause)
+        # Updates of other containers may have been applied before it failed.
+        doubt = UPDATES_OF_FAILED if words and self.results.failure == words else ""
         if self.results.failure:
             self.results.doubt = ""
         elif words:
             self.results.leave_open(words)
+        return spec, doubt
 
-    def _follow_connections(self, cause: Failure | None) -> None:
-        """Follow the update through the chain. ``cause``: why it had no effect; None if it had."""
-        spec, after = self.before, None
-        if self.round.parts[0].rules.dies_of_updates:
+    def _spec_after(self, cause: Failure | None) -> Spec:
+        """Follow the update through the chain; return the resulting spec.
+
+        ``cause``: why it had no effect; None if it had.
+        """
+        rules = self.round.parts[0].rules
+        if rules.dies_of_updates:
             closed = [
                 after_ns
                 for part in self.round.parts
@@ -113,39 +108,19 @@ class UpdateEvaluation:
                 f"; it closed the connection {duration(closed[0])} after this one" if closed else ""
             )
             self.results.note(UPDATE_EVENT_CRASH + then)
-        earlier: set[oci.Remark] = set()
-        for part in self.round.parts:
-            request = part.request_as(api.UpdateContainerRequest)
-            if request is None:
-                continue
-            source = self._source_between(after, part)
-            shown = oci.update(self.before, request.linux_resources, self.path)
-            for change in specs.changes(spec, shown):
-                asked = _asked(self.id, change, source, request.linux_resources)
-                self.results.steps.append(asked)
-            remarks = oci.remarks(request.linux_resources, path=self.path)
-            if after is not None:
-                for remark in remarks:
-                    if _key(remark) not in earlier:
-                        wanted = RequestedUpdate(source, api.ContainerUpdate())
-                        _add_remark(self.results, self.id, wanted, remark, shown)
-            earlier |= {_key(remark) for remark in remarks}
-            spec = self._add_reply(shown, part, request, earlier)
-            after = part
-            if self.results.failure:
-                break
+        walk = _UpdateWalk(self)
+        spec = walk.follow()
         self.results.fail(cause)
         if self.results.failure:
             self._settle(refused(self.results.failure))
-            return
-        rules = self.round.parts[0].rules
-        if self.empty_update_by and not self.has_resources and rules.voids_empty_updates:
+            return self.before
+        if walk.first_plugins.keys() == {False} and rules.voids_empty_updates:
             # Unless the reply of an unobserved plugin has one with resources.
-            reason = f"{self.empty_update_by} {oci.VOIDED}"
+            reason = f"{walk.first_plugins[False]} {oci.VOIDED}"
             self._settle(REQUESTED._replace(reason=reason, is_voided=True))
-            return
+            return self.before
         self.results.supersede()
-        self.spec = spec
+        return spec
 
     def _settle(self, outcome: RequestOutcome) -> None:
         """Settle all requests for the container: the runtime applied none of them."""
@@ -153,6 +128,57 @@ class UpdateEvaluation:
         for request in self.results.steps:
             if request.outcome.kind is OutcomeKind.REQUESTED:
                 request.exclude(outcome)
+
+
+class _UpdateWalk:
+    """The way of an update through the observed connections of a chain."""
+
+    def __init__(self, evaluation: UpdateEvaluation) -> None:
+        self.parts, self.chain = evaluation.round.parts, evaluation.chain
+        self.before, self.results = evaluation.before, evaluation.results
+        self.id = evaluation.round.first.container_id
+        self.path = self.parts[0].rules.own_updates
+        self.merged: merging.UpdateMerging | None = None
+        """The merging of the observed replies, in which a field has one owner."""
+        self.remarked: set[oci.Remark] = set()
+        """Remarks on earlier requests, which later requests repeat."""
+        self.first_plugins: dict[bool, str] = {}
+        """The first plugin whose update of the request's container has resources (True), and the
+        first whose update has none (False)."""
+
+    def follow(self) -> Spec:
+        """Return the spec after the chain, and add the requests to the results."""
+        spec, after = self.before, None
+        for part in self.parts:
+            request = part.request_as(api.UpdateContainerRequest)
+            if request is None:
+                continue
+            spec = self._add_unseen(spec, after, part, request)
+            spec = self._add_reply(spec, part, request)
+            after = part
+            if self.results.failure:
+                break
+        return spec
+
+    def _add_unseen(
+        self,
+        spec: Spec,
+        after: ConnectionPart | None,
+        part: ConnectionPart,
+        request: api.UpdateContainerRequest,
+    ) -> Spec:
+        """Add what was asked for between two connections; return the spec that `part` received."""
+        source = self._source_between(after, part)
+        shown = oci.update(self.before, request.linux_resources, self.path)
+        for change in specs.changes(spec, shown):
+            asked = _asked(self.id, change, source, request.linux_resources)
+            self.results.steps.append(asked)
+        for remark in oci.remarks(request.linux_resources, path=self.path):
+            if after is not None and _key(remark) not in self.remarked:
+                wanted = RequestedUpdate(source, api.ContainerUpdate())
+                _add_remark(self.results, self.id, wanted, remark, shown)
+            self.remarked.add(_key(remark))
+        return shown
 
     def _source_between(self, after: ConnectionPart | None, part: ConnectionPart) -> RequestSource:
         """Return the source of the changes between two connections."""
@@ -167,12 +193,9 @@ class UpdateEvaluation:
         return RequestSource(owner, Evidence.REQUEST, part.event)
 
     def _add_reply(
-        self,
-        spec: Spec,
-        part: ConnectionPart,
-        request: api.UpdateContainerRequest,
-        earlier: set[oci.Remark],
+        self, spec: Spec, part: ConnectionPart, request: api.UpdateContainerRequest
     ) -> Spec:
+        """Add the requests of the reply; return the spec with them."""
         source = RequestSource.of(part)
         if part.is_error:
             self.results.fail(part.error)
@@ -180,9 +203,7 @@ class UpdateEvaluation:
         reply = part.reply_as(api.UpdateContainerResponse)
         if reply is None or not reply.ByteSize():
             return spec
-        if self.merged is None:
-            self.merged = merging.UpdateMerging(request, version=part.version)
-        merged = self.merged
+        merged = self.merged = self.merged or merging.UpdateMerging(request, version=part.version)
         merged.resources.CopyFrom(request.linux_resources)
         known_drops = len(merged.dropped)
         try:
@@ -193,23 +214,20 @@ class UpdateEvaluation:
         after = oci.update(self.before, merged.resources, self.path)
         for change in specs.changes(spec, after):
             self.results.steps.append(_asked(self.id, change, source, merged.resources))
-        remarked: set[str] = set()
+        remarked_paths: set[str] = set()
         for each in reply.update:
             if each.container_id != self.id:
                 self.results.updates.append(RequestedUpdate(source, each, merged=True))
                 continue
-            if each.linux.HasField("resources"):
-                self.has_resources = True
-            elif not self.empty_update_by:
-                self.empty_update_by = part.plugin
+            self.first_plugins.setdefault(each.linux.HasField("resources"), part.plugin)
             empty = oci.empty_cpu_set(each.linux.resources)
             for remark in (*oci.remarks(each, path=self.path), *empty):
                 wanted = RequestedUpdate(source, each)
                 _add_remark(self.results, self.id, wanted, remark, after)
-                earlier.add(_key(remark))
-                remarked.add(remark.path)
+                self.remarked.add(_key(remark))
+                remarked_paths.add(remark.path)
         for lost in merged.dropped[known_drops:]:
-            if lost.container_id == self.id and lost.path not in (*remarked, EVICTION):
+            if lost.container_id == self.id and lost.path not in (*remarked_paths, EVICTION):
                 outcome = dropped(lost.reason)
                 self.results.ask(self.id, lost.path, _value(lost), source, outcome)
         return after
