@@ -160,6 +160,12 @@ def size_of(item: CapturedCall) -> int:
 class Inbox:
     """Bounded queue from a producer thread, which never blocks, to a writer thread.
 
+    A recording that a writer process stores passes through two of them, as each covers another
+    wait. That of the responder holds entries while the channel to the writer process is full, or
+    while a killed writer is replaced. That of the writer process holds entries while its other
+    thread commits a transaction, so that the thread that reads the channel never waits for a disk:
+    the channel takes only half a megabyte (`writer.supervisor.AHEAD_BYTES`).
+
     No lock is needed: each counter is changed by one thread only, and the operations of a deque are
     atomic.
     """
