@@ -60,7 +60,7 @@ class Surveyor:
     _process: SurveyProcess | None = None
     _state: SurveyState = field(default_factory=SurveyState)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
-    _file: Path | None = None
+    file: Path | None = None
     """The attached file."""
     _until: int = 0
     """Event up to which the views show results."""
@@ -103,7 +103,7 @@ class Surveyor:
     async def _survey(self) -> bool:
         """Analyse new events, and wait for more; return False if some cannot be read."""
         assert self._process is not None
-        file, known, began = self._file, self._extent, monotonic()
+        file, known, began = self.file, self._extent, monotonic()
         most_s: float | None = _MOST_WHILE_QUIET_S if self._is_quiet() else _MOST_S
         if not self.store.analysis.passes:
             most_s = None
@@ -111,7 +111,7 @@ class Surveyor:
         if not await self._follow_pass():
             return False
         now, pause_s = monotonic(), 0.0
-        if file == self._file:
+        if file == self.file:
             pause_s = _GROWTH_FACTOR * (now - began)
         elif file is not None:
             self._next_restart_s = now + PAUSE_FACTOR * (now - began)
@@ -165,7 +165,7 @@ class Surveyor:
         assert state.file is not None
         before, self._until = self._until, state.until
         self._show_behind()
-        if state.file != self._file or not self.store.analysis.passes:
+        if state.file != self.file or not self.store.analysis.passes:
             await self._attach(state.file)
             self.on_events(None, state.is_over)
         elif before != self._until:
@@ -175,11 +175,11 @@ class Surveyor:
     async def _count(self) -> None:
         """Let the views count the new results, at most a tenth of the time."""
         is_due = self._counted_until < self._until and monotonic() >= self._next_count_s
-        if self._file is not None and is_due:
-            await self._attach(self._file)
+        if self.file is not None and is_due:
+            await self._attach(self.file)
 
     async def _attach(self, file: Path) -> None:
-        self._file, self._counted_until = file, self._until
+        self.file, self._counted_until = file, self._until
         self._next_count_s = monotonic() + max(SHOW_S, _COUNT_S * self.store.all.looked_at)
         await self.store.attach(file)
 

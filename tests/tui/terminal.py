@@ -23,13 +23,13 @@ class Terminal:
     """One tmux window with its own server."""
 
     def __init__(self, socket: Path) -> None:
-        self._socket = socket
+        self.socket = socket
 
     async def tmux(self, *arguments: str) -> str:
         """Run a tmux command; return its output."""
         process = await asyncio.create_subprocess_exec(
             "tmux",
-            *("-S", str(self._socket), "-f", "/dev/null", *arguments),
+            *("-S", str(self.socket), "-f", "/dev/null", *arguments),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -88,4 +88,4 @@ async def terminal(
         yield window
     finally:
         await window.tmux("kill-server")
-        window._socket.unlink(missing_ok=True)
+        window.socket.unlink(missing_ok=True)

