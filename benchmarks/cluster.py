@@ -39,7 +39,7 @@ async def measure(folder: Path, *, nodes: int) -> list[Finding]:
         pods = [agent_pod(node) for node in (*ports, "dead", "hanging")]
         ports["hanging"] = hanging.getsockname()[1]
         named = {f"nri-scope-{node}": port for node, port in ports.items()}
-        good = [one for one in pods if one["spec"]["nodeName"] in ports.keys() - {"hanging"}]
+        good = [pod for pod in pods if pod["spec"]["nodeName"] in ports.keys() - {"hanging"}]
         fast, _, _ = await _status(folder / "good", {"pods": good, "ports": named}, nodes - 2)
         slow, memory, silent = await _status(folder / "all", {"pods": pods, "ports": named}, nodes)
     if silent != {"dead", "hanging"}:
@@ -98,7 +98,7 @@ async def _status(
     states = json.loads(output)["nodes"]
     if len(states) != nodes:
         raise RuntimeError(f"{len(states)} of {nodes} nodes: {errors.decode()}")
-    return seconds, await memory, {one["node"] for one in states if one["problem"]}
+    return seconds, await memory, {state["node"] for state in states if state["problem"]}
 
 
 async def _memory(process: int) -> float:

@@ -94,7 +94,7 @@ def measure(*, samples: int, in_places: int, megabytes: float, containers: int) 
 
 def _share(groups: Iterable[Score]) -> float:
     scores = list(groups)
-    return sum(one.right for one in scores) / sum(one.total for one in scores)
+    return sum(score.right for score in scores) / sum(score.total for score in scores)
 
 
 def _cases(samples: int, places: int, missing: list[str]) -> Iterator[Case]:

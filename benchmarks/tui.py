@@ -166,7 +166,7 @@ def _peak_memory() -> int:
 def main() -> None:
     """Measure the recording named on the command line, and print JSON."""
     findings = asyncio.run(_measure(Path(sys.argv[1])))
-    print(json.dumps([_plain(one) for one in findings]))
+    print(json.dumps([_plain(finding) for finding in findings]))
 
 
 def _plain(finding: Finding) -> dict[str, object]:

@@ -39,7 +39,7 @@ def main() -> int:
     with (ROOT / "pyproject.toml").open("rb") as file:
         allowed: int = tomllib.load(file)["tool"]["nri-scope"]["code-lines"]
     files = [one for one in PACKAGE.rglob("*.py") if GENERATED not in one.parts]
-    lines = sum(code_lines(one.read_text(encoding="utf-8")) for one in files)
+    lines = sum(code_lines(file.read_text(encoding="utf-8")) for file in files)
     print(f"{lines:,} code lines in {len(files)} files; {allowed:,} allowed by pyproject.toml")
     return int(lines > allowed)
 

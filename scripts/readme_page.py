@@ -35,7 +35,7 @@ def _lines(command: str) -> str:
     """Return the lines to show of a command's output."""
     (patterns,) = (shown for beginning, shown in SHOWN.items() if command.startswith(beginning))
     output = run(command).stdout
-    found = [re.search(f".*(?:{one}).*\n", output, re.MULTILINE) for one in patterns]
+    found = [re.search(f".*(?:{pattern}).*\n", output, re.MULTILINE) for pattern in patterns]
     if None in found:
         raise SystemExit(f"README.md: {command}: no line matches one of {patterns}:\n{output}")
     return "".join(line[0] for line in found if line is not None)

@@ -115,7 +115,7 @@ def _modules() -> Iterator[str]:
             for one in folder.rglob("*.go")
             if "vendor" not in one.parts and not one.name.endswith("_test.go")
         ]
-        texts = [one.read_text(encoding="utf-8") for one in files]
+        texts = [file.read_text(encoding="utf-8") for file in files]
         yield from _frequent(texts, MIN_FILES)
         # System calls, capabilities, file systems.
         yield from _frequent((" ".join(_LITERAL.findall(text)) for text in texts), 1)
@@ -127,7 +127,7 @@ def _project() -> Iterator[str]:
         *ROOT.glob("docs/**/*.md"),
         *ROOT.glob("nri_scope/**/*.j2"),
     ]
-    return _frequent((one.read_text(encoding="utf-8") for one in files), MIN_FILES)
+    return _frequent((file.read_text(encoding="utf-8") for file in files), MIN_FILES)
 
 
 def main() -> None:

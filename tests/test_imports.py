@@ -24,13 +24,13 @@ def imports(path: Path) -> Iterator[tuple[int, str, bool]]:
     package = ["nri_scope", *path.parent.relative_to(PACKAGE).parts]
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, one.name, False) for one in node.names)
+            yield from ((node.lineno, name.name, False) for name in node.names)
         elif isinstance(node, ast.ImportFrom):
             names = node.module.split(".") if node.module else []
             if node.level:
                 names = [*package[: len(package) - node.level + 1], *names]
-            for one in node.names:
-                yield node.lineno, ".".join([*names, one.name]), node.level > 0
+            for name in node.names:
+                yield node.lineno, ".".join([*names, name.name]), node.level > 0
 
 
 BY_PYTEST = PACKAGE / "pytest_plugin.py"
@@ -42,7 +42,7 @@ def needed(tree: ast.AST) -> Iterator[str]:
     for node in ast.iter_child_nodes(tree):
         match node:
             case ast.Import(names=names):
-                yield from (one.name for one in names)
+                yield from (name.name for name in names)
             case ast.ImportFrom(module=str(name), level=0):
                 yield name
             case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=others):

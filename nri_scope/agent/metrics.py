@@ -266,15 +266,15 @@ class NodeMetrics:
 
     def _set(self, status: v1.GetStatusResponse) -> None:
         recordings = status.recordings
-        self._state.connected.set(any(one.connected for one in recordings))
-        self._state.synchronized.set(any(one.synchronized for one in recordings))
+        self._state.connected.set(any(recording.connected for recording in recordings))
+        self._state.synchronized.set(any(recording.synchronized for recording in recordings))
         self._set_heartbeat(status)
         self._state.size.set(status.recorded_bytes)
         self._state.free.set(status.free_bytes)
-        self._state.unreadable.set(sum(bool(one.problem) for one in recordings))
+        self._state.unreadable.set(sum(bool(recording.problem) for recording in recordings))
         self._state.newest.set(max((one.newest_ns for one in recordings), default=0) / 1e9)
         self._set_plugins(recordings)
-        sessions = [one.session for one in recordings if one.session is not None]
+        sessions = [recording.session for recording in recordings if recording.session is not None]
         info = {"version": status.version, "node": status.node}
         if sessions:
             newest = max(sessions, key=lambda session: session.started_ns)
@@ -287,10 +287,10 @@ class NodeMetrics:
 
     def _set_heartbeat(self, status: v1.GetStatusResponse) -> None:
         age = queued = unwritten = nan
-        for one in status.recordings:
-            if one.recording_now:
-                queued, age = one.queued, (status.now_ns - one.heartbeat_ns) / 1e9
-                unwritten = (status.now_ns - (one.unwritten_since_ns or status.now_ns)) / 1e9
+        for recording in status.recordings:
+            if recording.recording_now:
+                queued, age = recording.queued, (status.now_ns - recording.heartbeat_ns) / 1e9
+                unwritten = (status.now_ns - (recording.unwritten_since_ns or status.now_ns)) / 1e9
         self._state.heartbeat.set(age)
         self._state.queued.set(queued)
         self._state.unwritten.set(unwritten)
@@ -299,7 +299,7 @@ class NodeMetrics:
         validated = [one for one in recordings if one.connected and one.plugins_at_ns]
         if not validated:
             return
-        newest = max(validated, key=lambda one: one.plugins_at_ns)
+        newest = max(validated, key=lambda recording: recording.plugins_at_ns)
         named = {_bounded(plugin, self._plugins, _PLUGINS_MAX) for plugin in newest.plugins}
         now = monotonic()
         self._absent |= dict.fromkeys(named - {_OTHER})

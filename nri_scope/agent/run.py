@@ -159,7 +159,7 @@ async def _serve(
         loop=asyncio.get_running_loop(),
         ignore_afterwards=True,
     ):
-        tasks = [asyncio.create_task(one.serve()) for one in listeners]
+        tasks = [asyncio.create_task(listener.serve()) for listener in listeners]
         tasks.append(asyncio.create_task(_until(stopped)))
         say(text)
         ended, serving = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -292,7 +292,7 @@ def _keep_reading(
             state.update(str(error), "")
         else:
             named = [one for one in status.recordings if not recorder or one.recording == recorder]
-            ready = any(one.synchronized for one in named)
-            trouble = next((one.trouble for one in named if one.trouble), "")
+            ready = any(recording.synchronized for recording in named)
+            trouble = next((recording.trouble for recording in named if recording.trouble), "")
             state.update("", "" if ready else trouble or "no recorder is synchronised")
         stopped.wait(UPDATE_S)

@@ -164,7 +164,7 @@ class SelectedParts:
         if after is not None:
             items = without_ring(items)
         if not self._query.context and numbers is not None:
-            items = (one for one in items if _is_selected(one, numbers))
+            items = (item for item in items if _is_selected(item, numbers))
         responses = self._make.responses(ResponseSource(file.name, part, began_ns), items)
         return SelectedPart(part, responses, extracted.damage)
 
@@ -186,7 +186,7 @@ def without_ring(items: Iterable[Item]) -> Iterator[Item]:
     """Yield items without the gap for everything that the ring removed: what it removed since is
     another gap.
     """
-    return (one for one in items if not is_of_ring(one))
+    return (item for item in items if not is_of_ring(item))
 
 
 def of_one_file(

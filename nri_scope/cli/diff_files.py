@@ -241,7 +241,7 @@ def _names(recording: Recording, differ: Differ) -> NameOf:
     """Return a function from ids to names, as known to the recording, else to the differ."""
     # Names are built on demand: a million containers may share one long pod name.
     subjects: dict[str, Pod | Container] = {one.id: one for one in recording.containers()}
-    subjects |= {one.id: one for one in recording.pods()}
+    subjects |= {pod.id: pod for pod in recording.pods()}
 
     def name_of(object_id: str) -> str:
         subject = subjects.get(object_id)

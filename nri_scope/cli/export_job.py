@@ -125,7 +125,7 @@ def _print_tally(output: Output, tally: ReplacementCounts, *, before: bool) -> N
         shown = (row[first:] for row in rows)
         for line in table(names[first:], shown, output.width, right=(2 - first,)):
             output.line(line)
-        if any(one.place == ELSEWHERE for one in tally):
+        if any(count.place == ELSEWHERE for count in tally):
             output.line("the rest is not listed: select fewer events with --pod or --where")
         output.line("")
     counts = replacement_counts(tally.by_rule(), before=before)
@@ -147,9 +147,9 @@ def _note_unreplaced(recording: Recording, redactor: Redactor | None, selection:
     if redactor is None or not redactor.known_values or redactor.rules.repeated_values:
         return
     again = _repeating(recording, redactor)
-    found = [one for one in _preview(recording, again, selection) if one.rule == REPEATED]
+    found = [count for count in _preview(recording, again, selection) if count.rule == REPEATED]
     if found:
-        listed = [f"{one.place} of {one.subject}".removesuffix(" of ") for one in found]
+        listed = [f"{count.place} of {count.subject}".removesuffix(" of ") for count in found]
         more = ", …" if len(found) > _MAX_LISTED else ""
         say(
             f"note: kept in {many(len(found), 'other place')}, as made of known words: "

@@ -52,7 +52,7 @@ format_choice = format_option(
 )
 
 
-class Presence(NamedTuple):
+class Missed(NamedTuple):
     """What a recording tells about a plugin."""
 
     creations: list[Creation]
@@ -92,7 +92,7 @@ def command(
     return 0
 
 
-def answer_of(recording: Recording, times: tuple[int | None, int | None], **asked: Any) -> Presence:
+def answer_of(recording: Recording, times: tuple[int | None, int | None], **asked: Any) -> Missed:
     """Return the creations of a time, in ns. ``asked``: what `creations` gets. Raises
     RecordingError.
     """
@@ -107,13 +107,13 @@ def answer_of(recording: Recording, times: tuple[int | None, int | None], **aske
         or ((since_ns or 0) <= at_ns and (until_ns is None or at_ns < until_ns))
     ]
     found.sort(key=lambda creation: creation.about.at_ns)
-    return Presence(found, coverage(recording, *times))
+    return Missed(found, coverage(recording, *times))
 
 
 def print_answers(
     output: Output,
     plugin: str | None,
-    answers: Mapping[str, Presence],
+    answers: Mapping[str, Missed],
     silent: Mapping[str, str],
     output_format: str,
 ) -> int:
@@ -160,7 +160,7 @@ def print_answers(
     return int(not (is_sure and took_part))
 
 
-def _never_seen(plugin: str | None, answers: Mapping[str, Presence]) -> Iterator[tuple[str, ...]]:
+def _never_seen(plugin: str | None, answers: Mapping[str, Missed]) -> Iterator[tuple[str, ...]]:
     """Yield each node on which a plugin was never seen, the plugin, and which were seen."""
     for node, answer in sorted(answers.items()):
         required = {creation.plugin for creation in answer.creations} - {""}

@@ -94,7 +94,7 @@ class _Overlap:
         """Note the end of a session; return whether it must wait for events of the session."""
         number = ended.session.id
         self._open.pop(number, None)
-        calls = (one for one in self._held if isinstance(one, RecordedCall))
+        calls = (entry for entry in self._held if isinstance(entry, RecordedCall))
         waits = any(call.event.session == number for call in calls)
         if waits:
             self._held.append(ended)

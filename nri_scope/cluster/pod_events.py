@@ -71,7 +71,7 @@ class PodEvents:
         ``is_end``: without the Events before the first item.
         """
         since_ns, until_ns = times[0] or 0, times[1] or 1 << 63
-        pending = deque(one for one in self.events if since_ns <= one.at_ns < until_ns)
+        pending = deque(event for event in self.events if since_ns <= event.at_ns < until_ns)
         for item in items:
             while pending and pending[0].at_ns < time_of(item):
                 event = pending.popleft()
@@ -94,12 +94,12 @@ async def pod_events(
         rows = await kubectl.get(
             ("@",), "events", f"--namespace={target.namespace}", f"--field-selector={selector}"
         )
-        found = sorted(map(_pod_event, rows), key=lambda one: one.at_ns)
+        found = sorted(map(_pod_event, rows), key=lambda event: event.at_ns)
     except UsageError as error:
         say(f"Kubernetes Events are not shown: {error}")
         return None
     if target.container:
-        found = [one for one in found if f"{{{target.container}}}" in one.part]
+        found = [event for event in found if f"{{{target.container}}}" in event.part]
     if len(found) > EVENTS_MAX:
         say(f"{many(len(found) - EVENTS_MAX, 'older Kubernetes Event')} not shown")
     return PodEvents(target.name, tuple(found[-EVENTS_MAX:]))

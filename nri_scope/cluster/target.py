@@ -161,10 +161,10 @@ def _selector(labels: dict[str, str] | None, expressions: list[dict[str, Any]] |
     Raises ValueError and others for contents of no selector.
     """
     terms = [("{}={}", key, [value]) for key, value in (labels or {}).items()]
-    for one in expressions or ():
-        operator = _OPERATORS[one["operator"]]
+    for expression in expressions or ():
+        operator = _OPERATORS[expression["operator"]]
         form = f"{{}} {operator} ({{}})" if operator.isalpha() else f"{operator}{{}}"
-        terms.append((form, one["key"], one.get("values") or []))
+        terms.append((form, expression["key"], expression.get("values") or []))
     for _, key, values in terms:
         if not key or not all(map(_LABEL.fullmatch, [key, *values])):
             raise ValueError

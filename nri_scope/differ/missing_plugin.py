@@ -219,11 +219,11 @@ class _Creations:
         self._recording = recording
         self._since_ns = since_ns
         self._expected = expected
-        self._annotations = all(one.text for one in expected)
+        self._annotations = all(expectation.text for expectation in expected)
         """Whether annotations require plugins, too: not if one plugin is asked about."""
         sessions = recording.sessions()
         self.taps = [session for session in sessions if session.role == Role.TAP]
-        self._passive = {one.plugin for one in sessions if one.role in PASSIVE_ROLES}
+        self._passive = {session.plugin for session in sessions if session.role in PASSIVE_ROLES}
         bit = nri.EventKind.ValidateContainerAdjustment.bit
         self.validators = [session for session in sessions if session.mask & bit]
         self._gaps = recording.gaps()
@@ -426,16 +426,16 @@ _NO_POD = api.PodSandbox(name="?")
 
 def _around(sessions: list[Session], at_ns: int) -> Session | None:
     """Return the session that was open at a time; one without a known end counts as open."""
-    for one in sessions:
-        if one.started_ns <= at_ns and (one.ended_ns is None or at_ns <= one.ended_ns):
-            return one
+    for session in sessions:
+        if session.started_ns <= at_ns and (session.ended_ns is None or at_ns <= session.ended_ns):
+            return session
     return None
 
 
 def _between(taps: list[Session], at_ns: int) -> str:
-    before = [one for one in taps if one.ended_ns is not None and one.ended_ns < at_ns]
+    before = [tap for tap in taps if tap.ended_ns is not None and tap.ended_ns < at_ns]
     if before:
-        last = max(before, key=lambda one: one.ended_ns or 0)
+        last = max(before, key=lambda tap: tap.ended_ns or 0)
         return f"its tap's session {last.id} had ended at {clock(last.ended_ns or 0)}"
-    first = min(taps, key=lambda one: one.started_ns)
+    first = min(taps, key=lambda tap: tap.started_ns)
     return f"its tap's first session {first.id} began later, at {clock(first.started_ns)}"

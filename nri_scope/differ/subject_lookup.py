@@ -55,9 +55,9 @@ def find_with_path(
         raise UsageError(f'"{what}" matches {len(paths)} changed paths', f"use {_any_of(paths)}")
     (path,) = paths
     if len(containers) > 1:
-        names = [lookup.container_name(one) for one in containers]
+        names = [lookup.container_name(container) for container in containers]
         if len({*names}) < len(names):
-            names = [one.id for one in containers]
+            names = [container.id for container in containers]
         raise UsageError(
             f"{path} changed in {len(containers)} containers", f"name one: {_any_of(names)}"
         )
@@ -96,7 +96,7 @@ def _container_of(recording: Recording, subject: lookup.Found, remark: Remark | 
             if not containers:
                 problem = f"{THE_RECORDING} has no container of {name}"
                 raise UsageError(problem, "`log` shows what it contains", recording.path)
-            names = [*dict.fromkeys(lookup.container_name(one) for one in containers)]
+            names = [*dict.fromkeys(lookup.container_name(container) for container in containers)]
             if len(names) == 1:
                 newest = lookup.newest_of(recording, containers, remark)
                 assert isinstance(newest, Container)
@@ -133,7 +133,7 @@ def _unchanged(recording: Recording, what: str, known: Mapping[str, History]) ->
     A path may also be a part of a changed one, such as the source of an added mount.
     """
     named: list[Pod | Container] = [*recording.pods(), *recording.containers()]
-    if any(one.name == what for one in named):
+    if any(subject.name == what for subject in named):
         return None
     meant = meaning(what)
     names: dict[str, None] = {}
@@ -182,7 +182,7 @@ def _changed(
 ) -> tuple[list[Container], list[str]]:
     """Return the containers with changes at the path, and the labels of the paths."""
     meant = meaning(what)
-    known = {one.id: one for one in recording.containers()}
+    known = {container.id: container for container in recording.containers()}
     containers: dict[str, Container] = {}
     paths: dict[str, None] = {}
     for key, history in histories.items():

@@ -311,17 +311,17 @@ class SpoolRecorder:
     def _confirmed(self) -> list[_Captured]:
         """Return the invocations that the writer has processed since the last call."""
         found = []
-        for one in list(self._unconfirmed):
-            if one.count <= self.processed(one.session):
-                self._unconfirmed.remove(one)
-                found.append(one)
+        for invocation in list(self._unconfirmed):
+            if invocation.count <= self.processed(invocation.session):
+                self._unconfirmed.remove(invocation)
+                found.append(invocation)
         return found
 
     def _read(
         self, confirmed: Iterable[_Captured] = ()
     ) -> list[tuple[PluginSpool, list[Invoked], tuple[int, int, int] | None]]:
-        for one in confirmed:
-            one.plugin.remove(one.stem)
+        for invocation in confirmed:
+            invocation.plugin.remove(invocation.stem)
         if self._lock is not None and not os.fstat(self._lock).st_nlink:
             # Removed, and maybe made again by the next call.
             os.close(self._lock)
@@ -436,9 +436,9 @@ def check_spool(path: Path) -> Path:
         path = private_place(path, "name another --spool")
         os.close(locked_folder(path))
         with os.scandir(path) as found:
-            for one in found:
-                if one.is_dir(follow_symlinks=False):
-                    os.close(open_folder(path / one.name))
+            for entry in found:
+                if entry.is_dir(follow_symlinks=False):
+                    os.close(open_folder(path / entry.name))
     except OSError as error:
         hint = "`tap --wrap PLUGIN --v01` makes a spool"
         if isinstance(error, PermissionError):

@@ -161,9 +161,9 @@ def creation_refusal(creation: IsuladCreation, node: MachineCpus | None = None) 
     problems += _memory_problems(_object(resources, "memory"))
     problems += _cpu_problems(_object(resources, "cpu"), node)
     problems += [
-        (PROPAGATION, (pointer("/mounts", one.destination),))
-        for one in adjustment.mounts
-        if not _PROPAGATIONS.isdisjoint(one.options) and not one.source.startswith("/")
+        (PROPAGATION, (pointer("/mounts", mount.destination),))
+        for mount in adjustment.mounts
+        if not _PROPAGATIONS.isdisjoint(mount.options) and not mount.source.startswith("/")
     ]
     for reason, paths in problems:
         if plugin := creation.setter(paths):
@@ -181,13 +181,13 @@ def start_refusal(creation: IsuladCreation) -> Refusal | None:
     adjustment = creation.adjustment
     changes: list[tuple[str, str]] = []
     # Of equal types and paths, the last is effective.
-    for rlimit in {one.type: one for one in adjustment.rlimits}.values():
+    for rlimit in {rlimit.type: rlimit for rlimit in adjustment.rlimits}.values():
         path = pointer("/process/rlimits", rlimit.type)
         if rlimit.soft > rlimit.hard:
             changes.append((f"{SWAPPED}, and runc refuses a soft limit above the hard one", path))
         elif rlimit.type not in _RLIMITS:
             changes.append(("runc knows no rlimit of this type", path))
-    for device in {one.path: one for one in adjustment.linux.devices}.values():
+    for device in {device.path: device for device in adjustment.linux.devices}.values():
         if device.type not in _DEVICE_TYPES:
             path = pointer("/linux/devices", device.path)
             changes.append(("runc refuses a device whose type is not b, c, p or u", path))

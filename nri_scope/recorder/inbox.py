@@ -139,11 +139,11 @@ def pack(entries: Sequence[Queued]) -> bytes:
 
 def unpack(payload: bytes) -> Iterator[Queued]:
     """Yield the entries from the result of `pack`."""
-    for one in marshal.loads(payload):
-        if type(one) is tuple:
-            yield one[0], CapturedCall(*one[1:])
+    for item in marshal.loads(payload):
+        if type(item) is tuple:
+            yield item[0], CapturedCall(*item[1:])
         else:
-            entry: Queued = pickle.loads(one)
+            entry: Queued = pickle.loads(item)
             yield entry
 
 

@@ -121,8 +121,8 @@ def _columns(requests: Sequence[Request]) -> tuple[str | None, ...]:
     order = sorted(requests, key=lambda one: (one.kind not in HAPPENED, one.title, one.path))
     listed = dict.fromkeys((one.path, one.owner, one.kind, one.title) for one in order)
     paths, owners, kinds, titles = zip(*listed, strict=True)
-    changes = [one for one in requests if one.kind in HAPPENED]
-    own = [one for one in changes if not one.container]
+    changes = [request for request in requests if request.kind in HAPPENED]
+    own = [change for change in changes if not change.container]
     return (
         *map(json.dumps, (paths, owners, kinds, titles)),
         _owners(changes) if changes else None,

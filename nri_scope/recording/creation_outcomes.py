@@ -57,7 +57,7 @@ _ATTEMPTS_MAX = 500
 """Maximum number of container names per recording whose creations are searched."""
 
 
-_FATES = {one.value: one for one in OperationFate}
+_FATES = {fate.value: fate for fate in OperationFate}
 _NAMES = frozenset({"", CREATE, *POST_EVENT_OF, CONTAINER_STATUS, *CONTAINER_ENDS, *POD_ENDS})
 """Names of events that may show a failure; others in an untrusted file are ignored."""
 CREATED = OperationOutcome(OperationFate.CREATED)
@@ -246,7 +246,7 @@ class Creations:
             elif ends == [None]:
                 return UNKNOWN
             # The first one, so that later events do not change the outcome.
-            end = min((one for one in ends if one is not None), default=None)
+            end = min((end for end in ends if end is not None), default=None)
         return self._by_end(asked, session, end)
 
     def _by_state(self, end: _EventRow | None, session: Session) -> OperationOutcome:
@@ -334,7 +334,7 @@ class Creations:
             known.ended_ns is None
             and self._number("SELECT ended_ns FROM session WHERE id = ?", number) is not None
         ):
-            self._sessions = {one.id: one for one in self._recording.sessions()}
+            self._sessions = {session.id: session for session in self._recording.sessions()}
         return self._sessions.get(number)
 
     def _index(self, number: int) -> str:
@@ -386,7 +386,7 @@ def outcome_of(
 def _stored(row: Row) -> OperationOutcome | None:
     """Return the outcome in a row of `_STORED`; None if it has unknown words. Raises RowError."""
     _, fate, shown_by, name, session, after_ns = row
-    shown_by, session, after_ns = (number_of((one,)) for one in (shown_by, session, after_ns))
+    shown_by, session, after_ns = (number_of((value,)) for value in (shown_by, session, after_ns))
     return outcome_of(str(fate), shown_by, str(name), session, after_ns)
 
 
@@ -424,4 +424,4 @@ def _attempt(
 
 
 def _first_after(rows: Sequence[_EventRow], asked: _EventRow) -> _EventRow | None:
-    return next((one for one in rows if one.id > asked.id and one.session == asked.session), None)
+    return next((row for row in rows if row.id > asked.id and row.session == asked.session), None)

@@ -153,7 +153,7 @@ def _read(
     for container, number in updates_by(source, numbers):
         if part.containers is None or container in part.containers:
             updated.setdefault(number, []).append(container)
-    taps = {one.event: one for one in tapped(source, numbers)}
+    taps = {tap.event: tap for tap in tapped(source, numbers)}
     for event, request, reply in source.exchanges(among=numbers, allowance=allowance):
         service, pod, of_container = columns.get(event.id, ("", None, None))
         if event.method == SYNCHRONIZE and not part.has_whole_state(event.id):

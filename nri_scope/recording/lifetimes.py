@@ -124,4 +124,4 @@ class Lifetimes:
 
     def remaining(self) -> Iterator[Lifetime]:
         """Yield all lifetimes not yet complete, those of containers first."""
-        yield from sorted(self._known.values(), key=lambda one: one.is_pod)
+        yield from sorted(self._known.values(), key=lambda lifetime: lifetime.is_pod)

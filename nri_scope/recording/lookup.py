@@ -60,11 +60,11 @@ def find(
     matches: list[Pod | Container]
     if "/" not in what:
         matches = _by_id(subjects, what)
-    elif named := [one for one in subjects if subject_name(one) == what]:
+    elif named := [subject for subject in subjects if subject_name(subject) == what]:
         return newest_of(recording, named, note)
     else:
         name, _, part = what.rpartition("/")
-        matches = [one for one in pods if pod_name(one) == name]
+        matches = [pod for pod in pods if pod_name(pod) == name]
         if matches and (event := _event(recording, part, of_pod=name)):
             return event
         keys = {pod.key for pod in matches}
@@ -85,9 +85,9 @@ def newest_of(
     """Return the newest of pods or containers with one name; ``note``: see `find`."""
     # Keys are in the order of first appearances, also as existing; first events are not, as an old
     # container may be removed after the new one was created.
-    *earlier, newest = sorted(named, key=lambda one: one.key)
+    *earlier, newest = sorted(named, key=lambda subject: subject.key)
     if note is not None and earlier:
-        length = _distinct_length([one.id for one in named])
+        length = _distinct_length([subject.id for subject in named])
         pod = newest if isinstance(newest, Pod) else newest.pod
         above = "" if pod is None else f"{pod_name(pod)}/"
         listed = earlier[:-_LISTED:-1]

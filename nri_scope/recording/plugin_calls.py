@@ -155,8 +155,8 @@ def by_plugin(times: Iterable[MeasuredTimes]) -> list[MeasuredTimes]:
 def _spans(calls: Iterable[PluginCalls]) -> list[tuple[int, int]]:
     """Return when metrics were read, as wall clocks of the first and the newest reading."""
     ends: dict[int, int] = {}
-    for one in calls:
-        ends[one.since_ns] = max(one.until_ns, ends.get(one.since_ns, 0))
+    for call in calls:
+        ends[call.since_ns] = max(call.until_ns, ends.get(call.since_ns, 0))
     return [*ends.items()][-STARTS_MAX:]
 
 

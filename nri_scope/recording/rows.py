@@ -32,7 +32,7 @@ EVENT_FIELDS = [column.name for column in fields(Event)]
 """Names of `EVENT_COLUMNS`."""
 EVENT_COLUMNS = ", ".join(EVENT_FIELDS)
 """Columns of the view ``events``, for `event_of`."""
-SESSION_FIELDS = tuple(one.name for one in fields(Session) if one.name != "failure_policy")
+SESSION_FIELDS = tuple(field.name for field in fields(Session) if field.name != "failure_policy")
 """Fields of `events.Session` that are columns of the table ``session``."""
 SESSION_COLUMNS = ", ".join(SESSION_FIELDS)
 """Columns of the table ``session``, for `session_of`."""

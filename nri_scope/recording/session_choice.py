@@ -30,8 +30,8 @@ def _is_pod_of(subject: str, only: str) -> bool:
 def find_session(recording: Recording, number: int | None) -> Session:
     """Return the session to play: a plugin connection. Raises UsageError if there is none."""
     every = recording.sessions()
-    sessions = [one for one in every if one.is_connection]
-    if not sessions and any(one.role == Role.V01 for one in every):
+    sessions = [session for session in every if session.is_connection]
+    if not sessions and any(session.role == Role.V01 for session in every):
         raise UsageError(
             f"{THE_RECORDING}: contains only calls of NRI 0.1",
             "use a recording with NRI events; `log` shows the calls",
@@ -43,7 +43,7 @@ def find_session(recording: Recording, number: int | None) -> Session:
     if number is None:
         # The first plugin of the chain received containers as created by the runtime.
         sessions.sort(key=lambda session: (session.plugin_index, session.id))
-        complete = (one for one in sessions if recording.state(one.id).complete)
+        complete = (session for session in sessions if recording.state(session.id).complete)
         return next(complete, sessions[0])
     for session in sessions:
         if session.id == number:

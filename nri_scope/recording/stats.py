@@ -53,9 +53,9 @@ class ResponseTimes:
     def of(cls, *times: array[int]) -> ResponseTimes | None:
         """Return the statistics of all times, whose order is changed; None if there are none."""
         runs = [
-            (one, start, min(start + RUN, len(one)))
-            for one in times
-            for start in range(0, len(one), RUN)
+            (time, start, min(start + RUN, len(time)))
+            for time in times
+            for start in range(0, len(time), RUN)
         ]
         for one, start, stop in runs:
             # Sorting all times together would create a list of objects, with five times the memory.
@@ -134,15 +134,15 @@ class Timing:
     @classmethod
     def of(cls, *times: Times, **fields: Any) -> Self | None:
         """Return the statistics of all times; None if there are none. ``fields``: of a subclass."""
-        took = ResponseTimes.of(*(one.took for one in times))
+        took = ResponseTimes.of(*(measured.took for measured in times))
         if took is None:
             return None
         return cls(
-            sum(len(one.took) for one in times),
+            sum(len(measured.took) for measured in times),
             took,
-            min((one.deadline_ns for one in times if one.deadline_ns), default=0),
-            sum(one.over_half for one in times),
-            sum(one.over for one in times),
+            min((measured.deadline_ns for measured in times if measured.deadline_ns), default=0),
+            sum(measured.over_half for measured in times),
+            sum(measured.over for measured in times),
             **fields,
         )
 

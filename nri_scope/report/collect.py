@@ -188,7 +188,7 @@ class Links:
     """Collector of the chain from events and rounds. Uses 8 bytes for each measured time."""
 
     def __init__(self, sessions: Iterable[Session]) -> None:
-        self._sessions = {one.id: one for one in sessions if one.role != Role.CRI}
+        self._sessions = {session.id: session for session in sessions if session.role != Role.CRI}
         self._events: dict[str, int] = {}
         self._own: dict[str, Times] = {}
         """Times of each connection."""
@@ -218,9 +218,9 @@ class Links:
     def links(self) -> list[ChainLink]:
         """Return the links in call order."""
         link_of: dict[str, ChainLink] = {}
-        for one in self._sessions.values():
-            if one.plugin in self._events:
-                link_of[one.plugin] = self._seen(one, link_of.get(one.plugin))
+        for session in self._sessions.values():
+            if session.plugin in self._events:
+                link_of[session.plugin] = self._seen(session, link_of.get(session.plugin))
         for plugin in self._listed:
             if plugin not in link_of:
                 link_of[plugin] = ChainLink(
@@ -356,8 +356,8 @@ class _Collector(Finder):
         """Return the facts, after all events were read."""
         diagnosed = self.diagnosed()
         gaps = self.lost_gaps
-        notes = [one for one in self._recording.notes() if one.text != REDACTED]
-        plugins = [one for one in self.sessions.values() if one.role != Role.CRI]
+        notes = [note for note in self._recording.notes() if note.text != REDACTED]
+        plugins = [session for session in self.sessions.values() if session.role != Role.CRI]
         runtimes = [*dict.fromkeys(map(runtime, plugins))]
         timeline = None
         for part in self._requests:
@@ -398,7 +398,7 @@ class _Collector(Finder):
             changed=self._changes.result(),
             legend=self._changes.legend(),
             timeline=timeline,
-            left_out=tuple(one for one in left_out if one.kept < one.all),
+            left_out=tuple(part for part in left_out if part.kept < part.all),
             measured=tuple(measured[:PLUGINS_MAX]),
             redacted=is_redacted(self._recording),
         )

@@ -70,5 +70,5 @@ def document(facts: Diagnosed) -> dict[str, Plain]:
         "left_out": facts.omitted,
         "coverage": facts.coverage.record(),
         "bundle": dict(facts.sender_facts),
-        "findings": [one.record() for one in facts.findings],
+        "findings": [finding.record() for finding in facts.findings],
     }

@@ -87,7 +87,7 @@ def _environment() -> Environment:
         "clock": lambda ns: rfc3339(ns)[11:23],
     }
     environment.globals |= {
-        **{one.__name__: one for one in (bars, dots, log_place, spans, ticks)},
+        **{function.__name__: function for function in (bars, dots, log_place, spans, ticks)},
         "glyphs": GLYPHS,
         "LaneMark": LaneMark,
         "many": many,

@@ -93,7 +93,7 @@ class LaneCollector:
         """Return the timeline, with the busiest `LANES_MAX` lanes, the earliest first."""
         chosen = sorted(self._candidates.values(), key=lambda one: (-one.weight, one.number))
         chosen = self._with_their_pods(chosen)
-        drawn = {one.lifetime.id for one in chosen}
+        drawn = {candidate.lifetime.id for candidate in chosen}
         return Timeline(
             self.first_ns,
             self.last_ns,
@@ -102,7 +102,7 @@ class LaneCollector:
             tuple(self._bad),
             _merged(self._columns(gap.from_ns, gap.to_ns) for gap in gaps),
             self._presences(sessions),
-            tuple(self._lane(one, name_of, drawn) for one in chosen),
+            tuple(self._lane(candidate, name_of, drawn) for candidate in chosen),
         )
 
     def _lane(self, candidate: _Candidate, name_of: NameOf, drawn: Container[str]) -> Lane:

@@ -81,7 +81,7 @@ class _Section:
 
 def _sections(facts: Facts) -> Iterator[_Section]:
     """Yield the sections, the most important first."""
-    findings = [_Block(_finding(one), "finding") for one in facts.findings]
+    findings = [_Block(_finding(finding), "finding") for finding in facts.findings]
     yield _Section(
         "Findings",
         findings or [_Block([_escaped(wording.nothing_found(facts.coverage))], "findings")],
@@ -92,13 +92,13 @@ def _sections(facts: Facts) -> Iterator[_Section]:
         yield _Section("Calls by the runtime's metrics", [_Block(times, "list of plugins")])
     yield _Section(
         "Changes by container",
-        [_Block(_changed(one), "container's changes") for one in facts.changed]
+        [_Block(_changed(container), "container's changes") for container in facts.changed]
         or [_Block([_escaped(wording.no_changes(facts.coverage))], "changes")],
     )
     if facts.legend:
         yield _Section(
             "Legend",
-            [_Block([f"- {_escaped(one)}" for one in facts.legend], "legend")],
+            [_Block([f"- {_escaped(text)}" for text in facts.legend], "legend")],
         )
     if facts.gaps:
         rows = [
@@ -110,7 +110,7 @@ def _sections(facts: Facts) -> Iterator[_Section]:
         ]
         yield _Section("Gaps", [_Block(_table("gaps", rows), "list of gaps")])
     if facts.notes:
-        notes = [f"- {rfc3339(one.at_ns)[:19]} {_escaped(one.text)}" for one in facts.notes]
+        notes = [f"- {rfc3339(note.at_ns)[:19]} {_escaped(note.text)}" for note in facts.notes]
         yield _Section("Notes", [_Block(notes, "list of notes")])
     yield _Section(
         "Sessions", [_Block(_table("sessions", _session_rows(facts)), "list of sessions")]
@@ -141,8 +141,8 @@ def _foot(facts: Facts) -> Iterator[str]:
     yield ""
     yield "---"
     yield ""
-    for one in facts.left_out:
-        yield f"- {wording.left_out(one)}"
+    for part in facts.left_out:
+        yield f"- {wording.left_out(part)}"
     yield ""
     yield f"<sub>{wording.values(facts)}</sub>"
     yield ""
@@ -167,14 +167,14 @@ def _measured_rows(facts: Facts) -> list[list[str]]:
         head,
         *(
             [
-                code(_cut(one.plugin)),
-                f"{one.calls:,}",
-                f"{one.errors:,}",
-                duration(one.mean_ns),
-                f"{one.recorded:,}" if one.recorded else "",
-                duration(one.recorded_mean_ns) if one.recorded else "",
+                code(_cut(times.plugin)),
+                f"{times.calls:,}",
+                f"{times.errors:,}",
+                duration(times.mean_ns),
+                f"{times.recorded:,}" if times.recorded else "",
+                duration(times.recorded_mean_ns) if times.recorded else "",
             ]
-            for one in facts.measured
+            for times in facts.measured
         ),
     ]
 

@@ -62,7 +62,7 @@ def shown_by(finding: Finding, time: Callable[[int], str] = utc) -> str:
     at = "" if finding.at_ns is None else f"at {time(finding.at_ns)}"
     if count == 1:
         return f"event {finding.events[0]} {at}".rstrip()
-    shown = [str(one) for one in finding.events[:EVENTS_NAMED]]
+    shown = [str(event) for event in finding.events[:EVENTS_NAMED]]
     more = count - len(shown)
     first, last = (shown, f"{more:,} more") if more else (shown[:-1], shown[-1])
     return f"events {', '.join(first)} and {last}{', the first ' if at else ''}{at}"
@@ -75,7 +75,7 @@ def listed(names: Sequence[str]) -> str:
 
 def counted_levels(findings: Iterable[Finding]) -> list[tuple[Level, int]]:
     """Count the findings of each level, the worst first."""
-    counts = Counter(one.level for one in findings)
+    counts = Counter(finding.level for finding in findings)
     return [(level, counts[level]) for level in Level if counts[level]]
 
 

@@ -320,7 +320,7 @@ def runtime_of(session: Session) -> RuntimeChoice:
     title = runtime_title(session.runtime_name)
     known = [each for each in PROFILES.values() if runtime_title(each.runtime_name) == title]
     profile = _nearest(known or list(PROFILES.values()), NriVersion.parse(session.nri_version))
-    own = {one.name: getattr(session, one.name) for one in fields(RuntimeChoice)[1:]}
+    own = {field.name: getattr(session, field.name) for field in fields(RuntimeChoice)[1:]}
     others = {name: value for name, value in own.items() if value != getattr(profile, name)}
     return RuntimeChoice(profile.name, **others)
 

@@ -24,7 +24,7 @@ from nri_scope.recording.creation_outcomes import outcome_of
 
 _START = (*(one.name for one in fields(SessionStart)), "synced_ns")
 """Fields of a session that its message has, too."""
-_SENT = {one.name for one in fields(v1.Event)} - {"changed", "owners", "outcome"}
+_SENT = {field.name for field in fields(v1.Event)} - {"changed", "owners", "outcome"}
 _SAME = tuple(one.name for one in fields(Event) if one.name in _SENT)
 """Fields of an event that its message has, too."""
 _NOT_SENT: dict[str, Any] = {"seq": 0, "runtime": ""}
@@ -126,7 +126,7 @@ def _exchange_of(message: v1.Event) -> RecordedCall:
         changed=tuple(message.changed),
         owners=tuple(message.owners),
     )
-    metadata = tuple((one.key, one.value) for one in message.metadata)
+    metadata = tuple((pair.key, pair.value) for pair in message.metadata)
     tapped = Tapped(message.id, message.held_ns, metadata)
     outcome: OperationOutcome | None = None
     if (sent := message.outcome) is not None:

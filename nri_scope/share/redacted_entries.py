@@ -44,7 +44,7 @@ _FIXED_TEXTS = frozenset({RING_REMOVED, LEFT_OUT, DELETED, KILLED, REDACTED, ""}
 NRI_NAMES = frozenset(
     {
         *METHODS,
-        *(one.service for one in METHODS.values()),
+        *(method.service for method in METHODS.values()),
         *(event.name for event in EventKind),
     }
 )
@@ -110,7 +110,7 @@ def redacted(redactor: Redactor, entry: Entry) -> Entry:
         case Printed():
             return replace(entry, text=redactor.line(str(entry.session), entry.text))
         case CallsByMetrics():
-            calls = ((redactor.name(NameKind.PLUGIN, one[0]), *one[1:]) for one in entry.calls)
+            calls = ((redactor.name(NameKind.PLUGIN, call[0]), *call[1:]) for call in entry.calls)
             return replace(entry, calls=tuple(calls))
 
 

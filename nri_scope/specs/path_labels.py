@@ -254,7 +254,7 @@ def _quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     if unicodedata.normalize("NFKC", text) != text:
         # Another text, such as one with wide brackets, would look the same.
-        escaped = "".join(one if one.isascii() else f"\\U{ord(one):08x}" for one in escaped)
+        escaped = "".join(char if char.isascii() else f"\\U{ord(char):08x}" for char in escaped)
     return f'"{escaped}"'
 
 

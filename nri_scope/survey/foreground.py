@@ -112,7 +112,7 @@ def _depends(recording: Recording, where: Filter | None) -> bool:
         return True
     if not _CHANGES & where.fields:
         return False
-    chain = [one for one in recording.sessions() if one.is_connection]
+    chain = [session for session in recording.sessions() if session.is_connection]
     # Only later events show what a CRI request changed.
     return sessions_overlap(chain) or lookup.containers_with(recording, _UPDATE, 0) != frozenset()
 

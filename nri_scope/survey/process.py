@@ -194,7 +194,7 @@ class _Surveys:
             until=result.until,
             cut=result.cut,
             has_more=result.has_more,
-            findings=[asdict(one) for one in result.findings],
+            findings=[asdict(finding) for finding in result.findings],
         )
         if former not in (None, self._file):
             for ending in ("", "-wal", "-shm"):

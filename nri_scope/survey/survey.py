@@ -88,10 +88,10 @@ class Assumptions:
         self._recorded_ns = last.at_ns if last is not None else 0
         self._tables.read(self._recording)
         sessions = self._tables.sessions
-        if any(one.failure_policy is None for one in sessions):
+        if any(session.failure_policy is None for session in sessions):
             # The policy is not part of the table.
             sessions = tuple(self._recording.sessions())
-        known = {one.id: one for one in self.sessions}
+        known = {session.id: session for session in self.sessions}
         self.sessions = sessions
         self._first = self._first or first
         read = self._newest.id if self._newest is not None else 0
@@ -101,7 +101,7 @@ class Assumptions:
             and newest >= read
             and identity_of(self._recording.path) == self._identity
             and [*self._tables.gaps] == self._gaps
-            and all(self._is_compatible(known.get(one.id), one) for one in sessions)
+            and all(self._is_compatible(known.get(session.id), session) for session in sessions)
         )
 
     def _is_compatible(self, old: Session | None, new: Session) -> bool:
@@ -414,7 +414,7 @@ class _Writer:
             requests[Request(str(step.owner), path, step.outcome.kind, container, title)] = None
         if not self.file.add(event, requests, problem, delay):
             self.is_full = True
-        if not _FINAL.issuperset(one.kind for one in requests):
+        if not _FINAL.issuperset(request.kind for request in requests):
             self._open[event] = diff, problem, delay
             if len(self._open) > _OPEN_MAX:
                 del self._open[next(iter(self._open))]

@@ -121,7 +121,7 @@ class CriQueue:
             self._round = found
         if name in _DONE:
             asked.add(container)
-        waiting = [(self._others, one, seen.deadline) for one in seen.targets]
+        waiting = [(self._others, target, seen.deadline) for target in seen.targets]
         if name in _UNDER_WAY:
             least = CREATION_SECONDS if name == CREATE else 0.0
             waiting.append((self._own, container, max(seen.deadline, least)))

@@ -147,7 +147,7 @@ class _Work:
             self._cri.sessions.record_to(self._recorder, self._lock)
         # A killed writer may have stored sessions that ended before this one was started.
         is_new = not self._options.existed and self._recorder.next_session == 1
-        for handle, session in sorted(resumed, key=lambda one: -one[1].session):
+        for handle, session in sorted(resumed, key=lambda pair: -pair[1].session):
             # Sessions without a number come last: the killed writer had not begun them.
             number = session.session or self._number(handle)
             self._handles[number] = handle

@@ -327,9 +327,9 @@ class WriterProcess(Sink):
         self._running = running
         self._problem = ""
         self._inbox.reason = NOT_TAKEN
-        for one in self._sessions.values():
-            if one.end is not None:
-                running.channel.send(Order.ENTRIES, pack([one.end]))
+        for session in self._sessions.values():
+            if session.end is not None:
+                running.channel.send(Order.ENTRIES, pack([session.end]))
         if not self._is_scheduled:
             self._schedule()
 
@@ -414,7 +414,7 @@ class WriterProcess(Sink):
 
     def _unconfirmed(self) -> int:
         """Return the number of events that were sent to writers but not reported as processed."""
-        return sum(one.sent - one.processed for one in self._sessions.values())
+        return sum(session.sent - session.processed for session in self._sessions.values())
 
     async def _end(self, running: RunningWriter, seconds: float) -> str:
         self._running = None

@@ -189,7 +189,7 @@ async def test_events_are_those_of_the_namespace(port: int) -> None:
         request = v1.GetEventsRequest(where="-ns:shop", namespaces=["shop"])
         others = [one.event async for one in stub.get_events(request) if one.event is not None]
         request.where = ""
-        own = [one.event async for one in stub.get_events(request) if one.event is not None]
+        own = [event.event async for event in stub.get_events(request) if event.event is not None]
     assert {one.method for one in others} <= {"Synchronize"}
     assert {one.namespace for one in own if one.method != "Synchronize"} == {"shop"}
     assert not [one for one in (*own, *others) if b"kube-system" in one.request]

@@ -163,6 +163,6 @@ def test_a_filtered_copy_observed_what_the_node_did(
         is_filtered = any(one.why == f"{FILTERED}: ns:shop" for one in whole.unobserved)
         assert is_filtered == (name == "filtered")
         part = coverage(copy, whole.from_ns, whole.to_ns)
-        sessions = [one for one in recording.sessions() if one.role != Role.REPLAY]
+        sessions = [session for session in recording.sessions() if session.role != Role.REPLAY]
         assert len(copy.sessions()) >= len(sessions)
     assert [one for one in part.unobserved if one.why != LEFT_OUT] == [*whole.unobserved]

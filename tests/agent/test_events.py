@@ -73,7 +73,7 @@ async def test_events_are_those_of_the_recordings(folder: Path) -> None:
     found = []
     for name in NAMES:
         with Recording.open(RECORDINGS / f"{name}.nriscope.db") as recording:
-            found += [(name, *one) for one in recording.exchanges()]
+            found += [(name, *exchange) for exchange in recording.exchanges()]
     assert [(one.recording, one.id, one.request, one.reply) for one in sent] == [
         (name, NAMES.index(name) * NUMBERS + event.id, request, reply)
         for name, event, request, reply in found
@@ -114,7 +114,7 @@ async def test_a_call_resumes_after_any_event_without_loss_or_repetition(
         rest = [key(one) for one in await served.events(request) if key(one)]
         # The order of events of several recordings may differ.
         assert sorted(filter(None, rest)) == sorted(
-            filter(None, (key(one) for one in events[at + 1 :]))
+            filter(None, (key(event) for event in events[at + 1 :]))
         )
         for name in NAMES:
             numbers = [one[1] for one in rest if one is not None and one[0] == name]
@@ -228,8 +228,8 @@ async def until_stopped(
 async def test_status_names_the_runtime_and_shows_that_no_recorder_runs(served: Agent) -> None:
     async with served.client() as stub:
         status = await stub.get_status(v1.GetStatusRequest())
-    assert [one.recording for one in status.recordings] == list(NAMES)
-    assert [one.events for one in status.recordings] == [32, DEMO_EVENTS]
+    assert [recording.recording for recording in status.recordings] == list(NAMES)
+    assert [recording.events for recording in status.recordings] == [32, DEMO_EVENTS]
     first = status.recordings[0]
     assert first.session is not None
     assert first.session.runtime_version == "2.1.9+unknown"

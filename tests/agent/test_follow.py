@@ -110,7 +110,7 @@ async def until_caught_up(
 
 def keys(responses: list[v1.GetEventsResponse]) -> list[Key]:
     """Return the events by recording, with their numbers in it."""
-    events = [one.event for one in responses if one.event is not None]
+    events = [response.event for response in responses if response.event is not None]
     return [(event.recording, event.id % NUMBERS) for event in events]
 
 
@@ -309,8 +309,8 @@ async def test_a_recording_is_read_to_its_end_after_it_was_removed(node: Node) -
 
 def created(responses: list[v1.GetEventsResponse]) -> list[str]:
     """Return the ids of the containers whose creations were sent."""
-    events = [one.event for one in responses if one.event is not None]
-    return [one.container_id for one in events if one.event == "CreateContainer"]
+    events = [response.event for response in responses if response.event is not None]
+    return [event.container_id for event in events if event.event == "CreateContainer"]
 
 
 async def test_damaged_and_hostile_files_do_not_stop_the_others(node: Node, tmp_path: Path) -> None:
@@ -343,8 +343,8 @@ async def test_damaged_and_hostile_files_do_not_stop_the_others(node: Node, tmp_
         async with one.client() as stub:
             status = await stub.get_status(v1.GetStatusRequest())
             pieces = [one async for one in stub.get_recording(v1.GetRecordingRequest())]
-            bundles = {one.recording for one in pieces if one.data}
-            not_sent = {one.recording for one in pieces if one.problem}
+            bundles = {piece.recording for piece in pieces if piece.data}
+            not_sent = {piece.recording for piece in pieces if piece.problem}
         assert {each.recording for each in status.recordings} == bad | {"good"}
         problems = {each.recording for each in status.recordings if each.problem}
         assert problems >= {"garbage", "empty", "cut"}

@@ -44,11 +44,11 @@ def wait_for(path: Path, number: int) -> None:
 
 
 def times(responses: list[v1.GetEventsResponse]) -> list[int]:
-    return [one.event.at_ns for one in responses if one.event is not None]
+    return [response.event.at_ns for response in responses if response.event is not None]
 
 
 def numbers(responses: list[v1.GetEventsResponse]) -> list[int]:
-    return [one.event.id for one in responses if one.event is not None]
+    return [response.event.id for response in responses if response.event is not None]
 
 
 def gaps(responses: list[v1.GetEventsResponse], *reasons: str) -> list[v1.Gap]:

@@ -64,7 +64,7 @@ def responses(
 
 def sent(folder: Path, redact: NewRedactor, pod: str = "") -> list[Message]:
     events = [one.event for one in responses(folder, redact, pod) if one.event is not None]
-    return [(one.id % NUMBERS, one.request, one.reply) for one in events]
+    return [(event.id % NUMBERS, event.request, event.reply) for event in events]
 
 
 def exported(path: Path, folder: Path, pod: str = "") -> list[Message]:
@@ -118,7 +118,7 @@ Creations = list[tuple[str, list[str], tuple[str, ...]]]
 @settings(deadline=None, max_examples=amount(40, 40))
 def test_what_is_sent_is_what_an_export_would_contain(creations: Creations, pod: str) -> None:
     with node([a_creation(*one, at=at) for at, one in enumerate(creations)]) as (folder, path):
-        if not pod or any(one[0] == pod for one in creations):
+        if not pod or any(creation[0] == pod for creation in creations):
             assert sent(folder, new_redactor, pod) == exported(path, folder, pod)
 
 
@@ -163,7 +163,7 @@ async def test_a_bundle_that_takes_long_has_heartbeats(monkeypatch: pytest.Monke
             for _ in range(3):
                 assert await anext(pieces) == v1.GetRecordingResponse(recording="a")
             may_go_on.set()
-            data = b"".join([one.data async for one in pieces])
+            data = b"".join([piece.data async for piece in pieces])
         (folder / "got.nriscope.zip").write_bytes(data)
         with Recording.open(folder / "got.nriscope.zip") as got:
             assert len(list(got.events())) == 1
@@ -176,7 +176,7 @@ async def test_bundles_of_concurrent_calls_count_their_own_values() -> None:
 
             async def counted() -> int:
                 pieces = stub.get_recording(v1.GetRecordingRequest())
-                data = b"".join([one.data async for one in pieces])
+                data = b"".join([piece.data async for piece in pieces])
                 with zipfile.ZipFile(io.BytesIO(data)) as bundle:
                     manifest = json.loads(bundle.read("manifest.json"))
                 return sum(one["values"] for one in manifest["redaction"]["replaced"])

@@ -176,5 +176,5 @@ def test_an_idle_agent_opens_no_recordings(tmp_path: Path, monkeypatch: pytest.M
     assert exposed(metrics) == text
     with closing(sqlite3.connect(node.path("b"))) as connection, connection:
         connection.execute("DELETE FROM event WHERE id = 1")
-    assert [one.events for one in metrics.update().recordings] == [3, 2]
+    assert [recording.events for recording in metrics.update().recordings] == [3, 2]
     assert {*opened} == {node.path("b")}

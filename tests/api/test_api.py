@@ -40,7 +40,7 @@ def test_events_and_operations_are_those_of_the_log(
 ) -> None:
     with nri_scope.open(path) as recording:
         events = [event.id for event in recording.events("event:CreateContainer changed:env")]
-        operations = [one.record() for one in recording.operations()]
+        operations = [operation.record() for operation in recording.operations()]
     told = printed(capsys, "log", path, "--format", "jsonl", "--where",
                    "event:CreateContainer changed:env")  # fmt: skip
     assert events and events == [
@@ -117,7 +117,7 @@ def test_exported_files_are_those_of_the_command(
     form = "jsonl" if name.endswith("jsonl") else ""
     where, pod = "event:CreateContainer", "shop/web"
     with nri_scope.open(NORMAL) as recording:
-        pods = [f"{one.namespace}/{one.name}" for one in recording.pods()]
+        pods = [f"{pod.namespace}/{pod.name}" for pod in recording.pods()]
         assert pod in pods
         chosen = recording.selection(where, pod=pod)
         written = recording.export(tmp_path / name, chosen, form=form)
@@ -136,7 +136,7 @@ def test_exported_files_are_those_of_the_command(
 
 def test_redacted_recordings_have_the_numbers_and_names_of_the_original() -> None:
     with nri_scope.open(PLAIN) as original, redacted([original], Rules.DEFAULT) as (recording,):
-        assert [one.id for one in recording.events()] == [one.id for one in original.events()]
+        assert [event.id for event in recording.events()] == [one.id for one in original.events()]
         assert not original.is_redacted and recording.redactor is not None
         container = original.containers()[0]
         plain, hidden = (one.container(container.id) for one in (original, recording))
@@ -180,7 +180,7 @@ def test_errors_are_those_of_the_package(tmp_path: Path) -> None:
             next(recording.events("nonsense:x"))
         with pytest.raises(UsageError):
             recording.container("shop/none/app")
-        registered = next(one for one in recording.events() if not one.container)
+        registered = next(event for event in recording.events() if not event.container)
         with pytest.raises(UsageError, match="does not concern a container"):
             recording.container(str(registered.id))
 

@@ -149,7 +149,7 @@ def test_a_pod_with_one_container_selects_it(
 def test_the_bundled_recordings_can_be_blamed(capsys: pytest.CaptureFixture[str]) -> None:
     for file in BUNDLED.values():
         with Recording.open(file) as opened:
-            ids = [one.id for one in opened.containers()]
+            ids = [container.id for container in opened.containers()]
         assert ids
         for each in ids:
             assert Result(capsys, file, each).status == 0

@@ -92,7 +92,7 @@ def test_changes_of_one_container_equal_those_in_the_full_diff(
         if own:
             result = Result(capsys, path, container.id, "--format", "json")
             changes = result.json["changes"]
-            assert [one for one in changes if one["container_id"] == container.id] == own
+            assert [change for change in changes if change["container_id"] == container.id] == own
             assert changes[0]["container"] == container_name(container) or changes != own
 
 
@@ -131,7 +131,7 @@ def test_removed_containers_keep_their_names(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     events = Result(capsys, path, "--format", "json", "--all").json["events"]
-    removed = [one["container"] for one in events if one["event"] == "RemoveContainer"]
+    removed = [event["container"] for event in events if event["event"] == "RemoveContainer"]
     assert "shop/web/app" in removed
 
 

@@ -116,8 +116,8 @@ async def test_the_recording_can_be_kept_and_continued(tmp_path: Path) -> None:
         assert errors.splitlines()[-1].endswith(str(path))
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         with Recording.open(path) as recording:
-            assert [one.plugin for one in recording.sessions()] == ["10-p", "30-p"]
-            assert {one.role for one in recording.sessions()} == {"probe"}
+            assert [session.plugin for session in recording.sessions()] == ["10-p", "30-p"]
+            assert {session.role for session in recording.sessions()} == {"probe"}
         # A second run continues it, and prints only new changes.
         async with live(*arguments, "--duration", "400ms", folder=tmp_path) as one:
             status, out, errors = await one.wait_for_exit()
@@ -144,7 +144,7 @@ async def test_where_limits_the_output_but_not_the_recording(tmp_path: Path) -> 
     (line,) = out.splitlines()
     assert "shop/web/two" in line
     with Recording.open(path) as recording:
-        assert {one.name for one in recording.containers()} == {"one", "two"}
+        assert {container.name for container in recording.containers()} == {"one", "two"}
 
 
 # -- lifetime -----------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ async def test_the_cri_is_queried_for_the_applied_spec(tmp_path: Path) -> None:
     assert status == 1
     assert "the CRI answered" in errors
     with Recording.open(path) as recording:
-        (session,) = [one for one in recording.sessions() if one.role == "cri"]
+        (session,) = [session for session in recording.sessions() if session.role == "cri"]
         assert (session.plugin, session.runtime_name) == ("cri", "containerd")
         answers = [event for event in recording.events() if event.method == CONTAINER_STATUS]
         assert answers

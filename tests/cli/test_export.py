@@ -114,7 +114,7 @@ def test_a_second_redaction_says_that_there_was_one_before(run_command: RunComma
         assert not is_redacted(recording)
     with Recording.open("y.nriscope.db") as recording:
         assert is_redacted(recording)
-        assert [one.text for one in recording.notes()] == [REDACTED]
+        assert [note.text for note in recording.notes()] == [REDACTED]
 
 
 def test_the_name_of_the_selected_pod_is_redacted_if_the_rules_say_so(
@@ -194,7 +194,7 @@ class TestFormats:
         )
         assert (status, err) == (0, "")
         events = [json.loads(line) for line in out.splitlines() if '"event": {' in line]
-        assert events and all("Stop" in one["event"]["event"] for one in events)
+        assert events and all("Stop" in event["event"]["event"] for event in events)
 
     @pytest.mark.parametrize("name", ["jsonl", "otlp-json", "perfetto", "sqlite-expanded"])
     def test_every_format_can_be_redacted(self, name: str, run_command: RunCommand) -> None:
@@ -286,7 +286,7 @@ def test_invalid_input_prints_one_line_and_leaves_no_files(
     Path("bad.toml").write_text("# rules\nx = \n")
     before = files()
     status, out, err = run_command(
-        "export", *(str(SAMPLE) if one == "FILE" else one for one in words)
+        "export", *(str(SAMPLE) if word == "FILE" else word for word in words)
     )
     assert (status, out) == (2, "")
     assert err.startswith("nri-scope: ") and err.count("\n") == 1

@@ -219,8 +219,8 @@ def test_a_slow_event_of_an_observed_plugin_delays_itself() -> None:
 
 def test_an_event_of_an_operation_that_failed_later_says_so() -> None:
     lines = [one for one in log(CONFLICT, "--where", "problem:failed") if "CreateCont" in one]
-    assert [one.split()[0] for one in lines] == ["29", "39"]
-    assert all(one.endswith("  the operation failed") for one in lines)
+    assert [line.split()[0] for line in lines] == ["29", "39"]
+    assert all(line.endswith("  the operation failed") for line in lines)
 
 
 def test_operations_are_selected_by_any_of_their_events() -> None:

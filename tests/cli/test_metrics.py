@@ -65,11 +65,11 @@ async def test_a_redacted_copy_has_the_calls_but_a_part_has_not(tmp_path: Path) 
     path, copy, part = tmp_path / "x.nriscope.db", tmp_path / "y.db", tmp_path / "z.db"
     await recorded(path)
     with Recording.open(path) as source:
-        assert [one.plugin for one in plugin_calls(source)] == [OURS, "50-other"]
+        assert [call.plugin for call in plugin_calls(source)] == [OURS, "50-other"]
         extract(source, part, Selection(numbers=[1]))
     assert run(["export", str(path), "--redact", "-o", str(copy)]) == 0
     with Recording.open(copy) as redacted, Recording.open(part) as some:
-        assert [one.counts.calls for one in plugin_calls(redacted)] == [4, 4]
+        assert [call.counts.calls for call in plugin_calls(redacted)] == [4, 4]
         assert plugin_calls(some) == []
 
 
@@ -93,7 +93,7 @@ def test_metrics_that_are_not_cost_one_line_and_leave_everything_as_it_was(
     assert errors.startswith(f"nri-scope: {words}") and errors.count("\n") == 1
     shown = capsys.readouterr()
     checks = json.loads(shown.out)["checks"]
-    assert [one["name"] for one in checks].count("plugin-metrics") == 1 < len(checks)
+    assert [check["name"] for check in checks].count("plugin-metrics") == 1 < len(checks)
     assert (checks[-1]["status"], checks[-1]["detail"]) == ("fail", words) and not shown.err
     assert list(tmp_path.iterdir()) == []
 

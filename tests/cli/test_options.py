@@ -52,21 +52,21 @@ def words_of(command: click.Command, names: Sequence[str]) -> list[str]:
     """The words of a command line with these parameters, and the required ones."""
     options: list[str] = []
     arguments: list[str] = []
-    for one in command.params:
-        known = spellings(one)
+    for param in command.params:
+        known = spellings(param)
         chosen = [name for name in names if name.split()[0] in known]
-        kind = one.type
-        usual = VALUES.get(str(one.metavar), VALUES.get(known[0], "x"))
+        kind = param.type
+        usual = VALUES.get(str(param.metavar), VALUES.get(known[0], "x"))
         value = kind.choices[0] if isinstance(kind, click.Choice) else usual
-        if isinstance(one, click.Argument):
+        if isinstance(param, click.Argument):
             choices = kind.choices if isinstance(kind, click.Choice) else ()
             chosen_value = [name for name in names if name in choices]
-            if chosen or chosen_value or one.required:
+            if chosen or chosen_value or param.required:
                 arguments += ["--"] * (known[0] == "COMMAND") + (chosen_value or [str(value)])
-        elif chosen or one.required:
-            assert isinstance(one, click.Option)
+        elif chosen or param.required:
+            assert isinstance(param, click.Option)
             name, *chosen_value = (chosen or known[:1])[0].split()
-            if one.is_flag:
+            if param.is_flag:
                 options.append(name)
             else:
                 options += (
@@ -124,12 +124,12 @@ def test_a_refused_combination_is_named_and_nothing_is_written(
 
 def test_rules_name_parameters_of_their_command() -> None:
     for _, path, command in COMMANDS:
-        known = {name for one in command.params for name in spellings(one)}
+        known = {name for param in command.params for name in spellings(param)}
         choices = {
             str(value)
-            for one in command.params
-            if isinstance(one, click.Argument) and isinstance(one.type, click.Choice)
-            for value in one.type.choices
+            for param in command.params
+            if isinstance(param, click.Argument) and isinstance(param.type, click.Choice)
+            for value in param.type.choices
         }
         for rule in command.rules if isinstance(command, RuledCommand) else ():
             assert {name.split()[0] for name in (*rule.names, *rule.others)} <= known | choices, (
@@ -146,7 +146,7 @@ TEXTS = {
 OUTPUTS = [
     pytest.param(group, path, command, id=" ".join((*(group.name or "",), *path)))
     for group, path, command in COMMANDS
-    if any("--output" in one.opts for one in command.params)
+    if any("--output" in param.opts for param in command.params)
 ]
 
 
@@ -164,14 +164,14 @@ def test_a_dash_is_standard_output_and_no_file(
     at = words.index("-o")
     name = " ".join(path)
     file = "pod.yaml" if name == "scenario from-pod" else str(SAMPLE)
-    words = [file if one == "x" else one for one in words]
+    words = [file if word == "x" else word for word in words]
     words[at + 1] = "-"
     is_text = group is cli and (name in TEXTS or name == "scenario from-pod")
     if name == "scenario from-pod":
         Path("pod.yaml").write_text(
             "kind: Pod\nmetadata: {name: web}\nspec: {containers: [{name: app, image: x}]}\n"
         )
-    elif "COMMAND" in {one for param in command.params for one in spellings(param)}:
+    elif "COMMAND" in {spelling for param in command.params for spelling in spellings(param)}:
         words += ["--", "true"]
     before = set(tmp_path.iterdir())
     status = run([*path, *TEXTS.get(name, "").split(), *words], group)

@@ -30,7 +30,7 @@ def output(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def test_diff_of_a_path_shows_its_changes_in_all_containers(
     spellings: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = {output(capsys, "diff", CRI_O, one) for one in spellings}
+    found = {output(capsys, "diff", CRI_O, spelling) for spelling in spellings}
     (text,) = found
     changes = [
         line.split("  ")[1][2:]
@@ -130,10 +130,10 @@ def _numbers(recording: Recording, text: str) -> list[int]:
 )
 def test_the_filter_accepts_every_spelling(spellings: list[str], path: str) -> None:
     with Recording.open(Path(CRI_O)) as recording:
-        expected = [one.id for one in recording.events() if path in one.changed]
+        expected = [event.id for event in recording.events() if path in event.changed]
         assert expected
-        for one in spellings:
-            assert _numbers(recording, f'changed:"{one}"') == expected
+        for spelling in spellings:
+            assert _numbers(recording, f'changed:"{spelling}"') == expected
 
 
 @pytest.mark.parametrize(

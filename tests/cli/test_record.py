@@ -676,7 +676,7 @@ async def test_rejected_reconnection_is_retried(tmp_path: Path) -> None:
     assert "in 3 sessions" in errors
     with Recording.open(path) as recorded:
         refused = recorded.sessions()[1]
-        (event,) = [one for one in recorded.events() if one.session == refused.id]
+        (event,) = [event for event in recorded.events() if event.session == refused.id]
     assert (event.event, event.status_message) == ("RegisterPlugin", "not yet")
     assert refused.end_reason == "the runtime refused the registration: not yet"
 

@@ -430,7 +430,7 @@ async def test_a_killed_writer_of_live_diff_is_replaced(tmp_path: Path) -> None:
         gaps = recorded.gaps()
         events = list(recorded.events())
     assert len(sessions) == 3
-    assert sorted(gap.session or 0 for gap in gaps) == [one.id for one in sessions]
+    assert sorted(gap.session or 0 for gap in gaps) == [session.id for session in sessions]
     assert len(events) + sum(gap.lost or 0 for gap in gaps) == 3 * 42
     # The viewer read it to its end, so SQLite's companions may still be there.
     assert_unlocked(path)

@@ -71,7 +71,7 @@ def test_writes_a_recording_without_secrets(
         "y.nriscope.db: 128 KiB, 32 events; 261 values replaced ("
     )
     with Recording.open("y.nriscope.db") as recording, Recording.open(SAMPLE) as original:
-        assert [one.id for one in recording.events()] == [one.id for one in original.events()]
+        assert [event.id for event in recording.events()] == [one.id for one in original.events()]
         assert not any(b"hunter2" in request for _, request, _ in recording.exchanges())
     assert run(["export", "y.nriscope.db", "--preview"]) == 0
     nothing = "already redacted: no other values to replace were found"
@@ -99,7 +99,7 @@ def test_invalid_input_prints_one_line(
     words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("taken.db").write_text("mine")
-    assert run(["export", *(str(SAMPLE) if one == "FILE" else one for one in words)]) == 2
+    assert run(["export", *(str(SAMPLE) if word == "FILE" else word for word in words)]) == 2
     captured = capsys.readouterr()
     assert captured.out == "" and message in captured.err and captured.err.count("\n") == 1
     assert [path.name for path in folder.iterdir()] == ["taken.db"]

@@ -87,7 +87,7 @@ def test_changes_and_output_of_a_plugin_are_printed(capsys: pytest.CaptureFixtur
 def test_json_is_deterministic_except_for_times(capsys: pytest.CaptureFixture[str]) -> None:
     line = "FILE --format json --plugin 10=./plugin --plugin '20=./plugin -v' --env VARIABLE=A"
     results = [json.loads(replay_output(line, capsys, 1)) for _ in range(2)]
-    assert all(one.pop("times")["events"] for one in results)
+    assert all(result.pop("times")["events"] for result in results)
     assert results[0] == results[1]
     assert results[0]["ok"] is False
     assert "both tried to set" in results[0]["failures"][0]

@@ -196,7 +196,7 @@ def test_findings_show_when_their_first_event_happened(tmp_path: Path) -> None:
     demo, page, issue = ROOT / "recordings" / "demo.nriscope.db", "report.html", "report.md"
     document = json.loads(report(demo, "--diagnose", "--format", "json").stdout)
     with Recording.open(demo) as recording:
-        events = {one.id: one for one in recording.events()}
+        events = {event.id: event for event in recording.events()}
     assert [one["at"] for one in document["findings"]] == [
         rfc3339(events[one["events"][0]].at_ns) for one in document["findings"]
     ]

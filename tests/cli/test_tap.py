@@ -132,7 +132,7 @@ async def test_a_launched_plugin_adjusts_and_is_recorded(
         (session,) = recorded.sessions()
         assert (session.role, session.plugin) == (Role.TAP, "20-thing")
         assert session.ended_ns and "interrupted" in session.end_reason
-        (event,) = [one for one in recorded.events() if one.event == "CreateContainer"]
+        (event,) = [event for event in recorded.events() if event.event == "CreateContainer"]
         assert recorded.reply(event.id) == answer.payload
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
@@ -197,7 +197,7 @@ async def test_a_missed_deadline_of_a_plugin_that_stays_connected_is_diagnosed(
             status, _, err = await tap.interrupt()
     assert status == 0, err
     with Recording.open(file) as recorded:
-        events = {one.event: one for one in recorded.events()}
+        events = {event.event: event for event in recorded.events()}
         creation, post = events["CreateContainer"], events["PostCreateContainer"]
         assert creation.status_code == Code.DEADLINE_EXCEEDED and creation.id < post.id
         assert 0 < creation.took_ns <= creation.timeout_ns
@@ -649,7 +649,7 @@ async def test_a_plugin_that_ignores_a_signal_is_killed(
     assert status == 128 + signal.SIGTERM, err
     assert not is_running(pid)
     with Recording.open(file) as recorded:
-        (event,) = [one for one in recorded.events() if one.event == "CreateContainer"]
+        (event,) = [event for event in recorded.events() if event.event == "CreateContainer"]
         assert event.status != "ok"
 
 

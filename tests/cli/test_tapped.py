@@ -62,7 +62,7 @@ def test_show_contains_data_that_only_taps_record(
     tapped: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Recording.open(tapped) as recording:
-        event = next(one for one in recording.events() if one.event == "CreateContainer")
+        event = next(event for event in recording.events() if event.event == "CreateContainer")
     found = json.loads(command_output(f"show TAP {event.id} --format json", capsys))
     assert found["tap"] == {"held_us": 31, "metadata": [{"trace": "CreateContainer"}]}
     assert [line["text"] for line in found["printed"]] == [
@@ -98,7 +98,7 @@ def test_blame_names_owners_exactly_on_nri_0_6(tapped: Path) -> None:
         (str(step.owner), step.change.after) for step in history.steps
     ]
     # NRI 0.6 has no such field: containerd ignores it.
-    dropped = (one for one in history.steps if one.outcome.shown_by is Shows.RULE)
+    dropped = (step for step in history.steps if step.outcome.shown_by is Shows.RULE)
     assert {one.change.path for one in dropped} == {
         "/linux/resources/pids/limit",
         "/process/oomScoreAdj",
@@ -116,8 +116,8 @@ def test_diff_shows_side_effects_and_failed_unsolicited_updates(
     with Recording.open(tapped) as recording:
         found = list(rounds(recording))
     creations = [one for one in found if one.name == "CreateContainer"]
-    assert all(one.seen_by == ("30-env-injector", "60-cpu-policy") for one in creations)
-    assert any(one.side_effects for one in creations)
+    assert all(creation.seen_by == ("30-env-injector", "60-cpu-policy") for creation in creations)
+    assert any(creation.side_effects for creation in creations)
     assert not any(one.missed_by for one in found)
 
 
@@ -134,7 +134,7 @@ def test_a_registration_does_not_split_the_current_round(tapped: Path) -> None:
                 # Another connection of this plugin begins while the chain is asked.
                 found += differ.feed(*registered)
     creations = [one for one in found if one.name == "CreateContainer"]
-    assert all(len(one.seen_by) == 2 for one in creations)
+    assert all(len(creation.seen_by) == 2 for creation in creations)
 
 
 def test_diagnosis_does_not_blame_plugins_for_the_runtimes_time(
@@ -211,8 +211,8 @@ def test_formats_contain_data_that_only_taps_record(capsys: pytest.CaptureFixtur
 def test_redaction_includes_plugin_output(tapped: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command_output("export TAP --redact -o clean.nriscope.db", capsys)
     with Recording.open(tapped) as original, Recording.open(Path("clean.nriscope.db")) as clean:
-        assert [one.event for one in clean.events()] == [one.event for one in original.events()]
-        assert [one.role for one in clean.sessions()] == ["tap", "tap"]
+        assert [event.event for event in clean.events()] == [one.event for one in original.events()]
+        assert [session.role for session in clean.sessions()] == ["tap", "tap"]
         assert not any(b"hunter2" in request for _, request, _ in clean.exchanges())
         lines = list(printed(clean))
         assert [line.at_ns for line in lines] == [line.at_ns for line in printed(original)]
@@ -237,7 +237,7 @@ def test_log_shows_plugin_output_only_with_printed(
             json.loads, command_output("log TAP --printed --format jsonl -n 3", capsys).splitlines()
         )
     )
-    assert all("event" in one or "output" in one for one in records)
+    assert all("event" in record or "output" in record for record in records)
 
 
 def test_log_shows_notes(tapped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -65,10 +65,10 @@ def test_since_until_and_time_select_the_same_events(
         return
     where, only = within(recording, parse(typed)), parse(more)
     assert where is not None
-    found = [one.id for one in recording.events(where=where)]
-    assert found == [one.id for one in recording.events() if where.matches(one)]
+    found = [event.id for event in recording.events(where=where)]
+    assert found == [event.id for event in recording.events() if where.matches(event)]
     assert found == [
-        one.id for one in recording.events(where=only, since_ns=since_ns, until_ns=until_ns)
+        event.id for event in recording.events(where=only, since_ns=since_ns, until_ns=until_ns)
     ]
     if found:
         for selection in (Selection(where=where), Selection(only, since_ns, until_ns)):
@@ -83,7 +83,7 @@ def test_a_range_of_the_timeline_selects_its_events(
     edges = st.sampled_from(SPREAD).flatmap(lambda at: st.integers(at - 1, at + 1))
     since, until = sorted((data.draw(edges), data.draw(edges)))
     typed = f"time:{range_text(START + since, START + until + 1, time_span(recording))}"
-    found = [one.id for one in recording.events(where=within(recording, parse(typed)))]
+    found = [event.id for event in recording.events(where=within(recording, parse(typed)))]
     assert found == [number for number, at in enumerate(SPREAD, 1) if since <= at <= until]
 
 
@@ -113,21 +113,21 @@ def test_a_range_between_displayed_times_includes_both_events(
         assert not expected
         return
     assert where is not None
-    assert [one.id for one in recording.events(where=where)] == expected
+    assert [event.id for event in recording.events(where=where)] == expected
     assert times_of(recording, *texts) == (START + low, START + end)
     assert within(recording, parse(str(where))) == where
     if digits <= 3:
         last = [number for number, at in enumerate(SPREAD, 1) if at < end]
         up_to = within(recording, parse(f"time:<={texts[1]}"))
-        assert [one.id for one in recording.events(where=up_to)] == last
+        assert [event.id for event in recording.events(where=up_to)] == last
 
 
 def outputs(
     capsys: pytest.CaptureFixture[str], arguments: Sequence[str], *selections: Sequence[str]
 ) -> list[tuple[int, str, str]]:
     found = []
-    for one in selections:
-        status = run([*arguments, *one])
+    for selection in selections:
+        status = run([*arguments, *selection])
         found.append((status, *capsys.readouterr()))
     return found
 

@@ -42,7 +42,7 @@ def life(path: Path, what: str) -> Coverage:
 def test_each_command_shows_the_coverage_of_a_life(path: Path, what: str) -> None:
     with Recording.open(path) as recording:
         names = {f"{one.pod.namespace}/{one.pod.name}" for one in recording.containers() if one.pod}
-    what = what.replace("infra", next(one for one in names if "agent" in one).partition("/")[0])
+    what = what.replace("infra", next(name for name in names if "agent" in name).partition("/")[0])
     found = life(path, what)
     record = found.record()
     assert json.loads(printed(show, path, what, "--format", "json"))["coverage"] == record

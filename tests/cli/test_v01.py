@@ -299,7 +299,7 @@ def test_the_live_view_leaves_the_spool_alone(
     monkeypatch.setattr("nri_scope.logger.run.record", lambda options, *_: used.append(options))
     assert run(["record", "-o", str(file)]) == 0
     assert [one.spool for one in used] == [spool]
-    given: Any = {one.name: one.default for one in record_command.params}
+    given: Any = {param.name: param.default for param in record_command.params}
     given |= {"spool": None, "output": file}
     assert record_options(given).spool is None
 

@@ -78,7 +78,7 @@ async def test_the_request_at_which_a_wrapped_plugin_fails_is_recorded(
     with Recording.open(file) as recorded:
         sessions = recorded.sessions()
         fatal = [one for one in recorded.events() if one.event == event.name]
-    assert [one.session for one in fatal] == [one.id for one in sessions]
+    assert [one.session for one in fatal] == [session.id for session in sessions]
     assert [one.status_code for one in fatal] == [code] * REPETITIONS
     ended = "exit status 3" if action == EXITS else "the runtime closed the connection"
-    assert all(ended in one.end_reason for one in sessions)
+    assert all(ended in session.end_reason for session in sessions)

@@ -152,7 +152,7 @@ def creations(path: Path) -> int:
     """Return the number of recorded creations of containers; 0 without a recording."""
     try:
         with Recording.open(path) as recording:
-            return sum(one.event == "CreateContainer" for one in recording.events())
+            return sum(event.event == "CreateContainer" for event in recording.events())
     except RecordingError:
         # It is just being created.
         return 0

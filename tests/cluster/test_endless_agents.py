@@ -42,7 +42,7 @@ async def test_an_agent_that_only_reads_is_named(
     answers = (heartbeat, heartbeat, CAUGHT_UP, CAUGHT_UP, heartbeat)
     async with calling(tmp_path, monkeypatch, Agent(*answers)) as client:
         responses = client.events(v1.GetEventsRequest(), said.append)
-        assert len([one async for one in responses]) == len(answers)
+        assert len([response async for response in responses]) == len(answers)
     assert said == ["node: its agent is still reading its recordings"] * 2
 
 

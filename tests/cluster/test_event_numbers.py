@@ -153,7 +153,7 @@ def test_events_of_different_plugins_are_all_kept_and_said_to_be_renumbered(
     events, said = copied(NodeRecordings(folder), tmp_path / "a.db", "", context=False)
     assert len(events) == sum(len(one.recorders) for one in happened) > MAX_EVENTS
     assert said == ["renumbered"]
-    times = [one.at_ns for one in events]
+    times = [event.at_ns for event in events]
     assert times == sorted(times)
 
 
@@ -173,7 +173,7 @@ def test_events_that_only_the_older_recorder_has_are_kept(tmp_path: Path) -> Non
         recorder.end_session(session, "over", NOW + 60 * SECOND)
         recorder.close()
     events, said = copied(NodeRecordings(folder), tmp_path / "a.db", "", context=False)
-    assert [one.pod for one in events] == ["web", "db"]
+    assert [event.pod for event in events] == ["web", "db"]
     assert said == ["renumbered"]
 
 

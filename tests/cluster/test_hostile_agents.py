@@ -132,7 +132,7 @@ async def test_context_is_sent_again_until_it_is_complete(
     assert done.status == 0, done.errors
     assert agent.after == ["", "" if what[0] == "shop/web" else "r:1:1", "r:2:1"]
     with Recording.open(copy) as recording:
-        assert [one.id for one in recording.events()] == [1, 2, 3]
+        assert [event.id for event in recording.events()] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -216,9 +216,9 @@ RESPONSES = st.one_of(
         runtime_name=TEXTS,
         plugin_index=TEXTS,
         recording_began_ns=NUMBERS,
-    ).map(lambda one: v1.GetEventsResponse(session=one)),
+    ).map(lambda build: v1.GetEventsResponse(session=build)),
     st.builds(v1.SessionEnd, recording=TEXTS, id=NUMBERS, reason=TEXTS, ended_ns=NUMBERS).map(
-        lambda one: v1.GetEventsResponse(session_end=one)
+        lambda build: v1.GetEventsResponse(session_end=build)
     ),
     st.builds(
         v1.Event,
@@ -242,7 +242,7 @@ RESPONSES = st.one_of(
         service=TEXTS,
         held_ns=st.none() | NUMBERS,
         metadata=st.lists(st.builds(v1.Metadata, key=TEXTS, value=TEXTS), max_size=2),
-    ).map(lambda one: v1.GetEventsResponse(event=one)),
+    ).map(lambda build: v1.GetEventsResponse(event=build)),
     st.builds(
         v1.Gap,
         recording=TEXTS,
@@ -251,9 +251,9 @@ RESPONSES = st.one_of(
         to_ns=NUMBERS,
         reason=TEXTS,
         lost=st.none() | NUMBERS,
-    ).map(lambda one: v1.GetEventsResponse(gap=one)),
+    ).map(lambda build: v1.GetEventsResponse(gap=build)),
     st.builds(v1.Note, recording=TEXTS, session=st.none() | NUMBERS, at_ns=NUMBERS, text=TEXTS).map(
-        lambda one: v1.GetEventsResponse(note=one)
+        lambda build: v1.GetEventsResponse(note=build)
     ),
     st.builds(
         v1.PluginOutput,
@@ -263,7 +263,7 @@ RESPONSES = st.one_of(
         stream=TEXTS,
         text=TEXTS,
         id=NUMBERS,
-    ).map(lambda one: v1.GetEventsResponse(output=one)),
+    ).map(lambda build: v1.GetEventsResponse(output=build)),
 )
 
 

@@ -89,8 +89,8 @@ async def test_a_ring_that_overran_is_one_gap(tmp_path: Path) -> None:
             await until(lambda: _newest(copy) == _newest(node.recording))
             await command.interrupt()
         with Recording.open(copy) as recording:
-            numbers = [one.id for one in recording.events()]
-            gaps = [(one.lost, one.reason) for one in recording.gaps()]
+            numbers = [event.id for event in recording.events()]
+            gaps = [(gap.lost, gap.reason) for gap in recording.gaps()]
         missing = set(range(1, numbers[-1] + 1)) - set(numbers)
         reason = "older events were removed from the recording before they could be sent"
         assert gaps == [(len(missing), reason)]
@@ -98,12 +98,12 @@ async def test_a_ring_that_overran_is_one_gap(tmp_path: Path) -> None:
 
 def _oldest(path: Path) -> int:
     with Recording.open(path) as recording:
-        return min((one.id for one in recording.events()), default=0)
+        return min((event.id for event in recording.events()), default=0)
 
 
 def _newest(path: Path) -> int:
     with Recording.open(path) as recording:
-        return max((one.id for one in recording.events(last=1)), default=0)
+        return max((event.id for event in recording.events(last=1)), default=0)
 
 
 @pytest.mark.exhaustive
@@ -165,7 +165,7 @@ async def test_a_recording_that_replaces_another_of_the_same_name_is_followed(
 def _times(path: Path) -> list[int]:
     try:
         with Recording.open(path) as recording:
-            return [one.at_ns for one in recording.events()]
+            return [event.at_ns for event in recording.events()]
     except RecordingError:
         # It is just being created.
         return []

@@ -150,15 +150,15 @@ async def test_more_nodes_than_ports_take_turns(
                 most = max(most, len(node.forwards()))
                 while not pulling.copies.empty():
                     copies.append(pulling.copies.get())
-                complete = [one for one in copies if creations(one.path) == count]
+                complete = [copy for copy in copies if creations(copy.path) == count]
                 return len(complete) == len(names)
 
             await until(lambda: all_have(1))
             await node.create()
             await until(lambda: all_have(2))
-        assert {one.node for one in copies} == set(names)
+        assert {copy.node for copy in copies} == set(names)
         assert (said, most, pulling.failed) == ([], 1, False)
-        assert all(one.is_complete for one in copies)
+        assert all(copy.is_complete for copy in copies)
 
 
 @pytest.mark.exhaustive
@@ -176,7 +176,7 @@ async def test_new_pods_wait_for_no_timer(
             def shown() -> int:
                 while not pulling.copies.empty():
                     copies.append(pulling.copies.get())
-                return sum(creations(one.path) for one in copies)
+                return sum(creations(copy.path) for copy in copies)
 
             await until(lambda: shown() == 1)
             for number in range(2):

@@ -151,7 +151,7 @@ async def test_log_of_all_nodes_needs_no_pods(cluster: dict[str, str]) -> None:
     expected: list[tuple[str, int]] = []
     for node, name in (("node1", "demo"), ("node2", "containerd-2.1")):
         with Recording.open(RECORDINGS / f"{name}.nriscope.db") as recording:
-            expected += [(node, one.id) for one in recording.events(where=parse(where))]
+            expected += [(node, event.id) for event in recording.events(where=parse(where))]
     assert sorted((one["node"], one["id"]) for one in found) == sorted(expected)
     assert found == sorted(found, key=lambda one: one["at"])
     for node in ("dead", "hanging", "without-agent"):
@@ -182,7 +182,7 @@ async def test_collect_writes_a_bundle_of_each_node(
     assert sorted(path.name for path in output.iterdir()) == names
     for name, pod_name in zip(names, ("shop/web", "jobs/batch"), strict=True):
         with Recording.open(output / name) as recording:
-            pods = {f"{one.namespace}/{one.pod}" for one in recording.events() if one.pod}
+            pods = {f"{event.namespace}/{event.pod}" for event in recording.events() if event.pod}
         assert pod_name in pods
 
     again = await run(KUBECTL, "collect", "-l", "app=web", "-o", output, environment=cluster)
@@ -247,7 +247,7 @@ def test_filters_of_many_pods_are_short_enough_and_complete() -> None:
     assert len(filters) > 1
     assert [one for _, named in filters for one in named] == pods
     with Recording.open(RECORDINGS / "demo.nriscope.db") as recording:
-        event = next(one for one in recording.events() if one.event == "CreateContainer")
+        event = next(event for event in recording.events() if event.event == "CreateContainer")
     for text, named in filters:
         where = parse(text)
         for one in pods:

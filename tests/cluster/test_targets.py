@@ -76,7 +76,7 @@ def test_a_selector_as_text_matches_the_same_pods(
     text = selector_text(selector)
     for labels in pods:
         expected = required.items() <= labels.items()
-        expected = expected and all(is_met(one, labels) for one in expressions)
+        expected = expected and all(is_met(expression, labels) for expression in expressions)
         assert matches(text, labels) == expected
 
 
@@ -173,7 +173,7 @@ async def test_log_of_a_workload_shows_all_its_pods(cluster: dict[str, str]) -> 
     assert await run(KUBECTL, "log", "deploy/web", *options, environment=cluster) == expected
     done = await run(KUBECTL, "log", "deploy/web/app", *options, environment=cluster)
     events = [json.loads(line) for line in done.output.splitlines()]
-    assert {one["container"] for one in events if "event" in one} == {"app"}
+    assert {event["container"] for event in events if "event" in event} == {"app"}
     done = await run(KUBECTL, "log", "deploy/web", "--node", "node1", environment=cluster)
     assert done.status == 2 and "--node and deploy/web exclude each other" in done.errors
 

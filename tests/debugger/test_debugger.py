@@ -132,7 +132,7 @@ async def test_a_reply_is_written_in_place_of_the_plugin(tmp_path: Path) -> None
         example = [line.removeprefix("# ") for line in template.splitlines()[2:]]
         await driver.after(lambda: debugger.answer(name, "\n".join(example)))
         assert plugin.created == []
-        assert {one.change.path for one in last(driver).changes} == {
+        assert {change.change.path for change in last(driver).changes} == {
             "/process/env/DEBUG",
             "/annotations/example.com~1by",
         }

@@ -212,7 +212,7 @@ def play(
         after = view(turn)
         # Runtimes sort mounts, so their order is not a plugin's change.
         changed[plugin] = frozenset(
-            one.path for one in specs.changes(spec, after) if one.kind != "moved"
+            change.path for change in specs.changes(spec, after) if change.kind != "moved"
         )
         paths, _ = changes_of("CreateContainer", request, reply, plugin)
         claimed[plugin] = changed[plugin] | set(paths)

@@ -89,8 +89,8 @@ def _is_odd(reply: Message) -> bool:
     adjust, linux = reply.adjust, reply.adjust.linux
     keys = {
         *adjust.annotations, *linux.sysctl, *linux.net_devices,
-        *(one.key for one in adjust.env), *(one.destination for one in adjust.mounts),
-        *(one.path for one in linux.devices), *(one.type for one in linux.namespaces),
+        *(one.key for one in adjust.env), *(mount.destination for mount in adjust.mounts),
+        *(device.path for device in linux.devices), *(one.type for one in linux.namespaces),
     }  # fmt: skip
     return bool(keys & {"", "-", "--a", "-a", "a"})
 
@@ -145,12 +145,12 @@ class Node:
             late = Connection("50-late", Role.TAP, self._valid_mask(probe=False))
         if chance() < 0.4:
             self._begin_cri()
-        open_lives: list[tuple[str, int]] = [(one, 1) for one in self.lives]
+        open_lives: list[tuple[str, int]] = [(live, 1) for live in self.lives]
         for place in range(self.random.randint(6, 14)):
             if place == 5 and chance() < 0.4:
                 self._connect(late)
             if place == 7 and chance() < 0.5:
-                for one in [one for one in self.connections if one.gone]:
+                for one in [connection for connection in self.connections if connection.gone]:
                     # Disconnected plugins connect again.
                     self.connections.remove(one)
                     self._connect(Connection(one.plugin, one.role, one.mask))
@@ -189,9 +189,9 @@ class Node:
     def _failed_containers(self) -> list[str]:
         """Return the newest attempts of the containers whose creation never succeeded."""
         return [
-            one
-            for one in self._attempts
-            if one not in self.lives and _retried(one) not in self._attempts
+            attempt
+            for attempt in self._attempts
+            if attempt not in self.lives and _retried(attempt) not in self._attempts
         ]
 
     def _next_stage(self, name: str, stage: int) -> int:
@@ -531,7 +531,7 @@ class Node:
         before: specs.Spec,
     ) -> None:
         paths = {one.path for one in specs.changes(before, view(turn)) if one.kind != "moved"}
-        paths |= {one.path for one in specs.changes(before, oci.adjust(before, reply.adjust))}
+        paths |= {change.path for change in specs.changes(before, oci.adjust(before, reply.adjust))}
         adjusting = api.CreateContainerResponse(adjust=reply.adjust)
         paths |= set(changes_of("CreateContainer", turn.request, adjusting, plugin)[0])
         if reply.adjust.linux.resources.HasField("cpu"):
@@ -553,16 +553,16 @@ class Node:
         validators = self._subscribed("ValidateContainerAdjustment")
         if not validators:
             return ""
-        there = [one for one in self.connections if not one.gone]
+        there = [connection for connection in self.connections if not connection.gone]
         instances = [api.PluginInstance(name=one.plugin[3:], index=one.plugin[:2]) for one in there]
         asked = turn.validation(instances)
         failure = ""
-        for one in validators:
+        for validator in validators:
             reply = api.ValidateContainerAdjustmentResponse()
             if self.random.random() < 0.1:
                 reply.reject, reply.reason = True, "not like this"
-                failure = failure or f"{one.plugin} rejected it"
-            if number := self._capture(one, "ValidateContainerAdjustment", asked, reply):
+                failure = failure or f"{validator.plugin} rejected it"
+            if number := self._capture(validator, "ValidateContainerAdjustment", asked, reply):
                 made.events.append(number)
         return failure
 

@@ -242,7 +242,7 @@ class _Checker:
         states = life.between(from_ns, to_ns)
         if creation is not None:
             states = states[1:] or life.past[:1]
-        return [one.value(step.change.path) for one in states]
+        return [state.value(step.change.path) for state in states]
 
     def _check_change(self, life: Life, creation: Creation | None, step: ChangeStep) -> None:
         """Check that the container had the value between the request and the evidence."""
@@ -261,7 +261,7 @@ class _Checker:
     def _has_changed(self, life: Life, step: ChangeStep) -> bool:
         """Return whether the container's value became the step's, as an event shows."""
         to_ns = self.node.time_of[step.event]
-        creations = [one for one in self.node.creations if one.container == life.id]
+        creations = [creation for creation in self.node.creations if creation.container == life.id]
         path = step.change.path
         values = [one.found(path) for one in life.past if one.at_ns <= to_ns]
         if creations:
@@ -278,7 +278,7 @@ class _Checker:
         found = self._window(life, creation, step)
         if step.outcome.shown_by is Shows.CHAIN:
             # Another request of the chain replaces it, whatever becomes of that one.
-            others = [one for one in self.node.claims if one.container == step.container]
+            others = [claim for claim in self.node.claims if claim.container == step.container]
             if not any(related(one.path, step.change.path) for one in others if one.path):
                 self._report("superseded by nothing", _describe(step))
             return
@@ -316,9 +316,9 @@ class _Checker:
     def _creation_at(self, container: str, operation: int) -> Creation | None:
         return next(
             (
-                one
-                for one in self.node.creations
-                if one.container == container and one.operation == operation
+                creation
+                for creation in self.node.creations
+                if creation.container == container and creation.operation == operation
             ),
             None,
         )
@@ -401,7 +401,7 @@ class _Checker:
                         for claim in self.node.claims
                         if claim.container == container and claim.path.startswith("/linux/devices")
                     }
-                if not any(includes(owner, one) for one in claims) and not owner.or_runtime:
+                if not any(includes(owner, claim) for claim in claims) and not owner.or_runtime:
                     self._report("a line with the wrong owner", container, line.path, owner, claims)
             no_plugin = (OwnerKind.SPEC, OwnerKind.RUNTIME)
             if owner is not None and owner.who in no_plugin and not owner.or_runtime:
@@ -443,22 +443,22 @@ class _Checker:
         if history.failure or history.never_ran:
             return
         rebuilt = history.base
-        counted = [one for one in history.steps if one.has_effect]
+        counted = [step for step in history.steps if step.has_effect]
         for _, together in groupby(
             counted, key=lambda one: (one.event, one.evidence[0], one.owner)
         ):
             rebuilt = specs.apply(rebuilt, [one.change for one in together])
-        has_namesakes = any("#" in one.change.path for one in history.steps)
+        has_namesakes = any("#" in step.change.path for step in history.steps)
         rest = [
-            one
-            for one in specs.changes(rebuilt, history.spec)
+            change
+            for change in specs.changes(rebuilt, history.spec)
             # Members with the same key cannot be told apart.
-            if one.kind != "moved" and _ODD not in one.path and not has_namesakes
+            if change.kind != "moved" and _ODD not in change.path and not has_namesakes
         ]
         self.verdict.count("sum")
         if rest:
             steps = [
-                _describe(one) for one in history.steps if related(one.change.path, rest[0].path)
+                _describe(step) for step in history.steps if related(step.change.path, rest[0].path)
             ]
             self._report("the steps do not make the spec", history.id, rest[:2], steps)
 
@@ -517,15 +517,15 @@ class _Checker:
     def _same_survey(self) -> None:
         mine: dict[int, set[tuple[str, ...]]] = {}
         for each in self.rounds:
-            for one in each.steps:
-                if one.owner.who in (OwnerKind.PLUGIN, OwnerKind.ONE_OF, OwnerKind.REQUEST):
-                    asked = one.change.path or "/", str(one.owner), str(one.outcome.kind)
-                    mine.setdefault(one.event, set()).add(asked)
+            for step in each.steps:
+                if step.owner.who in (OwnerKind.PLUGIN, OwnerKind.ONE_OF, OwnerKind.REQUEST):
+                    asked = step.change.path or "/", str(step.owner), str(step.outcome.kind)
+                    mine.setdefault(step.event, set()).add(asked)
         with surveyed(self.recording, None, needed=True):
             found = {
-                one.id: {*zip(one.changed, one.owners, one.outcomes, strict=True)}
-                for one in self.recording.events()
-                if one.outcomes
+                event.id: {*zip(event.changed, event.owners, event.outcomes, strict=True)}
+                for event in self.recording.events()
+                if event.outcomes
             }
         self._same("events with requests in the survey", mine, found)
         for event, asked_for in found.items():
@@ -538,8 +538,8 @@ class _Checker:
     def _same(self, where: str, first: Iterable[object], second: Iterable[object]) -> None:
         ours, theirs = sorted(map(str, first)), sorted(map(str, second))
         if ours != theirs:
-            only = [one for one in ours if one not in theirs]
-            other = [one for one in theirs if one not in ours]
+            only = [our for our in ours if our not in theirs]
+            other = [their for their in theirs if their not in ours]
             self._report(f"not the same: {where}", only[:4], other[:4])
 
     def _same_json(self) -> None:
@@ -556,10 +556,10 @@ class _Checker:
         )
         for key, is_change in (("changes", True), ("requests", False)):
             steps = [
-                json.loads(json.dumps(step_record(one, name_of)))
+                json.loads(json.dumps(step_record(step, name_of)))
                 for each in self.rounds
-                for one in each.steps
-                if one.is_change is is_change
+                for step in each.steps
+                if step.is_change is is_change
             ]
             own = {"again", "side_effect"}
             listed = [
@@ -571,21 +571,21 @@ class _Checker:
         changed = {one.id: one for one in self.facts.changed}
         mine: dict[str, set[tuple[object, ...]]] = {}
         for each in self.rounds:
-            for one in each.steps:
-                mine.setdefault(one.container, set()).add(
+            for step in each.steps:
+                mine.setdefault(step.container, set()).add(
                     (
-                        one.event,
-                        one.change.kind,
-                        wording.glyph(one),
-                        specs.label(one.change.path),
-                        f"{wording.owner(one.owner)}, {wording.outcome(one)}",
+                        step.event,
+                        step.change.kind,
+                        wording.glyph(step),
+                        specs.label(step.change.path),
+                        f"{wording.owner(step.owner)}, {wording.outcome(step)}",
                     )
                 )
         for key, found in mine.items():
             if key not in changed:
                 self._report("the report omits a container", key)
                 continue
-            rows = {(one.event, one.kind, one.sign, one.path, one.by) for one in changed[key].rows}
+            rows = {(row.event, row.kind, row.sign, row.path, row.by) for row in changed[key].rows}
             if changed[key].rows_in_all == len(changed[key].rows):
                 self._same(f"rows of the report on {key}", sorted(found), sorted(rows))
         for each in self.rounds:
@@ -602,9 +602,9 @@ class _Checker:
         failing = {one.event for one in self.rounds if one.failure}
         found = {
             event
-            for one in self.facts.findings
-            if one.kind in (FindingKind.FAILED, FindingKind.CONFLICT)
-            for event in one.events
+            for finding in self.facts.findings
+            if finding.kind in (FindingKind.FAILED, FindingKind.CONFLICT)
+            for event in finding.events
         }
         for one in self.rounds:
             if one.event in failing and not {*one.events} & found:
@@ -617,7 +617,7 @@ class _Checker:
         }
         if not found <= reported | decided:
             self._report("the diagnosis invents a failure", sorted(found - reported))
-        kinds = Counter(one.kind for one in self.facts.findings)
+        kinds = Counter(finding.kind for finding in self.facts.findings)
         if kinds.most_common(1) and kinds.most_common(1)[0][1] >= FINDINGS_OF_KIND_MAX:
             return
         for one in self.rounds:

@@ -87,7 +87,7 @@ def _check(case: Case, random: Random, version: str, *, validated: bool) -> int:
         effective, key=lambda step: (step.event, step.evidence[0], step.owner)
     ):
         rebuilt = specs.apply(rebuilt, [step.change for step in together])
-    assert not [one for one in specs.changes(rebuilt, history.spec) if one.kind != "moved"]
+    assert not [change for change in specs.changes(rebuilt, history.spec) if change.kind != "moved"]
     if validated:
         assert not specs.changes(truth.before, history.base), case.name
         remaining = [one for one in specs.changes(history.spec, truth.after) if one.kind != "moved"]

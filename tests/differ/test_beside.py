@@ -285,7 +285,7 @@ def test_reordered_members_with_equal_keys_keep_their_owner() -> None:
     chain.send("00-a", "StateChange", post, event="PostCreateContainer")
     chain.end()
     (history,) = chain.differ.histories.values()
-    (line,) = (one for one in blame.lines(history) if one.value == "/by-20")
+    (line,) = (line for line in blame.lines(history) if line.value == "/by-20")
     assert str(line.owner) in ("unknown", "one of 01–49")
 
 

@@ -74,8 +74,8 @@ def findings(recording: Recording) -> list[Finding]:
 
 def requests(history: History) -> set[tuple[str, object, OutcomeKind]]:
     """Return the requests that no evidence shows as changes."""
-    steps = (one for one in history.steps if not one.is_change)
-    return {(one.change.path, one.change.after, one.outcome.kind) for one in steps}
+    steps = (step for step in history.steps if not step.is_change)
+    return {(step.change.path, step.change.after, step.outcome.kind) for step in steps}
 
 
 def round_at(recording: Recording, event: int) -> RoundDiff:
@@ -115,13 +115,13 @@ class TestUpdatesOfOthersOnCriO:
         assert [step.change.after for step in b.steps_at(LIMIT)] == [66]
         assert [step.change.after for step in b.steps_at(RESERVATION)] == [25165824]
         # CRI-O's later events do not show the soft limit and pids.
-        assert {one.outcome.kind for one in b.steps} == {OutcomeKind.REQUESTED}
+        assert {step.outcome.kind for step in b.steps} == {OutcomeKind.REQUESTED}
 
     def test_pids_in_a_reply_are_dropped_by_nri(self, recording: Recording) -> None:
         a = history_of(recording, container(recording, "shop/up/a"))
         assert [one.change.after for one in a.without_effect] == [88]
         assert (LIMIT, 88, OutcomeKind.DROPPED) in requests(a)
-        assert [one.title for one in findings(recording)] == [
+        assert [finding.title for finding in findings(recording)] == [
             f"{label(LIMIT)}, requested by 30-g30, was dropped"
         ]
 
@@ -216,7 +216,7 @@ class TestOddFields:
         dropped = {path: kind for path, _, kind in requests(history)}
         assert dict.fromkeys(paths, OutcomeKind.DROPPED).items() <= dropped.items()
         assert not any(step.change.kind == "removed" for step in history.steps)
-        titles = {one.title.partition(",")[0] for one in findings(recording)}
+        titles = {finding.title.partition(",")[0] for finding in findings(recording)}
         assert {*map(label, paths), "memory.swap"} <= titles
 
     def test_the_removal_of_an_annotation_took_effect(self, recording: Recording) -> None:
@@ -229,7 +229,7 @@ class TestOddFields:
 class TestRequestsForNothing:
     def test_an_update_of_no_container_is_no_change(self, recording: Recording) -> None:
         found = round_at(recording, 8)
-        (asked,) = (one for one in found.steps if one.container.startswith("deadbeef"))
+        (asked,) = (step for step in found.steps if step.container.startswith("deadbeef"))
         assert asked.outcome.kind is OutcomeKind.DROPPED
         assert "does not exist" in asked.outcome.reason
         assert "deadbeef" not in {step.container[:8] for step in found.changes}

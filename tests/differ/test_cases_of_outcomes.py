@@ -60,7 +60,7 @@ class Case:
     def failed(self, event: str) -> set[str]:
         """Return the containers of the events with this name that failed."""
         rows = self.diff["events"]
-        return {one["container"] for one in rows if one["event"] == event and one["failure"]}
+        return {row["container"] for row in rows if row["event"] == event and row["failure"]}
 
     def blame(self, container: str) -> dict[str, tuple[object, str]]:
         """Return the lines with their owners by path."""
@@ -135,9 +135,9 @@ def test_a_refused_update_of_another_container_is_no_change() -> None:
     assert CPUS not in case.blame("shop/u/a")
     assert case.blame("shop/u/b")[SHARES] == (999, "20-up")
     (creation,) = [
-        one
-        for one in case.operations().values()
-        if (one["event"], one["container"]) == ("CreateContainer", "bad")
+        operation
+        for operation in case.operations().values()
+        if (operation["event"], operation["container"]) == ("CreateContainer", "bad")
     ]
     assert dict(zip(creation["changed"], creation["outcomes"], strict=True)) == {
         CPUS: "dropped",

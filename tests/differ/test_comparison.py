@@ -96,13 +96,13 @@ def test_places_have_true_owners_in_recordings(pair: tuple[str, str]) -> None:
         found = compare_recordings(a, b)
     places = 0
     for container in found.differ:
-        for one in container.differences:
-            if one.change.kind != "moved":
+        for difference in container.differences:
+            if difference.change.kind != "moved":
                 continue
             places += 1
-            for of, side in ((container.a, one.a), (container.b, one.b)):
+            for of, side in ((container.a, difference.a), (container.b, difference.b)):
                 is_adjusted = any(step.change.path.startswith("/mounts/") for step in of.steps)
-                assert (side.owner == RUNTIME) is is_adjusted, (of.name, one.change.path)
+                assert (side.owner == RUNTIME) is is_adjusted, (of.name, difference.change.path)
     assert places
 
 

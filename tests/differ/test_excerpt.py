@@ -48,9 +48,9 @@ def test_a_containers_history_equals_that_of_blame(tmp_path: Path) -> None:
     with Recording.open(of_capture("containerd-2.1.9", tmp_path / "r.nriscope.db")) as recording:
         containers = recording.containers()
         assert len(containers) > 2
-        for one in containers:
-            found = excerpt_of_container(recording, one, lambda: None)
-            assert found.history(one.id) == recording_differ.history_of(recording, one)
+        for container in containers:
+            found = excerpt_of_container(recording, container, lambda: None)
+            assert found.history(container.id) == recording_differ.history_of(recording, container)
 
 
 @pytest.mark.parametrize(
@@ -70,15 +70,15 @@ def test_two_changes_at_one_path_in_one_event_stay_two(tmp_path: Path) -> None:
     """An unobserved plugin sets a variable, then an observed one changes it; the CRI confirms."""
     with Recording.open(_record_two_steps(tmp_path / "r.nriscope.db")) as recording:
         (event,) = (
-            one
-            for one in recording.events()
-            if one.event == "CreateContainer" and one.plugin == "20-x"
+            event
+            for event in recording.events()
+            if event.event == "CreateContainer" and event.plugin == "20-x"
         )
         found = excerpt_of_events(recording, [event]).round_of(event.id)
         assert found is not None
-        changes = [(str(one.owner), one.change.kind, one.change.after) for one in found.steps]
+        changes = [(str(step.owner), step.change.kind, step.change.after) for step in found.steps]
         assert changes == [("one of 01–19", "added", "1"), ("20-x", "changed", "2")]
-        assert [one.evidence[0] for one in found.steps] == [Evidence.PROBES, Evidence.TAP]
+        assert [step.evidence[0] for step in found.steps] == [Evidence.PROBES, Evidence.TAP]
         assert found.steps[-1].outcome.kind is OutcomeKind.IN_EFFECT
         assert found == next(recording_differ.rounds(recording, event))
 

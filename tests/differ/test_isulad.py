@@ -53,7 +53,7 @@ def found(recording: Recording, name: str = APP) -> Container:
 
 
 def test_a_container_is_one_before_and_after_its_creation(recording: Recording) -> None:
-    names = Counter(lookup.container_name(one) for one in recording.containers())
+    names = Counter(lookup.container_name(container) for container in recording.containers())
     assert names == Counter(
         ["earlier/old/oldc", APP, "shop/web/sidecar", "jobs/batch/job", "jobs/batch/broken",
          "shop/last/app"]
@@ -63,7 +63,7 @@ def test_a_container_is_one_before_and_after_its_creation(recording: Recording) 
     assert len(app.id) == 64
     events = [one.event for one in lookup.history(recording, app)]
     assert Counter(events)["CreateContainer"] == 5 and events[-1] == "RemoveContainer"
-    assert all(one.container_id for one in recording.events() if one.container)
+    assert all(event.container_id for event in recording.events() if event.container)
 
 
 def test_each_round_is_complete_and_its_owners_are_exact(recording: Recording) -> None:
@@ -88,24 +88,24 @@ def test_no_range_of_indices_is_claimed(recording: Recording) -> None:
     whole = list(recording_differ.rounds(recording))
     owners = {step.owner for one in whole for step in one.steps}
     owners |= {span.owner for one in whole for span in one.spans}
-    assert not any(one.first or one.last or one.ties for one in owners)
+    assert not any(owner.first or owner.last or owner.ties for owner in owners)
     text = " ".join(wording.times(one.spans) for one in whole)
     assert "between connections" in text and "outside plugins" not in text
     spans = latency(recording)
-    assert all(one.owner.is_unrecorded for one in spans if one.after)
-    assert any(one.owner.who is OwnerKind.PLUGIN for one in spans)
+    assert all(span.owner.is_unrecorded for span in spans if span.after)
+    assert any(span.owner.who is OwnerKind.PLUGIN for span in spans)
 
 
 def test_blame_has_the_same_owners_and_says_why_there_may_be_more(recording: Recording) -> None:
     for name in (APP, "shop/web/sidecar", "jobs/batch/job", "jobs/batch/broken"):
         history = recording_differ.history_of(recording, found(recording, name))
-        assert {one.change.path: str(one.owner) for one in history.steps} == APPLIED
+        assert {step.change.path: str(step.owner) for step in history.steps} == APPLIED
         assert history.created and not history.failure
         assert any("random order" in remark for remark in history.remarks)
         # iSulad reports the original memory limit.
         assert any("contain only devices" in remark for remark in history.remarks)
         is_broken = name == "jobs/batch/broken"
-        assert {one.outcome.kind for one in history.steps} == {
+        assert {step.outcome.kind for step in history.steps} == {
             OutcomeKind.REFUSED if is_broken else OutcomeKind.REQUESTED
         }
         assert bool(history.never_ran) is is_broken
@@ -160,15 +160,15 @@ def test_a_failed_creation_is_another_container(failed: Recording) -> None:
     notes: list[str] = []
     assert lookup.find(failed, APP, notes.append) == attempts[1]
     assert len(notes) == 1 and "before it: shop/web/no-id-17" in notes[0]
-    history, next_one = (recording_differ.history_of(failed, one) for one in attempts)
+    history, next_one = (recording_differ.history_of(failed, attempt) for attempt in attempts)
     assert history.name == APP
     assert history.failure.startswith("30-annotator: iSulad fails a creation")
     assert "followed instead of PostCreateContainer" in history.failure
     refused = {one.change.path: str(one.owner) for one in history.without_effect}
     assert refused["/process/env/A"] == "30-annotator"
-    assert {one.outcome.kind for one in history.steps} == {OutcomeKind.REFUSED}
+    assert {step.outcome.kind for step in history.steps} == {OutcomeKind.REFUSED}
     assert not next_one.failure
-    assert {one.change.path: str(one.owner) for one in next_one.steps} == APPLIED
+    assert {step.change.path: str(step.owner) for step in next_one.steps} == APPLIED
     first, second = (
         one
         for one in recording_differ.rounds(failed)
@@ -200,7 +200,7 @@ CASES = Path(__file__).parents[1] / "data" / "cases" / "isulad"
 def test_swapped_limits_are_printed_as_the_plugin_asked_for_them() -> None:
     with Recording.open(CASES / "tap1.nriscope.zip") as opened:
         history = recording_differ.history_of(opened, found(opened, "shop/web/rl"))
-    (step,) = (one for one in history.steps if one.change.path.startswith("/process/rlimits"))
+    (step,) = (step for step in history.steps if step.change.path.startswith("/process/rlimits"))
     assert step.change.after == {"type": "RLIMIT_NOFILE", "hard": 500, "soft": 100}
     assert step.outcome.kind is OutcomeKind.REFUSED
     assert "swaps the soft and the hard limit" in step.outcome.reason
@@ -208,6 +208,6 @@ def test_swapped_limits_are_printed_as_the_plugin_asked_for_them() -> None:
 
 def test_an_eviction_that_ended_isulad_was_refused() -> None:
     with Recording.open(CASES / "kill-evict.nriscope.zip") as opened:
-        (step,) = (one for diff in recording_differ.rounds(opened) for one in diff.steps)
+        (step,) = (step for diff in recording_differ.rounds(opened) for step in diff.steps)
     assert (step.change.path, step.outcome.kind) == ("/evict", OutcomeKind.REFUSED)
     assert step.outcome.reason == "not answered: the runtime closed the connection"

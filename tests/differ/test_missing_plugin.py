@@ -40,7 +40,7 @@ RECORDINGS = Path(__file__).parents[2] / "recordings"
 
 def found(name: str, plugin: str) -> dict[str, Creation]:
     with Recording.open(RECORDINGS / name) as recording:
-        return {one.name: one for one in creations(recording, plugin)}
+        return {creation.name: creation for creation in creations(recording, plugin)}
 
 
 FAILED = "containerd-2.1-conflict.nriscope.zip"
@@ -91,7 +91,7 @@ def test_a_tap_shows_a_pod_that_went_on_without_its_plugin(tmp_path: Path) -> No
     recorder.close()
     with Recording.open(path) as recording:
         in_time, missed = creations(recording, "net")
-        others = [one.presence for one in creations(recording, "other")]
+        others = [creation.presence for creation in creations(recording, "other")]
     assert others == [PluginPresence.UNKNOWN, PluginPresence.UNKNOWN]
     assert (in_time.name, in_time.is_pod) == ("shop/web1", True)
     assert in_time.presence is PluginPresence.CONNECTED
@@ -132,14 +132,14 @@ def test_without_evidence_nothing_is_claimed() -> None:
 def test_failed_creations_are_left_out() -> None:
     with Recording.open(RECORDINGS / FAILED) as recording:
         asked = {
-            f"{one.namespace}/{one.pod}/{one.container}"
-            for one in recording.events()
-            if one.event == "CreateContainer"
+            f"{event.namespace}/{event.pod}/{event.container}"
+            for event in recording.events()
+            if event.event == "CreateContainer"
         }
         created = {
-            f"{one.namespace}/{one.pod}/{one.container}"
-            for one in recording.events()
-            if one.event == "PostCreateContainer"
+            f"{event.namespace}/{event.pod}/{event.container}"
+            for event in recording.events()
+            if event.event == "PostCreateContainer"
         }
     every = found(FAILED, "any")
     assert asked > created
@@ -162,7 +162,7 @@ def test_containers_created_before_the_events_are_left_out(tmp_path: Path) -> No
     record(path, [synchronized(NOW + 10, old, new, unknown)])
     with Recording.open(path) as recording:
         assert sorted(one.id for one in creations(recording, "any")) == ["new", "old", "p", "x"]
-        every = {one.id: one for one in creations(recording, "any", NOW)}
+        every = {creation.id: creation for creation in creations(recording, "any", NOW)}
     assert every.keys() == {"new", "x"}
     assert "before the recorder connected" in every["new"].evidence
     assert "at an unknown time, maybe before" in every["x"].evidence
@@ -207,7 +207,7 @@ def test_a_pod_that_came_in_neither_request_is_missing(tmp_path: Path) -> None:
     recorder.close()
     with Recording.open(path) as recording:
         pods = {one.name: one for one in creations(recording, "net") if one.is_pod}
-        others = [one for one in creations(recording, "other") if one.is_pod]
+        others = [creation for creation in creations(recording, "other") if creation.is_pod]
     assert pods["shop/old"].presence is PluginPresence.UNKNOWN
     assert pods["shop/web"].presence is PluginPresence.MISSING
     assert "neither Synchronize nor RunPodSandbox of its tap (session 1)" in (
@@ -285,7 +285,7 @@ def test_what_passed_without_a_required_plugin(node: list[NewPod]) -> None:
         assert missing == {*expected(node)}
         # The same is said of a plugin by its name.
         for plugin in ("net", "10-gpu"):
-            named = {one.id: one.presence for one in creations(recording, plugin)}
+            named = {creation.id: creation.presence for creation in creations(recording, plugin)}
             for one in every:
                 assert one.plugin != plugin or named[one.id] == one.presence
 
@@ -302,7 +302,7 @@ def test_every_surface_begins_with_the_plugins_that_missed_a_creation(node: list
             plugins = required(pod, ("/container.app", "/pod", ""))
             titles = {TAPPED, *before} if pod.is_container_late else before
             plugins += [
-                one for one in titles if not any(is_one_of(name, [one]) for name in plugins)
+                title for title in titles if not any(is_one_of(name, [title]) for name in plugins)
             ]
             found = sentences.get(container.id, ())
             assert sorted(one.split(",")[0] for one in found) == sorted(

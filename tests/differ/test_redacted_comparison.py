@@ -48,7 +48,7 @@ def compared(files: list[Path], pods: tuple[str, str], redactors: list[Redactor]
 
 
 def paths_of(found: Comparison) -> set[str]:
-    return {one.change.path for pair in found.differ for one in pair.differences}
+    return {difference.change.path for pair in found.differ for difference in pair.differences}
 
 
 @given(VARIABLES, VARIABLES, st.sampled_from([SIBLINGS, STRANGERS]), st.booleans(), st.booleans())
@@ -71,7 +71,7 @@ def test_differences_of_redacted_containers(
         assert paths_of(found) == original
     can_link = pods == SIBLINGS and (one_key or not is_two)
     if not can_link:
-        changes = [one.change for pair in found.differ for one in pair.differences]
+        changes = [difference.change for pair in found.differ for difference in pair.differences]
         assert not any(
             TOKEN.search(str(change.before)) and TOKEN.search(str(change.after))
             for change in changes

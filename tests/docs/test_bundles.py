@@ -59,7 +59,7 @@ def test_the_commands_of_the_page_run_in_order(tmp_path: Path) -> None:
 def test_the_page_names_every_option_and_only_existing_ones() -> None:
     command = cli.get_command(click.Context(cli), "export")
     assert command is not None
-    options = {one for parameter in command.params for one in parameter.opts if one[:2] == "--"}
+    options = {opt for parameter in command.params for opt in parameter.opts if opt[:2] == "--"}
     assert set(re.findall(r"(--[a-z][a-z-]+)", TEXT)) <= options
     shared = {"--help", "--output", "--force"}
     assert not {option for option in options - shared if option not in TEXT}

@@ -73,7 +73,7 @@ def test_the_page_names_every_option_and_only_existing_ones() -> None:
         command = cli.get_command(click.Context(cli), name)
         assert command is not None
         options |= {
-            one for parameter in command.params for one in parameter.opts if one[:2] == "--"
+            opt for parameter in command.params for opt in parameter.opts if opt[:2] == "--"
         }
     assert set(re.findall(r"(--[a-z][a-z-]+)", TEXT)) <= options
     shared = {"--help", "--socket", "--name", "--wait", "--since", "--until", "--output"}

@@ -120,7 +120,7 @@ def test_mentioned_commands_and_options_exist() -> None:
     for name in COMMANDS:
         command = cli.get_command(root, name)
         assert command is not None
-        options.update(option for one in command.params for option in one.opts)
+        options.update(option for param in command.params for option in param.opts)
     mentioned = set(re.findall(r"--[a-z][a-z-]*", prose()))
     assert mentioned and mentioned <= options
     named = set(re.findall(r"`([a-z0-9-]+) (?:FILE|DIR|--)", prose()))

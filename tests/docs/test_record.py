@@ -43,7 +43,7 @@ def test_a_command_for_root_exists(line: str) -> None:
 def test_mentioned_options_exist() -> None:
     command = cli.get_command(click.Context(cli), "record")
     assert command is not None
-    options = {option for one in command.params for option in one.opts}
+    options = {option for param in command.params for option in param.opts}
     mentioned = set(re.findall(r"`(?:record )?(--[a-z-]+)", TEXT)) - {"--where"}
     assert len(mentioned) >= 3 and mentioned <= options
 

@@ -88,7 +88,7 @@ def test_the_page_names_every_option_and_only_existing_ones() -> None:
 def options_of(name: str) -> set[str]:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
-    return {one for parameter in command.params for one in parameter.opts if one[:2] == "--"}
+    return {opt for parameter in command.params for opt in parameter.opts if opt[:2] == "--"}
 
 
 @pytest.mark.parametrize("line", WAITING_COMMANDS)

@@ -80,5 +80,5 @@ def test_options_exist() -> None:
     assert isinstance(group, click.Group)
     for command in (*group.commands.values(), cli.get_command(click.Context(cli), "replay")):
         assert command is not None
-        options |= {one for parameter in command.params for one in parameter.opts}
+        options |= {opt for parameter in command.params for opt in parameter.opts}
     assert set(re.findall(r"(?<![\w-])(--[a-z][a-z0-9-]+)", TEXT)) <= options

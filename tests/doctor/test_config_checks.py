@@ -227,7 +227,7 @@ def test_settings_of_cdi_are_read_from_the_table_of_each_version(
     machine.write("/etc/containerd/config.toml", CDI_TABLES[version] + keys)
     config = read_containerd(machine.host, major=int(version[0]))
     checks = check_installation(Installation(config, version, None))
-    folders, is_on = [one for one in checks if one.name == "containerd-cdi"]
+    folders, is_on = [check for check in checks if check.name == "containerd-cdi"]
     assert (folders.status, is_on.status) == (Health.OK, Health.WARN)
     assert folders.detail.endswith('config.toml is ["/etc/cdi"]')
     assert "plugins cannot add CDI devices" in is_on.detail and is_on.fix
@@ -240,14 +240,14 @@ def test_settings_of_cdi_are_read_from_the_table_of_each_version(
 )  # fmt: skip
 def test_versions_that_drop_cdi_devices_are_named(version: str, drops: bool) -> None:
     checks = check_installation(Installation(NriConfig("containerd", ()), version, None))
-    texts = [one.detail for one in checks if one.name == "containerd-cdi"]
+    texts = [check.detail for check in checks if check.name == "containerd-cdi"]
     assert texts == ([f"containerd {version} drops the CDI devices of plugins"] if drops else [])
 
 
 def test_crio_reads_the_folders_of_cdi(machine: Machine) -> None:
     machine.write("/etc/crio/crio.conf", '[crio.runtime]\ncdi_spec_dirs = ["/a", "/b"]\n')
     checks = check_installation(Installation(read_crio(machine.host), "1.37.0", None))
-    (check,) = [one for one in checks if one.name == "cri-o-cdi"]
+    (check,) = [check for check in checks if check.name == "cri-o-cdi"]
     assert (check.status, check.detail) == (
         Health.OK,
         'cdi_spec_dirs in [crio.runtime] of /etc/crio/crio.conf is ["/a", "/b"]',

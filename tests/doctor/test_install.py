@@ -47,12 +47,12 @@ async def served(machine: Machine, program: Program = PROGRAM) -> Plan:
 
 
 def commands(found: Plan, name: str) -> list[str]:
-    (way,) = (one for one in found.ways if one.name == name)
+    (way,) = (way for way in found.ways if way.name == name)
     return list(way.commands)
 
 
 def problems(found: Plan) -> dict[str, str]:
-    return {one.name: one.problem for one in found.ways}
+    return {way.name: way.problem for way in found.ways}
 
 
 async def test_a_unit_is_recommended_where_systemd_runs(node: Machine) -> None:
@@ -201,7 +201,7 @@ async def test_a_running_recorder_is_named(node: Machine) -> None:
     node.process(11, "nri-scope", "/usr/bin/nri-scope", "doctor")
     assert not any("nri-scope record" in fact for fact in (await served(node)).facts)
     node.process(12, "nri-scope", "/usr/bin/nri-scope", "record")
-    assert any("nri-scope record runs (process 12)" in one for one in (await served(node)).facts)
+    assert any("nri-scope record runs (process 12)" in fact for fact in (await served(node)).facts)
 
 
 @pytest.mark.parametrize("folder", ["/root", "/home/ann", "/tmp"])

@@ -47,7 +47,7 @@ def test_keys_with_underscores_and_a_socket_path_are_reported(machine: Machine) 
 @pytest.mark.parametrize("key", ["nri-socket-path", "nri_socket_path", "socket-path", "nri-x"])
 def test_keys_without_effect_are_told_as_such(machine: Machine, key: str) -> None:
     machine.write(DEFAULT_CONFIG, json.dumps({"nri-support": True, key: "/s", "group": "x"}))
-    (check,) = [one for one in examination(machine.host).checks if one.name == "isulad-keys"]
+    (check,) = [check for check in examination(machine.host).checks if check.name == "isulad-keys"]
     assert check.status is Health.WARN
     assert f'"{key}"' in check.detail and "ignore unknown settings" in check.detail
 
@@ -74,7 +74,7 @@ def test_a_plugin_whose_name_is_an_index_aborts_isulad(
 ) -> None:
     machine.write(DEFAULT_CONFIG, '{"nri-support": true}')
     machine.write(f"/opt/nri/plugins/{name}", "#!", mode=0o755)
-    (check,) = [one for one in examination(machine.host).checks if one.name == "plugin"]
+    (check,) = [check for check in examination(machine.host).checks if check.name == "plugin"]
     assert check.status is status
     assert ("aborts at its next start" in check.detail) == (status is Health.FAIL)
 
@@ -88,7 +88,7 @@ def test_a_link_without_configuration_is_not_started(machine: Machine) -> None:
     program = Program("/opt/x/nri-scope")
     for is_started in (False, True):
         found = examination(machine.host)
-        names = [one.name for one in found.checks if "is not started" in one.detail]
+        names = [check.name for check in found.checks if "is not started" in check.detail]
         assert names == ([] if is_started else ["plugin-config"])
         planned = plan(machine.host, found.installations, found.checks, program)
         assert planned.is_installed == is_started
@@ -106,12 +106,12 @@ def test_an_enabled_isulad_has_warnings_of_its_defects(
     machine: Machine, enabled: bool, warned: bool
 ) -> None:
     machine.write(DEFAULT_CONFIG, json.dumps({"nri-support": enabled}))
-    found = [one for one in examination(machine.host).checks if one.name == "isulad-defects"]
+    found = [check for check in examination(machine.host).checks if check.name == "isulad-defects"]
     assert bool(found) == warned
     assert all(one.status is Health.WARN and one.fix for one in found)
     text = " ".join(one.detail for one in found)
     words = ("aborts", "UpdateContainerResources", "random order", "environment variable", "swaps")
-    assert all((one in text) == warned for one in words)
+    assert all((word in text) == warned for word in words)
 
 
 def test_no_file_means_defaults(machine: Machine) -> None:

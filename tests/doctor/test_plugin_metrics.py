@@ -16,7 +16,7 @@ CALLS = {
 
 
 def test_each_plugin_has_its_calls_and_errors() -> None:
-    assert [(one.status, one.detail) for one in check_metrics(CALLS)] == [
+    assert [(metric.status, metric.detail) for metric in check_metrics(CALLS)] == [
         (Health.OK, "the runtime has called 10-a once since its start, 2 ms on average"),
         (
             Health.WARN,

@@ -25,7 +25,7 @@ def checked(machine: Machine, version: str, runtime: str = "containerd") -> list
 
 
 def listed(*types: str) -> str:
-    return json.dumps({"version": "0.1", "plugins": [{"type": one} for one in types]})
+    return json.dumps({"version": "0.1", "plugins": [{"type": type_} for type_ in types]})
 
 
 @pytest.mark.parametrize(

@@ -318,8 +318,8 @@ def updated_by(case: UpdateCase) -> api.Container:
     case.entry.update(update.linux.resources, 1)
     made = updated(case.target, update)
     # For each page size, only the last limit counts.
-    sizes = {one.page_size: one for one in made.linux.resources.hugepage_limits}
-    limits = [api.HugepageLimit.FromString(one.SerializeToString()) for one in sizes.values()]
+    sizes = {limit.page_size: limit for limit in made.linux.resources.hugepage_limits}
+    limits = [api.HugepageLimit.FromString(size.SerializeToString()) for size in sizes.values()]
     del made.linux.resources.hugepage_limits[:]
     made.linux.resources.hugepage_limits.extend(limits)
     return made

@@ -157,7 +157,7 @@ def _build(name: str, options: tuple[str, ...], programs: tuple[str, ...]) -> Pa
     folder = CACHE / "interop" / f"{name}-{_digest(version)}"
     if folder.exists():
         return folder
-    packages = [one if "." in one else f"./{one}" for one in programs]
+    packages = [program if "." in program else f"./{program}" for program in programs]
     # Separate from the build, to distinguish a missing network from a broken program.
     listed = _run(go, "list", *options, "-deps", *packages)
     if listed.returncode:

@@ -52,7 +52,7 @@ def canonical(message: Message | None) -> str:
     if isinstance(message, api.CreateContainerRequest):
         copy = api.CreateContainerRequest()
         copy.CopyFrom(message)
-        ordered = sorted(copy.container.linux.namespaces, key=lambda one: one.type)
+        ordered = sorted(copy.container.linux.namespaces, key=lambda namespace: namespace.type)
         if ordered:
             del copy.container.linux.namespaces[:]
             copy.container.linux.namespaces.extend(ordered)
@@ -71,10 +71,10 @@ def _removals_in_order(mounts: Sequence[api.Mount]) -> Iterator[api.Mount]:
         if mount.destination.startswith("-"):
             removals.append(mount)
         else:
-            yield from sorted(removals, key=lambda one: one.destination)
+            yield from sorted(removals, key=lambda removal: removal.destination)
             removals.clear()
             yield mount
-    yield from sorted(removals, key=lambda one: one.destination)
+    yield from sorted(removals, key=lambda removal: removal.destination)
 
 
 def merge_with_reference(program: Path, cases: Sequence[Case]) -> list[Outcome]:

@@ -86,7 +86,7 @@ def test_the_validator_request_names_the_configured_owners(release: Merger) -> N
         validation = seen.validations.get(case.name)
         if validation is None:
             continue
-        assert tuple(f"{one.index}-{one.name}" for one in validation.plugins) == CHAIN
+        assert tuple(f"{plugin.index}-{plugin.name}" for plugin in validation.plugins) == CHAIN
         assert set(validation.owners.owners) <= {case.container.id}
         names = set(owner_names(validation.owners.owners[case.container.id]))
         if case.action is Action.IGNORED or case.entry.field is known.DEVICE_RULES:
@@ -227,7 +227,7 @@ def test_a_live_recording_gives_the_same_result(release: Merger, tmp_path: Path)
     for container, steps in recorded.steps.items():
         others = assembled.steps[container]
         assert reported(steps) == reported(others)
-        assert [one.evidence for one in steps] == [one.evidence for one in others]
+        assert [step.evidence for step in steps] == [one.evidence for one in others]
 
 
 @pytest.mark.interop

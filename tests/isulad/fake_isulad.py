@@ -157,8 +157,8 @@ class FakeIsulad:
         """End all connections; the socket's file stays, as after a crash."""
         if self._server is not None:
             self._server.close()
-        for one in list(self.connections.values()):
-            one.writer.close()
+        for connection in list(self.connections.values()):
+            connection.writer.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

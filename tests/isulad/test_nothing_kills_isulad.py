@@ -23,7 +23,7 @@ from tests.nri.captures import exchanges
 from .fake_isulad import FakeIsulad
 
 # As one plugin of the capture got them.
-CAPTURED = [one for one in exchanges("isulad") if one.plugin == "95-probe-c"]
+CAPTURED = [exchange for exchange in exchanges("isulad") if exchange.plugin == "95-probe-c"]
 STATE = next(one.request for one in CAPTURED if one.method == "Synchronize")
 EVENTS = [one for one in CAPTURED if one.method not in ("Configure", "Synchronize")]
 APP = "shop/web/app"
@@ -129,7 +129,7 @@ async def test_a_launched_logger(isulad: FakeIsulad, tmp_path: Path) -> None:
     # Without Synchronize, the older pod is known by its later events only.
     check_recording(file, len(CAPTURED) - 1)
     with Recording.open(file) as recording:
-        assert [one.plugin for one in recording.sessions()] == ["20-nri-scope"]
+        assert [session.plugin for session in recording.sessions()] == ["20-nri-scope"]
 
 
 async def test_doctor_registers_without_harm(isulad: FakeIsulad) -> None:

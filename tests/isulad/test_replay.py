@@ -123,7 +123,7 @@ def test_without_the_plugin_that_added_a_device_later_events_lack_it(tmp_path: P
     path = FOLDER / "passive-device.nriscope.zip"
     output = tmp_path / "without.nriscope.db"
     played(path, {"10-none": Repeating({"c0": b""})}, output=output)
-    with_device = [one for one in requests(path) if b"/dev/nri-fuse" in one[2]]
+    with_device = [request for request in requests(path) if b"/dev/nri-fuse" in request[2]]
     assert with_device and not [one for one in requests(output) if b"/dev/nri-fuse" in one[2]]
 
 
@@ -149,14 +149,14 @@ class Asking(Repeating):
 
 def test_an_unsolicited_eviction_would_kill_isulad(one_life: Path) -> None:
     result = played(one_life, {"10-a": Asking({"app": b""})}, profile="isulad")
-    (update,) = [one for one in result.events if one.event == "UpdateContainers"]
+    (update,) = [event for event in result.events if event.event == "UpdateContainers"]
     assert update.failure == UNSOLICITED_CRASH and not update.dropped
     assert not result.ok
 
 
 def test_an_update_of_the_cri_kills_isulad_without_any_plugin(one_life: Path) -> None:
     result = played(one_life, {"10-a": Repeating({"app": b""})}, profile="isulad")
-    events = {one.event: one for one in result.events}
+    events = {event.event: event for event in result.events}
     assert events["UpdateContainer"].failure == UPDATE_EVENT_CRASH
     assert not events["UpdateContainer"].replies
     assert events["PostUpdateContainer"].skipped
@@ -169,7 +169,7 @@ def test_updates_in_a_reply_to_synchronize_are_ignored(one_life: Path) -> None:
     update = api.ContainerUpdate(container_id="old-id")
     peer.on["Synchronize"] = lambda request: api.SynchronizeResponse(update=[update])
     result = played_to_peers(job_of(one_life, {}, profile="isulad"), peer)
-    (event,) = [one for one in result.events if one.event == "Synchronize"]
+    (event,) = [event for event in result.events if event.event == "Synchronize"]
     assert [one.reason for one in event.dropped] == [SYNCHRONIZE_IGNORED]
     assert result.ok and not event.failure
 

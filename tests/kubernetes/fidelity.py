@@ -122,13 +122,13 @@ _Messages = list[tuple[str, Message]]
 def _pairs(pod: ManifestPod, observed: _Observed) -> Iterator[tuple[str, _Messages, _Messages]]:
     place = pod.pod.name
     yield place, [("pod", pod.pod)], [("pod", observed.pod)]
-    names = [one.container.name for one in pod.containers]
+    names = [container.container.name for container in pod.containers]
     # The order of creation, too.
     assert names == list(observed.containers), place
-    for one in pod.containers:
-        actual = observed.containers[one.container.name]
+    for container in pod.containers:
+        actual = observed.containers[container.container.name]
         yield (
-            f"{place}/{one.container.name}",
-            [("pod", pod.pod), ("container", one.container)],
+            f"{place}/{container.container.name}",
+            [("pod", pod.pod), ("container", container.container)],
             [("pod", observed.pod), ("container", actual)],
         )

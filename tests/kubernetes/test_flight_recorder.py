@@ -381,9 +381,9 @@ def shown_events(printed: Path) -> Counter[tuple[object, ...]]:
     """Return the events in JSON lines, without Synchronize."""
     lines = [json.loads(line) for line in printed.read_text().splitlines()]
     return Counter(
-        (one["id"], one["event"], one.get("pod_id"), one.get("container_id"), one.get("at"))
-        for one in lines
-        if one.get("event") and one["event"] != "Synchronize"
+        (line["id"], line["event"], line.get("pod_id"), line.get("container_id"), line.get("at"))
+        for line in lines
+        if line.get("event") and line["event"] != "Synchronize"
     )
 
 
@@ -440,7 +440,7 @@ def test_a_restart_of_the_kubelet_loses_nothing(cluster: Cluster) -> None:
     settled(cluster)
     for node in NODES:
         assert missing(cluster, node, since_ns) == []
-        assert [one for one in gaps(cluster, node) if one.from_ns >= since_ns] == []
+        assert [gap for gap in gaps(cluster, node) if gap.from_ns >= since_ns] == []
 
 
 def test_prometheus_scrapes_the_agents_and_fires_an_alert(cluster: Cluster, tmp_path: Path) -> None:
@@ -506,7 +506,7 @@ def test_no_event_is_lost_while_the_daemon_set_is_rolled_under_load(cluster: Clu
     settled(cluster)
     for node in NODES:
         assert missing(cluster, node, since_ns) == []
-        both = [one for one in gaps(cluster, node) if one.from_ns >= since_ns]
+        both = [gap for gap in gaps(cluster, node) if gap.from_ns >= since_ns]
         assert both == []
         files = {path.name: path for path in folder_of(cluster, node).glob("*.db")}
         (new,) = files.keys() - before

@@ -164,7 +164,7 @@ def test_only_an_update_that_is_reached_kills(
 ) -> None:
     creation = merged(api.Container(), chain[:-1])
     reply = api.CreateContainerResponse(
-        adjust=chain[-1], update=[api.ContainerUpdate(container_id=one) for one in ids]
+        adjust=chain[-1], update=[api.ContainerUpdate(container_id=id_) for id_ in ids]
     )
     reached = bool(ids) and bool(ids[0])
     try:

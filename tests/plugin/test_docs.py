@@ -61,7 +61,7 @@ def test_values_are_accepted() -> None:
 
 def test_handlers_are_tested_directly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Recording.open(RECORDING) as recording:
-        event = next(one for one in recording.events() if one.event == "CreateContainer")
+        event = next(event for event in recording.events() if event.event == "CreateContainer")
     shown = CliRunner().invoke(cli, ["show", str(RECORDING), str(event.id), "--format", "json"])
     (tmp_path / "request.json").write_text(shown.output)
     monkeypatch.chdir(tmp_path)

@@ -292,7 +292,7 @@ async def test_failed_handler_is_an_error_status_and_one_log_line(
 ) -> None:
     error = (await answer_of(Returning(returned), event)).error
     assert isinstance(error, RpcError) and words in str(error)
-    (line,) = [one.message for one in caplog.records if one.levelno == logging.ERROR]
+    (line,) = [record.message for record in caplog.records if record.levelno == logging.ERROR]
     assert line.startswith(f"{EVENT_HANDLERS[event]} shop/web") and error.message in line
 
 
@@ -302,7 +302,7 @@ async def test_failed_async_handler_logs_its_traceback_at_debug_level(
     caplog.set_level(logging.DEBUG, "nri_scope.plugin")
     answer = await answer_of(ReturningAsync(ZeroDivisionError("oh")), EventKind.CreateContainer)
     assert str(answer.error) == "rpc error: code 2: ZeroDivisionError: oh"
-    with_traceback = [one for one in caplog.records if one.exc_info]
+    with_traceback = [record for record in caplog.records if record.exc_info]
     assert [one.levelno for one in with_traceback] == [logging.DEBUG]
 
 

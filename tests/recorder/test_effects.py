@@ -34,7 +34,7 @@ def _update(*containers: api.Container) -> list[api.ContainerUpdate]:
 
 
 def _container(recording: Recording, container_id: str) -> Container:
-    return next(one for one in recording.containers() if one.id == container_id)
+    return next(container for container in recording.containers() if container.id == container_id)
 
 
 def _effects(path: Path, container: api.Container) -> list[int] | None:

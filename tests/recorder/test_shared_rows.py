@@ -200,7 +200,7 @@ def test_a_creation_stays_joined_while_old_rows_are_removed(
     for name in ("app", "gone", "new"):
         subjects.container(Container(id=f"id-{name}", name=name), pod)
     subjects.flush()
-    assert [(one[0], one[1]) for one in _containers(connection)] == [
+    assert [(container[0], container[1]) for container in _containers(connection)] == [
         ("id-app", "app"), ("id-new", "new"), ("id-gone", "gone"),
     ]  # fmt: skip
 

@@ -63,8 +63,8 @@ class RecordedSession:
 
 def write(recorder: Recorder, sessions: Sequence[RecordedSession]) -> None:
     """Record sessions in parallel: the first events of all sessions, then the second ones."""
-    numbers = [recorder.begin_session(one.start) for one in sessions]
-    for step in range(max(len(one.events) for one in sessions)):
+    numbers = [recorder.begin_session(session.start) for session in sessions]
+    for step in range(max(len(session.events) for session in sessions)):
         at_ns = START_NS + step * _SECOND
         for number, one in zip(numbers, sessions, strict=True):
             if step < len(one.events):
@@ -89,7 +89,7 @@ def outcome(folder: Path, *sessions: RecordedSession, lost: int = 0) -> Operatio
         with closing(sqlite3.connect(path)) as connection, connection:
             connection.execute("DELETE FROM event WHERE id = ?", (lost,))
     with Recording.open(path) as recording:
-        first = next(one for one in recording.events() if one.event == CREATE)
+        first = next(event for event in recording.events() if event.event == CREATE)
         return Creations(recording).outcome(first)
 
 
@@ -213,7 +213,7 @@ def test_the_next_event_alone_shows_what_all_events_show(
     ]
     outcome(tmp_path, RecordedSession([about(CREATE)]), *sessions)
     with Recording.open(tmp_path / "one.nriscope.db") as recording:
-        creations = [one for one in recording.events() if one.event == CREATE]
-        found = [Creations(recording).outcome(one) for one in creations]
+        creations = [event for event in recording.events() if event.event == CREATE]
+        found = [Creations(recording).outcome(creation) for creation in creations]
         monkeypatch.setattr(Creations, "_is_proven_next", lambda *_: False)
-        assert found == [Creations(recording).outcome(one) for one in creations]
+        assert found == [Creations(recording).outcome(creation) for creation in creations]

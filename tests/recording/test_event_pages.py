@@ -67,7 +67,7 @@ def test_new_events_alone_keep_cached_sessions_and_gaps(growing: Growing) -> Non
 
 
 def kinds(markers: Iterable[object]) -> list[type]:
-    return [type(one.entry) for one in markers if isinstance(one, EntryMarker)]
+    return [type(marker.entry) for marker in markers if isinstance(marker, EntryMarker)]
 
 
 def test_new_gaps_sessions_and_session_ends_are_read(growing: Growing) -> None:

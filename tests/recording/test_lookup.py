@@ -106,7 +106,7 @@ def test_a_number_or_an_id_may_follow_its_pod(recording: Recording) -> None:
     assert isinstance(found, Event) and (found.id, found.pod) == (32, "web")
     found = lookup.find(recording, f"shop/web/{WEB[:6]}")
     assert isinstance(found, Pod) and found.id == WEB
-    other = next(one for one in recording.events() if one.pod == "batch")
+    other = next(event for event in recording.events() if event.pod == "batch")
     with pytest.raises(UsageError, match=f"event {other.id} is about jobs/batch, not shop/web"):
         lookup.find(recording, f"shop/web/{other.id}")
     with pytest.raises(UsageError, match="event 999 is not in"):

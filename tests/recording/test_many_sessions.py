@@ -42,7 +42,7 @@ def test_sessions_beyond_the_limit_are_one_counted_gap(tmp_path: Path) -> None:
     with Recording.open(path) as recording:
         assert len(recording.sessions()) == MOST
         assert len(list(recording.events())) == MOST
-        (gap,) = [one for one in recording.gaps() if one.id > 0]
+        (gap,) = [gap for gap in recording.gaps() if gap.id > 0]
     assert (gap.session, gap.lost, gap.reason) == (None, 200, row_limits.TOO_MANY_SESSIONS)
     assert (gap.from_ns, gap.to_ns) == (NOW + MOST * 1000, NOW + (MOST + 199) * 1000)
 
@@ -55,7 +55,7 @@ def test_the_session_limit_applies_to_the_file_across_recorders(tmp_path: Path) 
         recorder.close()
     with Recording.open(path) as recording:
         assert len(recording.sessions()) == MOST
-        lost = sum(one.lost or 0 for one in recording.gaps() if one.id > 0)
+        lost = sum(gap.lost or 0 for gap in recording.gaps() if gap.id > 0)
     assert lost == 3 * (MOST // 2 + 5) - MOST
 
 

@@ -43,7 +43,7 @@ def test_calls_before_and_after_a_restart_are_added(tmp_path: Path) -> None:
     )
     with Recording.open(path) as recording:
         times = measured_times(recording)
-    assert [(one.operation, one.calls, one.mean_ns) for one in times] == [
+    assert [(time.operation, time.calls, time.mean_ns) for time in times] == [
         (STOP, 4, 3),
         ("Synchronize", 1, 1),
     ]
@@ -72,7 +72,7 @@ def test_a_runtime_that_restarts_for_ever_fills_no_disk(tmp_path: Path) -> None:
         *(CallsByMetrics(at, at + 1, (("10-a", STOP, 1, 0, 5),)) for at in range(2 * STARTS_MAX)),
     )
     with Recording.open(path) as recording:
-        starts = [one.since_ns for one in plugin_calls(recording)]
+        starts = [call.since_ns for call in plugin_calls(recording)]
     assert starts == [*range(STARTS_MAX, 2 * STARTS_MAX)]
 
 

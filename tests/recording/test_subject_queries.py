@@ -21,8 +21,8 @@ from tests.tui.hostile import hostile_recording
 def test_every_event_s_pod_and_container_match_the_lists(tmp_path: Path) -> None:
     for path in (RECORDING, hostile_recording(tmp_path / "r.nriscope.db", huge=False)):
         with Recording.open(path) as recording:
-            containers = {one.id: one for one in recording.containers()}
-            pods = {one.id: one for one in recording.pods()}
+            containers = {container.id: container for container in recording.containers()}
+            pods = {pod.id: pod for pod in recording.pods()}
             for event in recording.events():
                 assert container_of_event(recording, event.id) == containers.get(event.container_id)
                 assert pod_of_event(recording, event.id) == pods.get(event.pod_id)

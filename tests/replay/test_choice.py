@@ -34,7 +34,7 @@ class Passive:
 
 
 def events(replayed: Replayed) -> list[tuple[str, str]]:
-    return [(one.event, one.subject) for one in replayed.events if one.event_id]
+    return [(event.event, event.subject) for event in replayed.events if event.event_id]
 
 
 def test_the_session_with_the_lowest_index_is_played_by_default(

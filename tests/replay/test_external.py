@@ -69,7 +69,7 @@ def of(argv: Sequence[str], index: str = "10", *, is_external: bool = False) -> 
 
 
 def synchronized(replayed: Replayed) -> list[str]:
-    return [one.plugin for one in replayed.replies() if one.event == "Synchronize"]
+    return [reply.plugin for reply in replayed.replies() if reply.event == "Synchronize"]
 
 
 def test_a_socket_in_the_arguments_makes_a_plugin_external() -> None:
@@ -114,7 +114,7 @@ def test_launched_and_external_plugins_form_one_chain(one_life: Path) -> None:
             listener,
         )
     )
-    asked = [one.plugin for one in replayed.replies() if one.event == "CreateContainer"]
+    asked = [reply.plugin for reply in replayed.replies() if reply.event == "CreateContainer"]
     assert asked == ["05-first", "20-plugin", "42-second"]
     assert synchronized(replayed) == ["42-second", "05-first"]
     assert listener.notices[1:] == ["10-plugin registered as 42-second"]
@@ -180,7 +180,7 @@ def test_an_external_plugin_that_connects_again_was_not_started_again(one_life: 
 
 def test_a_crash_of_an_external_plugin_is_reported_at_its_event(one_life: Path) -> None:
     replayed = run(replay(job_of(one_life, of(external(registered=FAILS), is_external=True))))
-    (failed,) = [one for one in replayed.replies() if one.problem]
+    (failed,) = [reply for reply in replayed.replies() if reply.problem]
     assert (failed.event, failed.verdict) == ("StopContainer", "crash")
     assert failed.problem.endswith("the plugin ended, exit status 3")
     (result,) = replayed.plugins

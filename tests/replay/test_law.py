@@ -113,7 +113,7 @@ def test_with_an_idle_plugin_only_formerly_adjusted_fields_differ(
     peer = SmallPlugin("00-idle", OUR_MASK)
     replayed = played_to_peers(job_of(path, {}), peer)
     assert replayed.ok
-    assert not any(one.changes for one in replayed.containers.values())
+    assert not any(container.changes for container in replayed.containers.values())
     # The replay has no validator.
     recorded = [one for one in events_of(path) if one[0] != "ValidateContainerAdjustment"]
     ours = decode_events(peer.events)
@@ -182,4 +182,4 @@ def test_without_effects_every_byte_is_sent_as_recorded(
             for event, request, _ in recording.exchanges(where=parse("session:1"))
             if event.method not in SETUP_METHODS
         ]
-    assert [(one.method, one.payload) for one in peer.events] == recorded
+    assert [(event.method, event.payload) for event in peer.events] == recorded

@@ -98,14 +98,14 @@ def test_reply_over_the_accepted_time_is_a_failure_but_valid() -> None:
     quick = run(replay(replace(job, playback=replace(job.playback, max_took_ns=60 * 10**9))))
     assert quick.ok
     assert not slow.ok
-    assert [one.verdict for one in slow.replies()] == [one.verdict for one in quick.replies()]
+    assert [reply.verdict for reply in slow.replies()] == [one.verdict for one in quick.replies()]
     assert slow.tally.too_slow == len(list(slow.replies()))
     assert "CreateContainer shop/web/app: 10-a: too slow: took more than 1ns" in slow.tally.failures
     text = lines(slow)
     assert "changes env A, annotations[x/y]  too slow: took more than 1ns\n" in text
     assert "5 replies: 5 too slow in" in text
     failures = ElementTree.fromstring(junit(slow, {})).findall(".//failure")
-    assert [one.get("message") for one in failures] == ["took more than 1ns"] * 5
+    assert [failure.get("message") for failure in failures] == ["took more than 1ns"] * 5
     assert "too slow" not in lines(quick) + junit(quick, {})
 
 
@@ -120,7 +120,7 @@ def test_each_reply_is_counted_once() -> None:
 
 def test_only_requested_faults_are_called_faults() -> None:
     events = played(RECORDING, {"10-a": Adding()}).events
-    by_hand = next(one for one in events if one.event_id and one.replies)
+    by_hand = next(event for event in events if event.event_id and event.replies)
     by_hand.note = "the request was edited"
     assert next(ResultFormatter().event(by_hand)) == "        the request was edited"
     restart = PlayedEvent(0, "restart-runtime", "", 0, note="the runtime restarts")
@@ -169,11 +169,11 @@ def test_a_run_can_be_recorded_and_replayed_again(tmp_path: Path) -> None:
     first = played(RECORDING, {"10-a": Adding(), "00-watch": Watching()}, output=output)
     with Recording.open(output) as run_recorded:
         sessions = run_recorded.sessions()
-        assert [(one.role, one.plugin) for one in sessions] == [
+        assert [(session.role, session.plugin) for session in sessions] == [
             (Role.REPLAY, "00-watch"), (Role.REPLAY, "10-a"),
         ]  # fmt: skip
         assert sessions[0].runtime_name == "containerd"
-        events = [one.event for one in run_recorded.events() if one.session == 2]
+        events = [event.event for event in run_recorded.events() if event.session == 2]
     assert events.count("CreateContainer") == 4
     again = played(output, {"10-a": Adding()})
     assert again.ok

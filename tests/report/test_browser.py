@@ -64,5 +64,5 @@ def test_injected_style_script_and_image_are_blocked(page: Path) -> None:
     assert bad.read_text() != text
     shown, complaints = chromium(bad, "--dump-dom")
     assert len(complaints) == 3
-    assert all("Content Security Policy" in one for one in complaints)
+    assert all("Content Security Policy" in complaint for complaint in complaints)
     assert "<title>x</title>" not in shown

@@ -52,7 +52,7 @@ def found(path: Path, reference: str | None = None) -> tuple[Finding, ...]:
         # `report --diagnose` reads less.
         findings = diagnose(recording, subject)
         assert findings == Diagnosed(
-            **{one.name: getattr(everything, one.name) for one in fields(Diagnosed)}
+            **{field.name: getattr(everything, field.name) for field in fields(Diagnosed)}
         )
         return findings.findings
 
@@ -72,7 +72,7 @@ def test_every_detector_runs() -> None:
         import_module(module.name)
     facts = RecordingFacts()
     parts = diagnosis.Diagnosis(facts, lambda _: None)._parts
-    assert {type(one) for one in parts} == without_subclasses(Detector)
+    assert {type(part) for part in parts} == without_subclasses(Detector)
 
 
 @pytest.mark.parametrize("name", list(BUNDLED))
@@ -99,7 +99,7 @@ def test_healthy_chains_of_real_runtimes_have_no_other_findings(
     expected = [REPLACED, NEVER_RAN]
     if capture.startswith("cri-o"):
         expected = [NOT_CREATED, REPLACED]
-    assert [one.title for one in findings] == expected
+    assert [finding.title for finding in findings] == expected
 
 
 def test_no_container_of_isulad_is_unknown(tmp_path: Path) -> None:
@@ -132,14 +132,14 @@ def test_scenes_on_real_runtimes(
     runtime: str, scene: str, expected: list[tuple[FindingKind, Level]]
 ) -> None:
     findings = found(ROOT / "recordings" / f"{runtime}-{scene}.nriscope.zip")
-    assert [(one.kind, one.level) for one in findings] == expected
+    assert [(finding.kind, finding.level) for finding in findings] == expected
 
 
 def test_fields_dropped_by_a_real_runtime_too_old_for_a_plugin_are_findings(
     tmp_path: Path,
 ) -> None:
     findings = found(of_capture("containerd-1.7.24", tmp_path / "capture.nriscope.db"))
-    assert [(one.kind, one.title) for one in findings] == [
+    assert [(finding.kind, finding.title) for finding in findings] == [
         (
             FindingKind.DROPPED,
             "pids.limit, requested by 60-cpu-policy, was dropped",
@@ -148,7 +148,7 @@ def test_fields_dropped_by_a_real_runtime_too_old_for_a_plugin_are_findings(
         (FindingKind.REPLACED, REPLACED),
         (FindingKind.ORDER, NEVER_RAN),
     ]
-    assert all("NRI 0.6.1 has no such field" in one.detail for one in findings[:2])
+    assert all("NRI 0.6.1 has no such field" in finding.detail for finding in findings[:2])
 
 
 @pytest.mark.exhaustive
@@ -170,7 +170,7 @@ def test_a_failure_policy_explains_a_failed_creation(
 ) -> None:
     path = problem_recordings.late_with_policy(tmp_path, policy)
     findings = found(path)
-    assert [one.kind for one in findings] == expected
+    assert [finding.kind for finding in findings] == expected
     assert findings[0].detail.endswith(consequence)
     if "failed" not in expected:
         return
@@ -181,7 +181,7 @@ def test_a_failure_policy_explains_a_failed_creation(
     assert failed.title == f"CreateContainer failed: {reason}"
     assert failed.containers == ("shop/web/first",)
     with Recording.open(path) as recording:
-        assert [str(one.failure_policy) for one in recording.sessions()] == [policy, ""]
+        assert [str(session.failure_policy) for session in recording.sessions()] == [policy, ""]
         # The other surfaces say the same.
         failures = {one.failure for one in rounds(recording)}
     assert failures == {"", reason}
@@ -258,7 +258,7 @@ def test_a_failure_policy_that_is_not_in_the_recording_is_unknown_beyond_what_wa
     path = problem_recordings.late_with_policy(tmp_path, policy)
     remove_configure(path)
     with Recording.open(path) as recording:
-        assert [one.failure_policy for one in recording.sessions()] == [None, None]
+        assert [session.failure_policy for session in recording.sessions()] == [None, None]
     slow = found(path)[0]
     assert re.search(rf" of 2\.00s\. {observed}$", slow.detail)
 
@@ -305,16 +305,16 @@ def test_each_kind_is_found_with_its_events(
     findings = found(path)
     if make is problem_recordings.near:
         # Under load the plugin may be even later.
-        assert {one.kind for one in findings} >= {FindingKind.DEADLINE}
+        assert {finding.kind for finding in findings} >= {FindingKind.DEADLINE}
     else:
-        assert [(one.kind, one.level) for one in findings] == expected
+        assert [(finding.kind, finding.level) for finding in findings] == expected
     with Recording.open(path) as recording:
-        for one in findings:
-            assert one.events
-            assert list(one.events) == sorted({*one.events})
-            assert one.event_count >= len(one.events)
-            assert one.advice
-            assert all(recording.event(number) is not None for number in one.events)
+        for finding in findings:
+            assert finding.events
+            assert list(finding.events) == sorted({*finding.events})
+            assert finding.event_count >= len(finding.events)
+            assert finding.advice
+            assert all(recording.event(number) is not None for number in finding.events)
 
 
 def test_a_late_plugin_is_named_with_the_containers_created_without_it(
@@ -387,8 +387,8 @@ def test_only_containers_of_a_pod_were_slow_to_create_or_lack_a_plugin(path: Pat
     for pod in set(pod_of.values()):
         for finding in found(path, pod):
             if finding.kind in (FindingKind.DEADLINE, FindingKind.DISCONNECTED):
-                assert {pod_of[one] for one in finding.events} == {pod}
-                assert all(one.startswith(f"{pod}/") for one in finding.containers)
+                assert {pod_of[event] for event in finding.events} == {pod}
+                assert all(container.startswith(f"{pod}/") for container in finding.containers)
 
 
 def test_a_healthy_container_has_no_findings(tmp_path: Path) -> None:

@@ -56,19 +56,19 @@ STARTS = {
 def test_a_failed_start_names_the_request_of_the_plugin() -> None:
     found = findings("c242n5-odd-fields-start-failures-live-cri")
     starts = [one for one in found if one.title.startswith("A container failed to start")]
-    named = {one.containers: one.title for one in starts}
+    named = {start.containers: start.title for start in starts}
     for name, field in STARTS.items():
         title = named.pop((f"shop/odd/{name}",))
         assert title.endswith(f", and the error names {field}, requested by 20-odd")
     # runc's error about the OOM score names nothing.
     assert named == {("shop/odd/oombad",): "A container failed to start"}
-    (unnamed,) = [one for one in starts if one.containers == ("shop/odd/oombad",)]
+    (unnamed,) = [start for start in starts if start.containers == ("shop/odd/oombad",)]
     assert unnamed.level is Level.WARNING
     assert "names none of the plugins' requests: 20-odd asked for process.oomScoreAdj" in (
         unnamed.detail
     )
     # The failures are no failures of a chain.
-    assert not any("did not receive the event" in one.detail for one in starts)
+    assert not any("did not receive the event" in start.detail for start in starts)
     assert not any(one.title.startswith("ContainerStatus") for one in found)
 
 
@@ -100,7 +100,7 @@ def test_a_start_without_an_error_names_none(tmp_path: Path) -> None:
 
 def test_a_conflict_of_a_plugin_with_itself_has_one_plugin() -> None:
     conflicts = [one for one in findings("crio-odd-fields-tap") if one.kind is FindingKind.CONFLICT]
-    assert [one.title for one in conflicts] == [
+    assert [conflict.title for conflict in conflicts] == [
         'Conflict: plugin "20-odd" tried to set Env E twice',
         'Conflict: plugin "20-odd" tried to set Mounts /tw twice',
     ]
@@ -219,9 +219,9 @@ def test_an_error_names_a_mount_by_its_whole_path_only(
 ) -> None:
     named = data.draw(st.sampled_from(paths))
     error = f'error mounting "/src" to rootfs at "{named}": stat {named}: no such file or directory'
-    requests = [mount(one) for one in paths]
+    requests = [mount(path) for path in paths]
     assert named_by(requests, error) == [mount(named)]
-    others = [one for one in requests if one != mount(named)]
+    others = [request for request in requests if request != mount(named)]
     assert named_by(others, error) == []
 
 
@@ -287,9 +287,9 @@ def test_a_plugin_that_ends_when_the_runtime_restarts_is_a_note(tmp_path: Path) 
 
 
 def test_an_observed_disconnection_ends_the_doubt() -> None:
-    titles = [one.title for one in findings("c24-slow-plugin")]
+    titles = [finding.title for finding in findings("c24-slow-plugin")]
     assert "30-sleepy was disconnected, and containers were created without it" in titles
-    assert not any("probably" in one for one in titles)
+    assert not any("probably" in title for title in titles)
 
 
 def test_a_request_that_went_on_did_not_fail() -> None:

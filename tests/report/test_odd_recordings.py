@@ -75,6 +75,6 @@ def test_every_event_pod_and_container_has_a_report(chain: Path) -> None:
     with Recording.open(chain) as recording:
         events = [str(event.id) for event in recording.events()][::16]
         pods, containers = recording.pods(), recording.containers()
-    subjects = [*(one.id for one in pods), *(one.id for one in containers)]
+    subjects = [*(pod.id for pod in pods), *(container.id for container in containers)]
     for reference in (*events, *subjects):
         render_all_formats(chain, reference)

@@ -32,7 +32,7 @@ def findings(path: Path) -> list[Finding]:
 
 
 def crashed(path: Path) -> list[Finding]:
-    return [one for one in findings(path) if one.kind is FindingKind.CRASH]
+    return [finding for finding in findings(path) if finding.kind is FindingKind.CRASH]
 
 
 def test_a_crash_by_a_request_of_the_cri_is_named(tmp_path: Path) -> None:

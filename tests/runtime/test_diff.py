@@ -74,7 +74,7 @@ async def test_no_change_has_a_wrong_owner(
 
     document: JsonObject = json.loads(await printed("diff", "--all", file))
     with Recording.open(file) as recording:
-        crew_answers = [one.answers for one in plugins.members.values()]
+        crew_answers = [member.answers for member in plugins.members.values()]
         truth = Truth.of(recording, crew_answers, killed=["40-meddler"])
         verdict = Verdict(truth, crowd.lives)
         assert_reported_correctly(
@@ -83,8 +83,8 @@ async def test_no_change_has_a_wrong_owner(
         assert_reported_correctly(verdict, document["events"], requests_of(document))
         histories = reading.histories(recording)
         assert verdict.of_histories(histories) == []
-        for one in histories.values():
-            assert verdict.of_blame(blame.document(one, blame.lines(one))) == []
+        for history in histories.values():
+            assert verdict.of_blame(blame.document(history, blame.lines(history))) == []
         assert_reconnections_reported(recording, diff)
     assert verdict.of_blame(json.loads(await printed("blame", file, older.id))) == []
     assert_varied(requests_of(document), truth)
@@ -109,7 +109,7 @@ async def test_a_creation_in_which_a_probe_is_disconnected_is_reported_once(
         waiting.process.send_signal(signal.SIGCONT)
         await crowd.end(await starting)
         assert await diff.end() == 1, diff.words
-        crew_answers = [one.answers for one in plugins.members.values()]
+        crew_answers = [member.answers for member in plugins.members.values()]
 
     document: JsonObject = json.loads(await printed("diff", "--all", file))
     (container,) = crowd.lives
@@ -211,7 +211,7 @@ def assert_reported_correctly(
 ) -> None:
     assert verdict.of_rounds(rounds) == []
     # The outcome of a change is reported as the same change again.
-    assert verdict.of_changes([one for one in changes if not one["again"]]) == []
+    assert verdict.of_changes([change for change in changes if not change["again"]]) == []
     assert verdict.of_applied(changes) == []
 
 
@@ -232,7 +232,7 @@ def assert_false_claims_are_found(verdict: Verdict, changes: list[JsonObject]) -
         for number, one in enumerate(changes)
         if one["index"] == "31–49" and one["evidence"] == ["probes"] and one["op"] == "add"
     )
-    others = next(one["owner_detail"] for one in changes if one["index"] == "51–98")
+    others = next(change["owner_detail"] for change in changes if change["index"] == "51–98")
     before, after = changes[:number], changes[number + 1 :]
     for wrong in (
         [right | {"owner_detail": others}],
@@ -243,9 +243,9 @@ def assert_false_claims_are_found(verdict: Verdict, changes: list[JsonObject]) -
     ):
         assert verdict.of_changes([*before, *wrong, *after]), wrong
     applied = next(
-        one
-        for one in changes
-        if one["outcome"]["kind"] == "in effect" and one["path"].startswith("/annotations/")
+        change
+        for change in changes
+        if change["outcome"]["kind"] == "in effect" and change["path"].startswith("/annotations/")
     )
     assert verdict.of_applied([applied | {"after": "something else"}]), applied
 
@@ -264,11 +264,11 @@ def assert_varied(changes: list[JsonObject], truth: Truth) -> None:
     assert created["60-meddler"] == PODS + 1
     assert 0 < created["40-meddler"] < PODS / 2, created
     assert 0 < created["50-meddler"] < PODS - 10, created
-    counts = Counter((one["index"], one["evidence"][0]) for one in changes)
+    counts = Counter((change["index"], change["evidence"][0]) for change in changes)
     assert min(counts[index, "probes"] for index in ("01–29", "31–49", "51–98")) > PODS, counts
     assert counts["", "request"] > PODS / 4
-    assert {"add", "replace", "remove"} <= {one["op"] for one in changes}
-    outcomes = Counter(one["outcome"]["kind"] for one in changes)
+    assert {"add", "replace", "remove"} <= {change["op"] for change in changes}
+    outcomes = Counter(change["outcome"]["kind"] for change in changes)
     assert outcomes["in effect"] > 10 * PODS, outcomes
 
 

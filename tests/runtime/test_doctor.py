@@ -30,7 +30,7 @@ def test_containerd_reads_the_lines_as_enabling_nri(
     for _ in range(2):
         config = read_containerd(Host(Path("/")), str(file), major)
         checks = check_installation(Installation(config, f"{binaries.series}.0", None))
-        check = next((one for one in checks if one.config), None)
+        check = next((check for check in checks if check.config), None)
         if check is None:
             break
         header, _, line = check.config.rpartition("\n")

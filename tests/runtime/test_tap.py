@@ -294,7 +294,7 @@ async def test_the_request_at_which_a_wrapped_plugin_fails_is_recorded(
             while len(rows(file, "SELECT id FROM session WHERE ended_ns")) < FAILURES:
                 await asyncio.sleep(0.05)
         with Recording.open(file) as recorded:
-            sessions = [one.id for one in recorded.sessions()]
-            fatal = [one for one in recorded.events() if one.event == name]
+            sessions = [session.id for session in recorded.sessions()]
+            fatal = [event for event in recorded.events() if event.event == name]
         assert [one.session for one in fatal] == sessions
         assert [one.status_code for one in fatal] == [code] * FAILURES

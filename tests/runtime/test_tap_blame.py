@@ -109,8 +109,8 @@ async def test_owners_are_exact_on_every_nri_version(
     assert run(["blame", str(file), "shop/web/app", "--format", "json"]) == 0
     history = json.loads(capsys.readouterr().out)
     requests = [*history["changes"], *history["requests"]]
-    assert all(one["evidence"] == ["tap"] for one in requests)
-    assert all(one["owner_detail"]["exact"] for one in requests)
+    assert all(request["evidence"] == ["tap"] for request in requests)
+    assert all(request["owner_detail"]["exact"] for request in requests)
     outcomes = {
         (one["path"], one["owner"], one["after"]): one["outcome"]["kind"] for one in requests
     }

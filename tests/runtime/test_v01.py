@@ -66,7 +66,7 @@ async def recorded(file: Path, *options: str | Path) -> list[tuple[object, objec
         *("--duration", "1s", *options),
     )
     lines = await log(file) if file.exists() else []
-    return [(one["event"], one["pod"], one["container"]) for one in lines if "event" in one]
+    return [(line["event"], line["pod"], line["container"]) for line in lines if "event" in line]
 
 
 async def live(driver: Driver) -> None:

@@ -68,8 +68,8 @@ async def test_launched_plugins_may_end_by_themselves_only_at_the_end(
     processes = [one.process for one in runtime.former if one.process is not None]
     gracefully = "ended by itself when its connection was closed, exit status 0"
     expected = gracefully if grace_s else "was killed"
-    assert [one.ending_words for one in processes] == ["was killed", expected]
-    assert printed == ([f"{one.pid} cleans up" for one in processes[1:]] if grace_s else [])
+    assert [process.ending_words for process in processes] == ["was killed", expected]
+    assert printed == ([f"{process.pid} cleans up" for process in processes[1:]] if grace_s else [])
 
 
 async def test_a_second_interruption_ends_the_grace() -> None:
@@ -248,7 +248,7 @@ async def test_unknown_event_is_sent_by_its_own_rpc_and_then_as_state_change() -
         fails.on["CheckpointContainer"] = lambda request: RpcError(Code.UNKNOWN, "no")
         await joined(runtime, fails, falls_back, knows)
         answers = await runtime.send_unknown()
-        assert [(one.plugin, one.method, one.error is None) for one in answers] == [
+        assert [(answer.plugin, answer.method, answer.error is None) for answer in answers] == [
             ("10-a", "CheckpointContainer", True),
             ("20-b", "StateChange", True),
             ("30-c", "CheckpointContainer", False),
@@ -268,7 +268,7 @@ async def test_unknown_event_on_an_older_runtime_is_a_state_change_to_every_plug
         failing.on["StateChange"] = lambda request: RpcError(Code.UNKNOWN, "unhandled event")
         await joined(runtime, failing, last)
         answers = await runtime.send_unknown()
-        assert [(one.plugin, one.method) for one in answers] == [
+        assert [(answer.plugin, answer.method) for answer in answers] == [
             ("10-a", "StateChange"),
             ("20-b", "StateChange"),
         ]

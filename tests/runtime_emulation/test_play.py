@@ -59,10 +59,10 @@ async def test_capture_is_sent_unchanged_to_each_of_its_plugins(name: str) -> No
         assert [(one.service, one.method, one.payload) for one in plugin.requests] == [
             (one.service, one.method, one.request) for one in captured
         ]
-        assert [one.timeout_ns for one in plugin.events] == [
+        assert [event.timeout_ns for event in plugin.events] == [
             one.timeout_ns for one in captured if one.method not in SETUP
         ]
-    expected = [one for one in exchanges(name) if one.stored.method not in SETUP]
+    expected = [exchange for exchange in exchanges(name) if exchange.stored.method not in SETUP]
     assert [item for item, _ in exchanged] == [one.stored for one in expected]
     assert [answers[0].payload for _, answers in exchanged] == [one.reply for one in expected]
     assert (played.events, played.answers, played.errors) == (len(expected), len(expected), 0)
@@ -84,9 +84,9 @@ async def test_one_plugin_s_stream_can_be_sent_to_others(name: str) -> None:
         await everything.join(runtime)
         await creations.join(runtime)
         await play(runtime, events)
-    assert [one.payload for one in everything.requests] == [one.request for one in stream]
+    assert [request.payload for request in everything.requests] == [one.request for one in stream]
     assert [one.payload for one in creations.requests[:2]] == [one.request for one in stream[:2]]
-    assert {one.method for one in creations.events} == {"CreateContainer"}
+    assert {event.method for event in creations.events} == {"CreateContainer"}
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ async def test_parts_of_synchronize_are_sent_as_parts() -> None:
     async with Runtime(setup) as runtime:
         await plugin.join(runtime)
         await play(runtime, events)
-    assert [(one.method, one.payload) for one in plugin.requests] == [
+    assert [(request.method, request.payload) for request in plugin.requests] == [
         (one.method, one.request) for one in stored
     ]
 

@@ -124,7 +124,7 @@ async def test_deadline_is_sent_with_the_request() -> None:
         await plugin.join(runtime)
         await runtime.dispatch(EventKind.StartContainer, START)
         await runtime.send("StartContainer", b"", timeout_ns=1_999_934_312)
-    assert [one.timeout_ns for one in plugin.events] == [2_000_000_000, 1_999_934_312]
+    assert [event.timeout_ns for event in plugin.events] == [2_000_000_000, 1_999_934_312]
 
 
 async def test_concurrent_dispatches_are_serialized() -> None:
@@ -293,12 +293,12 @@ async def test_unimplemented_switches_all_nine_events_of_a_connection_to_state_c
         nine = sorted(STATE_CHANGE_EVENTS)
         for event in nine:
             answers = await runtime.dispatch(event, request_of(event))
-            assert [(one.method, one.error) for one in answers] == [
+            assert [(answer.method, answer.error) for answer in answers] == [
                 ("StateChange", None),
                 (event.name, None),
             ]
-        assert [one.method for one in older.events] == [nine[0].name] + ["StateChange"] * 9
-        assert [one.method for one in newer.events] == [event.name for event in nine]
+        assert [event.method for event in older.events] == [nine[0].name] + ["StateChange"] * 9
+        assert [event.method for event in newer.events] == [event.name for event in nine]
         changes = older.messages("StateChange")
         assert changes == [
             api.StateChangeEvent(
@@ -354,7 +354,7 @@ async def test_reconnected_plugin_is_called_by_dedicated_rpc_again() -> None:
         again = SmallPlugin()
         await again.join(runtime)
         await runtime.dispatch(EventKind.StartContainer, START)
-        assert [one.method for one in again.events] == ["StartContainer"]
+        assert [event.method for event in again.events] == ["StartContainer"]
 
 
 # -- stored requests ----------------------------------------------------------------------------

@@ -152,8 +152,8 @@ def test_isulads_requests_match_captures(capture: str) -> None:
     """Check names, ids and states: a request in Kubernetes' terms becomes the captured one."""
     rules = PROFILES["isulad"].lifecycle_rules
     checked = 0
-    for one in exchanges(capture):
-        decoded = decode_request(one.stored.method, one.stored.request)
+    for exchange in exchanges(capture):
+        decoded = decode_request(exchange.stored.method, exchange.stored.request)
         message = decoded.message
         method = METHODS[decoded.event]
         if message is None or method.event is None:

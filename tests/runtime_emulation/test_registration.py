@@ -234,7 +234,7 @@ async def test_second_registration_is_rejected() -> None:
         plugin.name = "other"
         with pytest.raises(RpcError, match="RegisterPlugin while ready"):
             await plugin.register()
-        assert [one.id for one in runtime.plugins] == ["10-small"]
+        assert [plugin.id for plugin in runtime.plugins] == ["10-small"]
 
 
 async def test_unknown_method_is_unimplemented() -> None:
@@ -329,7 +329,7 @@ async def test_isulad_sends_events_despite_a_failed_synchronize() -> None:
         plugin = SmallPlugin()
         plugin.on["Synchronize"] = lambda request: RpcError(2, "no, thanks")
         await plugin.join(runtime)
-        assert [one.id for one in runtime.plugins] == ["10-small"]
+        assert [plugin.id for plugin in runtime.plugins] == ["10-small"]
         assert not runtime.rejections
 
 

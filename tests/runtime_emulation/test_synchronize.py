@@ -151,7 +151,7 @@ def test_parts_contain_the_whole_state_in_order(
     parts = synchronize_parts(pods, containers, limit=limit)
     requests = [SynchronizeRequest.FromString(part) for part in parts]
     assert [pod for request in requests for pod in request.pods] == pods
-    assert [one for request in requests for one in request.containers] == containers
+    assert [container for request in requests for container in request.containers] == containers
     assert [request.more for request in requests] == [True] * (len(requests) - 1) + [False]
     for part, request in zip(parts, requests, strict=True):
         assert len(part) <= limit or len(request.pods) + len(request.containers) == 1

@@ -82,14 +82,14 @@ def test_a_whole_scenario_is_read_and_written() -> None:
     agent, web = found.pods.values()
     assert agent.exists and [one.exists for one in agent.containers.values()] == [True, False]
     assert (web.key, web.name, web.copies) == ("web", "default/web", 3)
-    assert [one.kind for one in web.containers.values()] == [*ContainerKind]
+    assert [container.kind for container in web.containers.values()] == [*ContainerKind]
     assert web.containers["app"].message == api.Container(name="the-app")
     steps = found.steps
     assert steps is not None
-    assert [one.what for one in steps] == [
+    assert [step.what for step in steps] == [
         Verb.RUN, Verb.WAIT, Verb.REPEAT, Verb.UPDATE, EventKind.StopContainer, Verb.RESTART,
     ]  # fmt: skip
-    assert [one.exit_code for one in steps[2].steps] == [None, 3]
+    assert [step.exit_code for step in steps[2].steps] == [None, 3]
 
 
 # text after `scenario: 1`, and the error

@@ -109,7 +109,7 @@ pods:
     assert [pod.name for pod in start.pods] == ["old"]
     assert [(one.name, one.state) for one in start.containers] == [("runs", 3), ("ended", 4)]
     assert [one.event.name for one in rest if isinstance(one, MadeEvent)][:1] == ["CreateContainer"]
-    assert {one.name for one in containers(text)} == {"late"}
+    assert {container.name for container in containers(text)} == {"late"}
 
 
 def test_a_restart_lists_what_runs_and_containerd_forgets_pods() -> None:
@@ -119,7 +119,7 @@ def test_a_restart_lists_what_runs_and_containerd_forgets_pods() -> None:
     found = events(f"runtime: containerd-2.1\n{text}")
     assert found == [*STEPS_OF_LIFE[:8], "start", *STEPS_OF_LIFE[8:10]]
     second = [one for one in played(text) if isinstance(one, RuntimeStart)][1]
-    assert [(one.name, one.state) for one in second.containers] == [("app", 3)]
+    assert [(container.name, container.state) for container in second.containers] == [("app", 3)]
     assert second.containers[0].pid and second.pods[0].name == "web"
     assert second.containers[0].linux.resources.cpu.shares.value == 7
     # CRI-O tells the end of older pods, too.
@@ -167,8 +167,8 @@ def test_events_that_the_runtime_never_sends_are_left_out() -> None:
 
 def test_the_same_scenario_has_the_same_requests_each_time() -> None:
     assert played(LIFE) == played(LIFE)
-    ids = {one.id for one in containers(LIFE)} | {one.id for one in pods(LIFE)}
-    assert len(ids) == 2 and all(len(one) == 64 for one in ids)
+    ids = {container.id for container in containers(LIFE)} | {pod.id for pod in pods(LIFE)}
+    assert len(ids) == 2 and all(len(id_) == 64 for id_ in ids)
 
 
 def test_a_container_that_is_created_again_has_a_new_id() -> None:
@@ -191,10 +191,10 @@ steps:
       - remove: web/app
 """
     assert len(events(text)) == 2 + 3 * 6
-    made = {one.id: one.linux.cgroups_path for one in containers(text)}
+    made = {container.id: container.linux.cgroups_path for container in containers(text)}
     assert len(made) == 3 and old in made
     assert all(path == f"/pods/{key}" for key, path in made.items())
-    ended = [one for one in containers(text) if one.state == 4]
+    ended = [container for container in containers(text) if container.state == 4]
     assert len(ended) == 3 and {one.exit_code for one in ended} == {3}
 
 
@@ -212,7 +212,7 @@ steps:
     ):
         container = container_of(pod.event.name, pod.request)
         assert container is None or container.pod_sandbox_id == one.id
-    assert len({one.id for one in containers(text)}) == 2
+    assert len({container.id for container in containers(text)}) == 2
 
 
 def test_copies_have_names_ids_and_addresses_of_their_own() -> None:
@@ -231,15 +231,15 @@ pods:
         env: {{HOSTNAME: web, NAME: web}}
         mounts: [{{source: /run/{pod}/hosts}}]
 """
-    found = {one.name: one for one in pods(text)}
+    found = {pod.name: pod for pod in pods(text)}
     assert list(found)[:2] == ["web-1", "web-2"] and len(found) == 300
     for values in (
         {one.id for one in found.values()},
         {one.uid for one in found.values()},
         {one.pid for one in found.values()},
         {tuple(one.ips) for one in found.values()},
-        {one.id for one in containers(text)},
-        {one.pid for one in containers(text) if one.pid},
+        {container.id for container in containers(text)},
+        {container.pid for container in containers(text) if container.pid},
     ):
         assert len(values) == 300
     last = found["web-300"]
@@ -305,10 +305,10 @@ steps:
     pod: {annotations: {}, linux: absent}
   - stop: web/app
 """
-    labels = [dict(one.labels) for one in containers(text)]
+    labels = [dict(container.labels) for container in containers(text)]
     assert labels == [{"new": ""}] * 5
-    assert [one.state for one in containers(text)] == [4, 4, 1, 3, 4]
-    found = [(dict(one.annotations), one.HasField("linux")) for one in pods(text)]
+    assert [container.state for container in containers(text)] == [4, 4, 1, 3, 4]
+    found = [(dict(pod.annotations), pod.HasField("linux")) for pod in pods(text)]
     assert found == [({"a": "b"}, True)] * 3 + [({}, False)] * 3
 
 
@@ -339,7 +339,7 @@ steps: [{run: web}, {stop: web}, {remove: web}]
 def test_times_follow_the_pace() -> None:
     text = "every: 20ms\n" + WEB + "steps: [{run: shop/web}, {wait: 3s}, {create: shop/web/app}]"
     times = [one.at_ns for one in played(text)]
-    assert [(one - times[0]) // 10**6 for one in times] == [0, 21, 3041, 3061]
+    assert [(time - times[0]) // 10**6 for time in times] == [0, 21, 3041, 3061]
     assert times[0] == 1_767_225_600 * 10**9
 
 
@@ -412,4 +412,4 @@ def test_an_event_that_is_sent_twice_is_about_the_same_container() -> None:
   - CreateContainer: shop/web/app
 """
     assert len(events(text)) == 6
-    assert len({one.id for one in containers(text)}) == len({one.id for one in pods(text)}) == 1
+    assert len({one.id for one in containers(text)}) == len({pod.id for pod in pods(text)}) == 1

@@ -103,7 +103,7 @@ def test_keys_of_the_scenario_can_be_changed() -> None:
     found = scenario(TEXT)
     assign_fields(found, ["kube-system/agent:labels.a=b", "kube-system/agent/late:args=[x]"])
     agent = found.pods["kube-system/agent"]
-    assert [one.exists for one in agent.containers.values()] == [True, False]
+    assert [container.exists for container in agent.containers.values()] == [True, False]
 
 
 def test_changes_apply_in_order_to_a_scenario_from_a_recording() -> None:

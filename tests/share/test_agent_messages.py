@@ -47,7 +47,7 @@ ENTRIES: dict[str, Entry] = {
 @pytest.mark.parametrize("name", ENTRIES)
 def test_every_field_of_a_message_is_sent_and_read(name: str) -> None:
     message = getattr(response_of("r.db", ENTRIES[name], 1), name)
-    assert {one.name for one in fields(message) if not getattr(message, one.name)} == set()
+    assert {field.name for field in fields(message) if not getattr(message, field.name)} == set()
     entry = entry_of(v1.GetEventsResponse(**{name: message}))
     assert entry is not None
     assert getattr(response_of("r.db", entry, 1), name) == message

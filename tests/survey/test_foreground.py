@@ -20,7 +20,7 @@ ONE_PROBE = RECORDINGS / "containerd-2.1.nriscope.db"
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: object) -> str:
-    run([str(one) for one in arguments])
+    run([str(argument) for argument in arguments])
     captured = capsys.readouterr()
     return captured.out + captured.err
 
@@ -82,9 +82,9 @@ def test_only_filters_that_depend_on_other_events_are_resolved(
         found = resolved(recording, filtered)
         assert (found is not filtered) == is_needed
         assert found is not None
-        numbers = [one.id for one in recording.events(where=found)]
+        numbers = [event.id for event in recording.events(where=found)]
         if is_needed:
-            assert numbers == [one.id for one in recording.events() if found.matches(one)]
+            assert numbers == [event.id for event in recording.events() if found.matches(event)]
         with surveyed(recording, filtered):
             assert (recording.attached > 0) == is_needed
-            assert [one.id for one in recording.events(where=filtered)] == numbers
+            assert [event.id for event in recording.events(where=filtered)] == numbers

@@ -57,7 +57,7 @@ def test_events_have_the_requests_that_diff_shows(
     run(["diff", str(path), "--format", "json"])
     expected: defaultdict[int, set[tuple[str, ...]]] = defaultdict(set)
     with attached(path, tmp_path) as recording:
-        own = {one.id: one.container_id for one in recording.events()}
+        own = {event.id: event.container_id for event in recording.events()}
         # Without an event of a container, `diff` prints an error only.
         for step in _steps(capsys.readouterr().out or '{"changes": [], "requests": []}'):
             if step["owner"] not in ("runtime", "unknown"):
@@ -124,7 +124,7 @@ def test_owners_have_the_paths_that_diff_shows(
                 found = paths_changed_by(recording, owner, 1_000, condition, about)
                 assert found is not None and found.total == len(known)
                 counts = {
-                    (one.path, one.is_change): (one.events, one.newest) for one in found.paths
+                    (path.path, path.is_change): (path.events, path.newest) for path in found.paths
                 }
                 assert counts == {
                     each: (len(events), max(events)) for each, events in known.items()
@@ -145,7 +145,7 @@ def test_findings_are_those_of_the_report(
     run(["report", str(path), "--diagnose", "--format", "json"])
     expected = json.loads(capsys.readouterr().out)["findings"]
     found = survey(path, tmp_path / "a.db")
-    assert json.loads(json.dumps([one.record() for one in found.findings])) == expected
+    assert json.loads(json.dumps([finding.record() for finding in found.findings])) == expected
 
 
 @pytest.mark.parametrize(
@@ -166,24 +166,24 @@ def test_a_filter_finds_what_only_several_connections_show(
     with Recording.open(path) as recording:
         assert list(recording.events(where=parse(where))) == []
     with attached(path, tmp_path) as recording:
-        found = [one.id for one in recording.events(where=parse(where))]
+        found = [event.id for event in recording.events(where=parse(where))]
     assert found[: len(events)] == events
 
 
 def test_an_incomplete_file_leaves_later_events_as_recorded(tmp_path: Path) -> None:
     path = next(one for one in RECORDINGS if one.name.startswith("containerd-2.4"))
     with Recording.open(path) as recording:
-        recorded = {one.id: one.changed for one in recording.events() if one.changed}
+        recorded = {event.id: event.changed for event in recording.events() if event.changed}
         file = AttributionFile(tmp_path / "a.db")
         first, second, *_ = recorded
         file.add(first, [Request("20-x", "/process/args", OutcomeKind.SEEN)])
         file.commit(second - 1)
         recording.attach(tmp_path / "a.db")
-        found = {one.id: one.changed for one in recording.events() if one.changed}
+        found = {event.id: event.changed for event in recording.events() if event.changed}
         assert found == {**recorded, first: ("/process/args",)}
         file.commit(max(recorded))
         file.close()
-        assert [one.id for one in recording.events() if one.changed] == [first]
+        assert [event.id for event in recording.events() if event.changed] == [first]
 
 
 def test_an_attached_file_is_replaced_and_no_query_attaches_another(tmp_path: Path) -> None:
@@ -236,9 +236,9 @@ def test_a_full_file_leaves_later_events_as_recorded(
     found = survey(path, tmp_path / "a.db")
     assert found.cut == "it has more changes than can be analysed"
     with Recording.open(path) as recording:
-        recorded = {one.id: one for one in recording.events()}
+        recorded = {event.id: event for event in recording.events()}
         recording.attach(tmp_path / "a.db")
-        read = [one.id for one in recording.events() if one == recorded[one.id]]
+        read = [event.id for event in recording.events() if event == recorded[event.id]]
     assert 0 < found.until < max(recorded)
     assert {one for one in recorded if one > found.until} <= set(read)
 
@@ -275,7 +275,7 @@ async def test_a_process_removes_its_files(tmp_path: Path, monkeypatch: pytest.M
             states.clear()
             process.run()
             await until(lambda: bool(states) and states[-1].is_over)
-            assert [one.kind for one in states[-1].findings] == ["deadline", "disconnected"]
+            assert [finding.kind for finding in states[-1].findings] == ["deadline", "disconnected"]
             assert (states[-1].until, states[-1].share, states[-1].problem) == (70, 1.0, "")
             assert states[-1].file is not None
             assert [*tmp_path.glob("*/*.db")] == [states[-1].file]
@@ -306,7 +306,7 @@ async def test_a_process_goes_on_with_the_new_events(tmp_path: Path) -> None:
                 recorder.capture(session, calls[8]._replace(took_ns=1_900_000_000))
                 second = await surveyed(9)
             assert (first.findings, second.until) == ((), 9)
-            assert [one.kind for one in second.findings] == ["deadline"]
+            assert [finding.kind for finding in second.findings] == ["deadline"]
             assert second.file == first.file
         finally:
             recorder.close()

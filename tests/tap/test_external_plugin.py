@@ -90,7 +90,7 @@ async def test_each_connection_of_an_external_plugin_is_a_session(tmp_path: Path
         await runtime.shut_down()
         assert await done == 0
     with Recording.open(run.file) as recorded:
-        assert [one.plugin for one in recorded.sessions()] == ["42-own"] * 2
+        assert [session.plugin for session in recorded.sessions()] == ["42-own"] * 2
 
 
 async def test_a_stop_signal_is_forwarded_to_an_external_plugin(tmp_path: Path) -> None:

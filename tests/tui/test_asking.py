@@ -43,7 +43,7 @@ async def test_a_form_sets_name_redaction_and_note_of_a_recording(path: Path) ->
         await screen.press("ctrl+u", *"mine", "tab", "up", "tab", *"seen today", "enter")
         await screen.shows("saved", "redacted")
     with Recording.open(Path.cwd() / "mine.nriscope.db") as recording:
-        assert [one.text for one in recording.notes()] == [
+        assert [note.text for note in recording.notes()] == [
             "note by the user: seen today",
             REDACTED,
         ]

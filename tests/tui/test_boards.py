@@ -142,7 +142,7 @@ async def test_keys_after_a_filter_act_on_the_matching_events(tmp_path: Path) ->
         _type(shown, "x", "end", "up", "m", "f", *"event:StopPodSandbox", "enter", "home", "m")
         await shown.until(lambda: len(shown.app.marker.marks.all()) == 3)
     with Recording.open(path) as recording:
-        stopped = [one.id for one in recording.events() if one.event == "StopPodSandbox"]
+        stopped = [event.id for event in recording.events() if event.event == "StopPodSandbox"]
         assert [one.event for one in marks_of(recording)] == [14, stopped[0], 32]
 
 

@@ -47,7 +47,7 @@ async def _jump(shown: Shown, start: int, key: str) -> int:
     events.go_to(start)
     await shown.press(key)
     await shown.until(
-        lambda: all(one.is_finished for one in shown.app.workers if one.group == GROUP)
+        lambda: all(worker.is_finished for worker in shown.app.workers if worker.group == GROUP)
     )
     return events.listing.cursor
 

@@ -251,7 +251,7 @@ async def test_comment_input_in_the_tree_starts_with_the_comment_of_that_event(p
         await screen.press("enter")
         await screen.until(
             lambda: (
-                {one.event: one.comment for one in _marks(path)}
+                {mark.event: mark.comment for mark in _marks(path)}
                 == {5: "of five", 23: "of another!"}
             )
         )
@@ -362,7 +362,7 @@ async def test_marks_are_saved_beside_a_bundle_a_finished_and_a_growing_recordin
         await screen.shows("kept beside the recording")
         await screen.type(", and later")
         await screen.press("enter")
-        await screen.until(lambda: [one.comment for one in _marks(path)] == ["beside, and later"])
+        await screen.until(lambda: [mark.comment for mark in _marks(path)] == ["beside, and later"])
 
 
 async def test_mark_is_saved_if_the_app_quits_while_the_reader_is_busy(
@@ -497,7 +497,7 @@ async def test_a_hostile_recording_is_harmless_in_details_marks_and_comparison(
 ) -> None:
     path = hostile_recording(tmp_path / "r.nriscope.db")
     with Recording.open(path) as recording:
-        created = [one.id for one in recording.events() if one.event == "CreateContainer"]
+        created = [event.id for event in recording.events() if event.event == "CreateContainer"]
     async with showing(path) as screen:
         for event in (created[0], created[1], created[list(NAMES).index(HUGE_NAME)]):
             await screen.go_to(event)

@@ -35,15 +35,15 @@ def subclasses(base: type[Any]) -> set[type[Any]]:
 
 
 OWN: list[type[Any]] = [
-    one
+    var
     for module in modules()
-    for one in vars(module).values()
-    if inspect.isclass(one) and issubclass(one, MessagePump) and one.__module__ == module.__name__
+    for var in vars(module).values()
+    if inspect.isclass(var) and issubclass(var, MessagePump) and var.__module__ == module.__name__
 ]
 
 
 def test_each_selector_is_a_class() -> None:
-    names = {one.__name__ for one in subclasses(DOMNode)}
+    names = {subclass.__name__ for subclass in subclasses(DOMNode)}
     checked = 0
     for one in OWN:
         css = one.__dict__.get("CSS" if issubclass(one, App) else "DEFAULT_CSS", "")
@@ -55,7 +55,7 @@ def test_each_selector_is_a_class() -> None:
 
 
 def test_each_method_for_a_message_has_the_name_of_one() -> None:
-    names = {one.handler_name for one in subclasses(Message) - {Message}}
+    names = {subclass.handler_name for subclass in subclasses(Message) - {Message}}
     checked = 0
     for one in OWN:
         for name, method in one.__dict__.items():

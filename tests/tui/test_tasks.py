@@ -118,7 +118,7 @@ async def test_export_one_pod_redacted(
         (bundle,) = made.glob("*.nriscope.zip")
         await screen.shows(bundle.name)
     with Recording.open(recording) as whole, Recording.open(bundle) as part:
-        of_pod = [one.event for one in whole.events() if one.pod == "web"]
+        of_pod = [event.event for event in whole.events() if event.pod == "web"]
         found = list(part.events())
         assert [one.event for one in found if one.pod == "web"] == of_pod
         # Configure and Synchronize of each connection remain.

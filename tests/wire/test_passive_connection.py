@@ -153,7 +153,7 @@ def test_any_split_gives_the_same(messages: list[bytes], cuts: list[int]) -> Non
 
 def _plain(events: list[object]) -> list[object]:
     # The offset of the end depends on the chunks.
-    return [one.error.args if isinstance(one, DecodingEnded) else one for one in events]
+    return [event.error.args if isinstance(event, DecodingEnded) else event for event in events]
 
 
 @given(st.data(), st.integers(1000, 9000))

@@ -55,9 +55,9 @@ class Rig:
     def answers(self) -> list[tuple[str | None, bytes]]:
         with Recording.open(self.path) as recording:
             return [
-                (requested_container_id(recording.request(one.id)), recording.reply(one.id))
-                for one in recording.events()
-                if one.method == CONTAINER_STATUS
+                (requested_container_id(recording.request(event.id)), recording.reply(event.id))
+                for event in recording.events()
+                if event.method == CONTAINER_STATUS
             ]
 
     def ends(self) -> list[str]:

@@ -253,7 +253,7 @@ async def test_a_replacing_writer_keeps_the_calls_by_the_runtime_s_metrics(path:
         metrics.calls = 4
         await one.close()
     with Recording.open(path) as recording:
-        calls = [(one.plugin, one.counts.calls) for one in plugin_calls(recording)]
+        calls = [(call.plugin, call.counts.calls) for call in plugin_calls(recording)]
     assert calls == [(OURS, 9), (OURS, 4), ("50-other", 4)]
 
 
@@ -277,11 +277,11 @@ async def test_ended_and_open_sessions_each_have_a_gap_for_their_losses(path: Pa
         one.end_session(session, "over", NOW + 99)
     await one.close()
     with Recording.open(path) as recording:
-        ends = {one.plugin: one.end_reason for one in recording.sessions()}
+        ends = {session.plugin: session.end_reason for session in recording.sessions()}
         gaps = {gap.session: gap.lost for gap in recording.gaps()}
         counts = [
-            sum(event.session == one.id for event in recording.events())
-            for one in recording.sessions()
+            sum(event.session == session.id for event in recording.events())
+            for session in recording.sessions()
         ]
     assert ends == {"00-probe": "gone", "01-probe": "over", "02-probe": "over", "09-late": "over"}
     assert gaps == {1: 1, 2: 1, 3: 1, 4: 1}

@@ -51,7 +51,7 @@ def command(since: str, until: str, output_format: str, **options: Any) -> int:
     kubectl = cluster.kubectl
     request = v1.GetEventsRequest(where=WHERE, since=since, until=until)
 
-    async def ask() -> Answers[missing.Presence]:
+    async def ask() -> Answers[missing.Missed]:
         agents = await agent_pods(kubectl, cluster.agent_namespace)
         without = await nodes_without_agent(kubectl, agents, say)
         read = partial(missing.answer_of, times=times, **options)

@@ -22,7 +22,7 @@ from nri_scope.specs import ABSENT, Change, Json, Spec
 from .attributed_changes import ChangeStep
 
 _MASK = FieldMask(paths=HIDDEN_FIELDS)
-PATHS = tuple(commonpath([one.path for one in group]) for group in HIDDEN_FIELDS.values())
+PATHS = tuple(commonpath([field.path for field in group]) for group in HIDDEN_FIELDS.values())
 """Paths whose changes are hidden from later plugins."""
 MAPS = ("/annotations", "/linux/sysctl", "/linux/netDevices")
 """Paths whose removals are hidden from later plugins."""

@@ -93,13 +93,13 @@ class Redaction:
     @property
     def total(self) -> int:
         """Total number of replacements."""
-        return sum(one.values for one in self.replaced)
+        return sum(replacement.values for replacement in self.replaced)
 
     def by_rule(self) -> dict[str, int]:
         """Return the replacements of each rule, by its name."""
         sums: dict[str, int] = {}
-        for one in self.replaced:
-            sums[one.rule] = sums.get(one.rule, 0) + one.values
+        for replacement in self.replaced:
+            sums[replacement.rule] = sums.get(replacement.rule, 0) + replacement.values
         return dict(sorted(sums.items()))
 
 
@@ -154,7 +154,7 @@ def to_bytes(manifest: Manifest) -> bytes:
             "last_ns": manifest.last_ns,
             "damage": manifest.damage,
         },
-        "runtimes": [asdict(one) for one in manifest.runtimes],
+        "runtimes": [asdict(runtime) for runtime in manifest.runtimes],
         "chain": list(manifest.chain),
         "selection": dict(manifest.selection),
         "redaction": None
@@ -163,7 +163,7 @@ def to_bytes(manifest: Manifest) -> bytes:
             "rules": redaction.rules,
             "total": redaction.total,
             "by_rule": dict(redaction.by_rule()),
-            "replaced": [asdict(one) for one in redaction.replaced],
+            "replaced": [asdict(values) for values in redaction.replaced],
             "before": redaction.before,
         },
         "note": manifest.note,
@@ -198,14 +198,14 @@ def from_bytes(data: bytes) -> Manifest:
         last_ns=recording.time("last_ns"),
         runtimes=tuple(
             ManifestRuntime(
-                name=one.get("name", str),
-                version=one.get("version", str),
-                nri_version=one.get("nri_version", str),
-                nri_version_inferred=one.get("nri_version_inferred", bool),
+                name=table.get("name", str),
+                version=table.get("version", str),
+                nri_version=table.get("nri_version", str),
+                nri_version_inferred=table.get("nri_version_inferred", bool),
             )
-            for one in top.tables("runtimes")
+            for table in top.tables("runtimes")
         ),
-        chain=tuple(_as(one, str, "chain") for one in top.values("chain")),
+        chain=tuple(_as(plugin, str, "chain") for plugin in top.values("chain")),
         selection={
             name: _as(value, str, f"selection.{name}")
             for name, value in top.table("selection").items()

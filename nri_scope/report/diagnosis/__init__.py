@@ -58,8 +58,8 @@ class Diagnosis:
             EventOrderDetector(facts, lost),
             UnobservedDetector(facts),
         )
-        self._see = [one.see for one in self._parts if type(one).see is not Detector.see]
-        self._round = [one.round for one in self._parts if type(one).round is not Detector.round]
+        self._see = [part.see for part in self._parts if type(part).see is not Detector.see]
+        self._round = [part.round for part in self._parts if type(part).round is not Detector.round]
 
     def see(self, event: Event) -> None:
         """Process the next event."""
@@ -77,11 +77,11 @@ class Diagnosis:
         fatal = self._crashes.last_events().keys()
         everything = ranked(
             [
-                one
+                finding
                 for part in self._parts
-                for one in part.findings()
+                for finding in part.findings()
                 # Ends and errors that a crash of the runtime explains are no findings of their own.
-                if part is self._crashes or not one.events or not fatal >= set(one.events)
+                if part is self._crashes or not finding.events or not fatal >= set(finding.events)
             ]
         )
         for (level, kind), group in groupby(everything, key=lambda one: (one.level, one.kind)):

@@ -196,7 +196,7 @@ class DisconnectDetector(Detector):
         """Yield one finding for each disconnection of a plugin, unless the runtime itself died."""
         crashes = self._crashes.last_events()
         everything = (*self._closed_cases, *self._gone.values())
-        certain = {one.plugin for one in everything if one.probable is None}
+        certain = {case.plugin for case in everything if case.probable is None}
         for gone in everything:
             if gone.probable is not None and any(map(gone.probable.may_be, certain)):
                 continue
@@ -362,11 +362,11 @@ class RequiredPluginDetector(Detector):
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin."""
         found: dict[str, Told] = {}
-        for one in self._facts.created_without():
-            why = f"{one.name}: {one.required_by} requires it, and {one.evidence}."
-            title = f"{one.plugin} is required, and pods or containers were created without it"
-            told = found.setdefault(one.plugin, Told(title, why, _REQUIRED_ADVICE))
-            told.shown.add(one.event, container=one.name)
+        for created in self._facts.created_without():
+            why = f"{created.name}: {created.required_by} requires it, and {created.evidence}."
+            title = f"{created.plugin} is required, and pods or containers were created without it"
+            told = found.setdefault(created.plugin, Told(title, why, _REQUIRED_ADVICE))
+            told.shown.add(created.event, container=created.name)
         for told in found.values():
             yield told.finding(FindingKind.REQUIRED, Level.PROBLEM)
 

@@ -227,7 +227,7 @@ class ReplacedValueDetector(Detector):
         case = self._found.get(key)
         if case is None:
             before, after = (
-                shown(step.change.path, one) for one in (step.change.before, step.change.after)
+                shown(step.change.path, value) for value in (step.change.before, step.change.after)
             )
             title = f"{what}, set by {who}, was replaced by {by}"
             detail = (

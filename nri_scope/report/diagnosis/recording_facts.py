@@ -60,15 +60,15 @@ class RecordingFacts:
 
     def learn(self, sessions: Iterable[Session]) -> None:
         """Add sessions, or replace them by their newest states."""
-        self.sessions.update((one.id, one) for one in sessions)
+        self.sessions.update((session.id, session) for session in sessions)
         self.passive_plugins = frozenset(
-            one.plugin for one in self.sessions.values() if self.is_passive(one.id)
+            session.plugin for session in self.sessions.values() if self.is_passive(session.id)
         )
 
     @property
     def unobserved_policy(self) -> FailurePolicy | None:
         """The failure policy of plugins without a session; None if any may have one."""
-        known = [one for one in self.sessions.values() if one.is_connection]
+        known = [session for session in self.sessions.values() if session.is_connection]
         return NO_POLICY if all(map(_is_before_policies, known)) else None
 
     def is_passive(self, session: int) -> bool:

@@ -156,8 +156,8 @@ def _table(manifest: Manifest) -> Iterator[str]:
     counts = manifest.counts
     yield "| | |"
     yield "|---|---|"
-    for one in manifest.runtimes[:_MAX_SHOWN_RUNTIMES]:
-        yield f"| runtime | {_code(_runtime_line(one))} |"
+    for runtime in manifest.runtimes[:_MAX_SHOWN_RUNTIMES]:
+        yield f"| runtime | {_code(_runtime_line(runtime))} |"
     if len(manifest.runtimes) > _MAX_SHOWN_RUNTIMES:
         yield f"| runtime | and {len(manifest.runtimes) - _MAX_SHOWN_RUNTIMES:,} more |"
     if manifest.chain:

@@ -353,8 +353,8 @@ class ReplacementCounts:
     def by_rule(self) -> dict[str, int]:
         """Return the number of replacements by rule, sorted by rule name."""
         sums: Counter[str] = Counter()
-        for one in self:
-            sums[one.rule] += one.values
+        for count in self:
+            sums[count.rule] += count.values
         return dict(sums)
 
     def __iter__(self) -> Iterator[Count]:

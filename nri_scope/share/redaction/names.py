@@ -71,7 +71,7 @@ class NameTokens:
             if hidden not in known:
                 self.has_hidden = True
                 # The longest first.
-                longest_first = sorted((*known, hidden), key=lambda one: -len(one[0]))
+                longest_first = sorted((*known, hidden), key=lambda pair: -len(pair[0]))
                 self._hidden.put(run[0], tuple(longest_first))
                 return True
         return False

@@ -196,10 +196,10 @@ def _blame_of_subject(
     if not named:
         yield from _note("This pod has no container.")
         return
-    if len({one.name for one in named}) > 1:
+    if len({container.name for container in named}) > 1:
         yield from _note(f"This pod has {len(named):,} containers: select one of them.")
         return
-    one = max(named, key=lambda one: one.key)
+    one = max(named, key=lambda container: container.key)
     history = excerpt_of_container(recording, one, stop.check).history(one.id)
     if history is None or not (history.spec or history.base or history.steps or history.real):
         yield from _note(

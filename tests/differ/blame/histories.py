@@ -65,8 +65,8 @@ def history_of_turns(base: Spec, *turns: tuple[Owner, Spec]) -> History:
     before = base
     for event, (owner, after) in enumerate(turns, 14):
         steps += (
-            replace(step(one.path, None, None, owner=owner, event=event), change=one)
-            for one in changes(before, after)
+            replace(step(change.path, None, None, owner=owner, event=event), change=change)
+            for change in changes(before, after)
         )
         before = after
     return History(APP, "shop/web/app", base, RUNTIME, before, steps, created_event=14)

@@ -88,8 +88,8 @@ class Playing:
         with Recording.open(self.path) as recording:
             whole = {one.id: one.failure for one in recording_differ.histories(recording).values()}
             alone = {
-                one.id: recording_differ.history_of(recording, one).failure
-                for one in recording.containers()
+                container.id: recording_differ.history_of(recording, container).failure
+                for container in recording.containers()
             }
         return whole, alone
 

@@ -92,7 +92,7 @@ def test_all_keys_are_always_present_and_lists_are_never_null() -> None:
 
 def test_requests_that_nothing_shows_as_changes_are_a_list_of_their_own() -> None:
     requests = document(CREATION)["requests"]
-    assert [(one["path"], one["outcome"]["kind"]) for one in requests] == [
+    assert [(request["path"], request["outcome"]["kind"]) for request in requests] == [
         ("/mounts/~1data", "dropped"),
         ("/linux/resources/cpu/shares", "superseded"),
         ("/linux/resources/memory/limit", "requested"),

@@ -43,7 +43,7 @@ def test_mounts_are_sorted_by_depth() -> None:
     adjustment.mounts.add(destination="/a/b", source="/new")
     adjustment.mounts.add(destination="-/gone")
     result = adjusted(container, adjustment)
-    assert [one.destination for one in result.mounts] == ["/proc", "/z", "/a/b", "/a/b/c"]
+    assert [mount.destination for mount in result.mounts] == ["/proc", "/z", "/a/b", "/a/b/c"]
     untouched = adjusted(container, api.ContainerAdjustment())
     assert untouched.mounts == container.mounts, "without adjusted mounts the order is kept"
 
@@ -104,7 +104,7 @@ def test_an_update_applies_only_nonzero_values() -> None:
     assert resources.memory.reservation.value == 9
     assert resources.unified == {"cpu.idle": "1"}
     assert resources.cpu.mems == "0"
-    assert [one.page_size for one in resources.hugepage_limits] == ["2MB"]
+    assert [limit.page_size for limit in resources.hugepage_limits] == ["2MB"]
     assert with_resources(container, api.LinuxResources()) == container
 
 

@@ -97,7 +97,7 @@ def test_a_namespace_is_replaced_or_removed_by_its_type() -> None:
     seen = creation.request.container.linux.namespaces
     assert [one.type for one in seen] == ["ipc", "pid", "uts"]
     assert seen[1].path == "/proc/1/ns/pid"
-    requested = [one.type for one in creation.adjustment.linux.namespaces]
+    requested = [namespace.type for namespace in creation.adjustment.linux.namespaces]
     assert requested == ["pid", "-network", "uts"]
 
 

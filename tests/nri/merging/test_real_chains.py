@@ -29,7 +29,7 @@ def in_order(container: api.Container) -> api.Container:
     """Return a copy with sorted namespaces: runtimes shuffle them after an adjustment."""
     copy = api.Container()
     copy.CopyFrom(container)
-    namespaces = sorted(copy.linux.namespaces, key=lambda one: one.type)
+    namespaces = sorted(copy.linux.namespaces, key=lambda namespace: namespace.type)
     if namespaces:
         del copy.linux.namespaces[:]
         copy.linux.namespaces.extend(namespaces)

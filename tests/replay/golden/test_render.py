@@ -70,7 +70,7 @@ def test_a_missing_entry_shows_the_nearest_expected_reply() -> None:
         MismatchKind.MISSING,
         ReplyKey("10-mine", "shop/web/app-5d9f", "CreateContainer"),
     )
-    assert [one.path for one in missing.differences] == ["/adjust/env/FOO"]
+    assert [difference.path for difference in missing.differences] == ["/adjust/env/FOO"]
     assert (unused.kind, unused.key.subject) == (MismatchKind.UNUSED, "shop/web/app-5d9f")
     text = rendered(golden, *replied)
     assert "shop/web/app CreateContainer: got a reply that has no entry in golden g.yaml" in text

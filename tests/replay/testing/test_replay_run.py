@@ -98,7 +98,7 @@ def test_exceptions_of_handlers_are_collected(caplog: pytest.LogCaptureFixture) 
     log = logging.getLogger("nri_scope.plugin")
     before = log.level, list(log.filters)
     _, errors = perform(job(Raising()))
-    assert [one.where for one in errors[:2]] == [
+    assert [error.where for error in errors[:2]] == [
         "create_container shop/web/app",
         "create_container shop/web/sidecar",
     ]

@@ -39,8 +39,8 @@ class Adjuster:
         self, pods: Sequence[PodSandbox], containers: Sequence[Container]
     ) -> list[ContainerUpdate]:
         """Update the CPU shares of all existing containers."""
-        self._running = {one.name: one.id for one in containers}
-        updates = [update(one.id, cpu={"shares": 300}) for one in containers]
+        self._running = {container.name: container.id for container in containers}
+        updates = [update(container.id, cpu={"shares": 300}) for container in containers]
         return self._note("Synchronize", [*pods, *containers], updates)
 
     def run_pod_sandbox(self, pod: PodSandbox) -> None:

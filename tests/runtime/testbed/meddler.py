@@ -61,7 +61,7 @@ class Meddler:
     def synchronize(
         self, pods: Sequence[PodSandbox], containers: Sequence[Container]
     ) -> list[ContainerUpdate]:
-        self._running = [one.id for one in containers]
+        self._running = [container.id for container in containers]
         return self._noted("Synchronize", "", [self._update(one) for one in self._running])
 
     def create_container(self, pod: PodSandbox, container: Container) -> CreateContainerResponse:

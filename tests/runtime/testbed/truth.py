@@ -90,7 +90,7 @@ class Truth:
         twice = [one for one, times in asked.items() if one[1] == CREATE and times > 1]
         if twice:
             raise Unexplained(f"more than one request: {twice}")
-        truth = cls(looks, [one for one in deeds if one.path not in late])
+        truth = cls(looks, [deed for deed in deeds if deed.path not in late])
         truth.doubtful = frozenset(doubtful)
         for deed in truth.deeds:
             if deed.about == deed.container:

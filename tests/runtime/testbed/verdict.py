@@ -90,8 +90,8 @@ class Verdict:
         self._lives = lives
         self._stretches: dict[int, Stretch] = {}
         for event, container in truth.looks:
-            for one in truth.stretches(event, container):
-                self._stretches[one.last.event] = one
+            for stretch in truth.stretches(event, container):
+                self._stretches[stretch.last.event] = stretch
         self._deeds: dict[str, list[Deed]] = {}
         for deed in truth.deeds:
             self._deeds.setdefault(deed.container, []).append(deed)

@@ -142,14 +142,14 @@ OPTIONAL = {"apiVersion", "cpu", "type", "claimName"}
 
 
 def keys(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    return [one for one in places(value, path) if isinstance(one[-1], str)]
+    return [place for place in places(value, path) if isinstance(place[-1], str)]
 
 
 @given(st.data())
 def test_a_misspelt_field_is_named_with_the_right_one(data: st.DataObject) -> None:
     changed: dict[str, object] = yaml.safe_load(WHOLE)
     *path, right = data.draw(
-        st.sampled_from([one for one in keys(changed) if one[-1] not in OPTIONAL])
+        st.sampled_from([key for key in keys(changed) if key[-1] not in OPTIONAL])
     )
     assert isinstance(right, str)
     at = data.draw(st.integers(0, len(right) - 1))
@@ -231,7 +231,7 @@ def test_a_changed_manifest_is_converted_or_refused_in_one_line(
     try:
         for pod in pods_of(yaml.safe_dump(changed), PROFILES[profile]):
             assert pod.pod.SerializeToString()
-            assert all(one.container.SerializeToString() for one in pod.containers)
+            assert all(container.container.SerializeToString() for container in pod.containers)
     except UsageError as found:
         error = str(found)
     assert error.isprintable() and len(error) < 1000

@@ -46,7 +46,7 @@ def test_conversion_is_repeatable_and_json_is_yaml(profile: str) -> None:
         ids = [one.pod.id for one in first]
         ids += [one.container.id for pod in first for one in pod.containers]
         assert len(set(ids)) == len(ids)
-        assert all(re.fullmatch("[0-9a-f]{64}", one) for one in ids)
+        assert all(re.fullmatch("[0-9a-f]{64}", id_) for id_ in ids)
 
 
 def test_a_typed_list_needs_no_kinds() -> None:
@@ -185,9 +185,9 @@ def test_references_in_commands_are_expanded_once() -> None:
 def test_requested_mounts_are_sorted_by_depth_as_runtimes_do(profile: str) -> None:
     found = container("image: i", profile)
     own = [
-        one.destination
-        for one in found.mounts
-        if "kubernetes" in one.source or "pods" in one.source
+        mount.destination
+        for mount in found.mounts
+        if "kubernetes" in mount.source or "pods" in mount.source
     ]
     token, hosts, log = (
         "/var/run/secrets/kubernetes.io/serviceaccount",
@@ -219,5 +219,5 @@ def test_user_namespaces_are_joined() -> None:
     for profile in ("containerd-2.4", "cri-o"):
         pod = only(text, profile)
         for place in (pod.pod.linux, pod.containers[0].container.linux):
-            (user,) = [one for one in place.namespaces if one.type == "user"]
+            (user,) = [namespace for namespace in place.namespaces if namespace.type == "user"]
             assert user.path

@@ -171,7 +171,7 @@ def test_a_note_says_that_the_memory_is_assumed_where_it_decides() -> None:
     (pod,) = pods_of(text, PROFILES["containerd-2.4"], memory=64 * GIB)
     assert linux(pod).oom_score_adj.value == 1000 - 62
     assert f"A={64 * GIB - (100 << 20)}" in pod.containers[0].container.env
-    assert not any("memory" in one for one in pod.notes)
+    assert not any("memory" in note for note in pod.notes)
 
 
 def test_a_sidecar_has_the_score_of_the_smallest_container_at_most() -> None:
@@ -182,7 +182,7 @@ def test_a_sidecar_has_the_score_of_the_smallest_container_at_most() -> None:
     big, bigger = "{requests: {memory: 4Gi}}", "{requests: {memory: 12Gi}}"
     pod = pod_with(bigger, big, spec=spec)
     assert [one.kind for one in pod.containers] == ["sidecar", "sidecar", "container", "container"]
-    scores = [one.container.linux.oom_score_adj.value for one in pod.containers]
+    scores = [container.container.linux.oom_score_adj.value for container in pod.containers]
     assert scores == [750, 500, 250, 750]
 
 
@@ -212,7 +212,7 @@ def test_cgroup_version_2_has_unified_settings() -> None:
 def test_huge_pages_are_limited_for_each_size() -> None:
     text = "{limits: {hugepages-2Mi: 4Mi, memory: 1Gi}}"
     pod = pod_with(text, node=NodeFacts(limits_huge_pages=True, huge_page_sizes=("2MB", "1GB")))
-    limits = [(one.page_size, one.limit) for one in linux(pod).resources.hugepage_limits]
+    limits = [(limit.page_size, limit.limit) for limit in linux(pod).resources.hugepage_limits]
     assert limits == [("2MB", 4 << 20), ("1GB", 0)]
     pod = pod_with(text)
     assert not linux(pod).resources.hugepage_limits

@@ -77,7 +77,7 @@ class TestBundle:
         manifest = read_manifest(bundle.path)
         assert manifest.note == "It fails here" and manifest.redaction is None
         assert manifest.chain == ("00-nri-scope",)
-        assert [one.name for one in manifest.runtimes] == ["containerd"]
+        assert [runtime.name for runtime in manifest.runtimes] == ["containerd"]
         with Recording.open(SAMPLE) as one, Recording.open(bundle.path) as other:
             assert list(one.exchanges()) == list(other.exchanges())
             assert manifest.counts.events == len(list(one.events()))

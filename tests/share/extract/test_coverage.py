@@ -94,7 +94,7 @@ def test_nothing_is_observed_after_a_late_reply_to_synchronize() -> None:
     with Recording.open(LATE) as recording:
         (interval,) = coverage(recording).unobserved
         (session,) = recording.sessions()
-        synchronize = next(one for one in recording.events() if one.event == "Synchronize")
+        synchronize = next(event for event in recording.events() if event.event == "Synchronize")
     assert interval.why == LATE_SYNCHRONIZE
     assert interval.from_ns == synchronize.at_ns + synchronize.timeout_ns
     assert interval.to_ns == session.ended_ns

@@ -68,7 +68,7 @@ def test_left_out_events_are_neither_gaps_nor_losses_in_json(part: Recording) ->
     text = " ".join(printed("report", "--diagnose").split())
     assert "part of a recording: 13 events were left out" in text and "gap" not in text
     lines = map(json.loads, printed("export", "--format", "jsonl").splitlines())
-    lost = [(one["gap"]["lost"], one["gap"]["left_out"]) for one in lines if "gap" in one]
+    lost = [(line["gap"]["lost"], line["gap"]["left_out"]) for line in lines if "gap" in line]
     assert lost == [(0, gap.lost) for gap in part.gaps()]
 
 

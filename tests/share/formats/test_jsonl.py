@@ -62,7 +62,7 @@ def test_a_part_contains_all_gaps_and_sessions(tmp_path: Path) -> None:
     for numbers in ([2, 9], [2], []):
         records = _records(path, numbers)
         assert sorted(one["session"]["id"] for one in records if "session" in one) == sessions
-        gaps = [one["gap"] for one in records if "gap" in one]
+        gaps = [record["gap"] for record in records if "gap" in record]
         assert [gap["reason"] for gap in gaps if gap["reason"] != LEFT_OUT] == reasons
         assert sum(gap.get("left_out", 0) for gap in gaps) == events - len(numbers)
 
@@ -102,5 +102,5 @@ def test_a_part_of_a_part_leaves_out_what_both_did(tmp_path: Path) -> None:
     with Recording.open(part) as recording:
         with_context = sum(1 for _ in recording.events())
     for numbers, kept in (None, with_context), ([9], 1):
-        gaps = [one["gap"] for one in _records(part, numbers) if "gap" in one]
+        gaps = [record["gap"] for record in _records(part, numbers) if "gap" in record]
         assert sum(gap.get("left_out", 0) for gap in gaps) == events - kept

@@ -42,7 +42,7 @@ def events_of(path: Path, *more: str) -> dict[int, dict[str, Any]]:
     done = CliRunner().invoke(export, [str(path), "--format", "jsonl", *more])
     assert done.exit_code == 0, done.output
     records = map(json.loads, done.stdout.splitlines())
-    return {one["event"]["id"]: one["event"] for one in records if "event" in one}
+    return {record["event"]["id"]: record["event"] for record in records if "event" in record}
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_requests_are_those_of_log(path: Path, monkeypatch: pytest.MonkeyPatch) 
     done = CliRunner().invoke(log, [str(path), "--operations", "--format", "jsonl"])
     operations = [one for one in map(json.loads, done.stdout.splitlines()) if "events" in one]
     assert sorted(number for one in operations for number in one["events"]) == sorted(events)
-    for one in operations:
-        of_events = [events[number] for number in one["events"]]
-        assert outcomes_by_place(of_events) == outcomes_by_place([one])
-        assert {owner for each in of_events for owner in each["owners"]} == set(one["owners"])
+    for operation in operations:
+        of_events = [events[number] for number in operation["events"]]
+        assert outcomes_by_place(of_events) == outcomes_by_place([operation])
+        assert {owner for each in of_events for owner in each["owners"]} == set(operation["owners"])
     where = "-event:StartContainer"
     selected = {number: events[number] for number in events_of(path, "--where", where)}
     for most in (10_000, 0):

@@ -58,5 +58,5 @@ def test_each_text_of_another_entry_is_redacted(entry: ControlEntry) -> None:
 def test_each_text_of_a_session_is_redacted_or_public() -> None:
     """Check a new field by hand, then add it to `SESSION_NAMES` or to `_PUBLIC`."""
     kinds = get_type_hints(SessionStart)
-    texts = {one.name for one in fields(SessionStart) if kinds[one.name] is str}
+    texts = {field.name for field in fields(SessionStart) if kinds[field.name] is str}
     assert texts - set(SESSION_NAMES) == _PUBLIC

@@ -30,9 +30,9 @@ def answers(path: Path) -> list[list[Hashable]]:
     """Return findings, operations, and the events with their owners and numbers of changes."""
     with nri_scope.open(path) as recording:
         return [
-            [(one.kind, one.level, one.events) for one in recording.findings()],
-            [tuple(event.id for event in one.events) for one in recording.operations()],
-            [(one.id, one.event, *sorted(one.owners)) for one in recording.events()],
+            [(finding.kind, finding.level, finding.events) for finding in recording.findings()],
+            [tuple(event.id for event in operation.events) for operation in recording.operations()],
+            [(event.id, event.event, *sorted(event.owners)) for event in recording.events()],
         ]
 
 

@@ -32,9 +32,9 @@ def recording() -> Iterator[Recording]:
 
 def _event(recording: Recording, name: str, container_name: str = "") -> Event:
     return next(
-        one
-        for one in recording.events()
-        if one.event == name and container_name in ("", one.container)
+        event
+        for event in recording.events()
+        if event.event == name and container_name in ("", event.container)
     )
 
 
@@ -43,7 +43,7 @@ def _compared(recording: Recording, a: Event, b: Event) -> ContainerComparison:
 
 
 def _lines(found: ContainerComparison, width: int = 120) -> list[str]:
-    return [text_of(one) for one in found.lines(width)]
+    return [text_of(line) for line in found.lines(width)]
 
 
 def test_two_events_of_one_container_show_its_changes(recording: Recording) -> None:
@@ -109,7 +109,7 @@ def test_event_with_only_an_id_uses_the_container_of_an_earlier_event(tmp_path: 
 def test_values_are_side_by_side_from_100_columns(recording: Recording, width: int) -> None:
     a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
     lines = _lines(_compared(recording, a, b), width)
-    values = [one for one in lines if one.startswith("  ")]
+    values = [line for line in lines if line.startswith("  ")]
     assert any(" │ " in one for one in values) == (width >= 100)
     assert all(columns(one) <= width for one in values)
 
@@ -125,8 +125,8 @@ def test_cancelled_comparison_stops(recording: Recording) -> None:
 @pytest.mark.exhaustive
 def test_hostile_recording_is_escaped(tmp_path: Path) -> None:
     with Recording.open(hostile_recording(tmp_path / "r.nriscope.db")) as found:
-        events = [one for one in found.events() if one.event == "CreateContainer"]
+        events = [event for event in found.events() if event.event == "CreateContainer"]
         for a, b in pairwise(events[:10]):
             for width in (60, 120):
                 lines = _compared(found, a, b).lines(width)
-                assert_harmless("\n".join(text_of(shown(one)) for one in lines))
+                assert_harmless("\n".join(text_of(shown(line)) for line in lines))

@@ -68,11 +68,11 @@ class TestEventSummary:
         event = _event(recording, "UpdateContainer", "app")
         lines = tab_lines(recording, a_row(event), Tab.SUMMARY)
         assert any(
-            re.match(r"before +\d.*s: 12 PostStartContainer  shop/web/sidecar", one)
-            for one in lines
+            re.match(r"before +\d.*s: 12 PostStartContainer  shop/web/sidecar", line)
+            for line in lines
         )
         assert any(
-            re.match(r"earlier +1\d\dms: 8 PostStartContainer of this", one) for one in lines
+            re.match(r"earlier +1\d\dms: 8 PostStartContainer of this", line) for line in lines
         )
 
     def test_first_event_has_no_predecessor(self, recording: Recording) -> None:
@@ -87,11 +87,11 @@ class TestEventSummary:
     def test_shows_errors_and_malformed_requests(self, tmp_path: Path) -> None:
         path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
         with Recording.open(path) as found:
-            event = next(one for one in found.events() if one.status == "error")
+            event = next(event for event in found.events() if event.status == "error")
             lines = tab_lines(found, a_row(event), Tab.SUMMARY)
-            assert any("error  code 2 (unknown)" in one for one in lines)
-            assert any(one.startswith("message     failed: ") for one in lines)
-            odd = next(one for one in found.events() if one.mark == "malformed")
+            assert any("error  code 2 (unknown)" in line for line in lines)
+            assert any(line.startswith("message     failed: ") for line in lines)
+            odd = next(event for event in found.events() if event.mark == "malformed")
             assert "marked      malformed request, kept raw" in tab_lines(
                 found, a_row(odd), Tab.SUMMARY
             )
@@ -120,15 +120,15 @@ class TestChangesTab:
             for event in chain.events()
             if event.event == "CreateContainer"
             and any(
-                "by 0" in one or "by 3" in one
-                for one in tab_lines(chain, a_row(event), Tab.CHANGES)
+                "by 0" in line or "by 3" in line
+                for line in tab_lines(chain, a_row(event), Tab.CHANGES)
             )
         ]
         assert changed
 
     def test_unchanged_container_has_no_changes(self, recording: Recording) -> None:
         lines = tab_lines(recording, a_row(_event(recording, "StartContainer")), Tab.CHANGES)
-        assert any("no change seen" in one for one in lines)
+        assert any("no change seen" in line for line in lines)
         lines = tab_lines(recording, a_row(_event(recording, "Configure")), Tab.CHANGES)
         assert lines == ["Plugins cannot change anything in this event."]
 
@@ -136,7 +136,7 @@ class TestChangesTab:
 class TestBlameTab:
     def test_names_the_owner_of_a_line(self, recording: Recording) -> None:
         lines = tab_lines(recording, a_row(_event(recording, "StartContainer")), Tab.BLAME)
-        assert any("CRI request" in one and "shares: 512" in one for one in lines)
+        assert any("CRI request" in line and "shares: 512" in line for line in lines)
 
     @pytest.mark.parametrize(
         ("name", "changes"), [("CreateContainer", "3 changes"), ("StopContainer", "no change")]
@@ -179,7 +179,7 @@ class TestRawTab:
     def test_malformed_request_is_shown_in_hexadecimal(self, tmp_path: Path) -> None:
         path = hostile_recording(tmp_path / "r.nriscope.db", huge=False)
         with Recording.open(path) as found:
-            event = next(one for one in found.events() if one.mark == "malformed")
+            event = next(event for event in found.events() if event.mark == "malformed")
             lines = tab_lines(found, a_row(event), Tab.RAW)
             assert lines[0] == "request: 22 bytes, malformed"
             assert lines[1].startswith("00000000  ff fe 20 6e 6f 74 20 61  20 6d 65")
@@ -191,7 +191,7 @@ class TestGapsAndSessions:
         lines = tab_lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=1_234)), Tab.SUMMARY)
         assert "reason      the disk is full" in lines
         assert "events lost 1,234" in lines
-        assert any(one.endswith("(2.50s)") for one in lines)
+        assert any(line.endswith("(2.50s)") for line in lines)
         lines = tab_lines(recording, a_row(gap=a_gap(1, 0, 2.5, lost=None)), Tab.SUMMARY)
         assert "events lost an unknown number" in lines
 
@@ -199,7 +199,7 @@ class TestGapsAndSessions:
         lines = tab_lines(recording, a_row(session=a_session(7, 0, 60)), Tab.SUMMARY)
         assert "reason      the runtime closed the connection" in lines
         assert "deadlines   2.00s for a reply, 5.00s to register" in lines
-        assert any("(after 1m00s)" in one for one in lines)
+        assert any("(after 1m00s)" in line for line in lines)
 
     @pytest.mark.parametrize("tab", [tab for tab in Tab if tab is not Tab.SUMMARY])
     def test_gap_has_only_a_summary(self, recording: Recording, tab: Tab) -> None:
@@ -220,11 +220,11 @@ class TestPodsAndContainers:
             assert lines == to_yaml(expected["message"]).splitlines()
 
     def test_blame_is_that_of_the_command(self, recording: Recording) -> None:
-        for one in recording.containers():
-            found = blame.lines(history_of(recording, one))
+        for container in recording.containers():
+            found = blame.lines(history_of(recording, container))
             body, _ = blame.body(blame.view(found, "usual"), 80)
             expected = [text_of(spans_of(each)) for each in body]
-            lines = tab_lines(recording, line_row("", subject=one), Tab.BLAME)
+            lines = tab_lines(recording, line_row("", subject=container), Tab.BLAME)
             begin = lines.index(expected[0])
             assert "as of the recording's end" in lines[begin - 1]
             assert lines[begin : begin + len(expected) + 1] == [*expected, ""]
@@ -252,7 +252,7 @@ class TestPodsAndContainers:
         for about in _pods_and_containers(recording):
             lines = tab_lines(recording, line_row("", subject=about), Tab.SUMMARY)
             assert ("events      none" in lines) is (not events_about(recording, about))
-            assert any(about.id in one for one in lines)
+            assert any(about.id in line for line in lines)
 
     @pytest.mark.parametrize("tab", [Tab.CHANGES, Tab.RAW])
     def test_other_tabs_need_an_event(self, recording: Recording, tab: Tab) -> None:
@@ -288,6 +288,6 @@ def test_hostile_recording_is_escaped_in_every_tab(tmp_path: Path) -> None:
                     found, TabRequest(row, tab, 78, full=True), CancelFlag()
                 )
                 assert lines
-                text = "\n".join(text_of(shown(one)) for one in lines)
+                text = "\n".join(text_of(shown(line)) for line in lines)
                 assert_harmless(text)
                 assert len(text) < 200_000

@@ -20,7 +20,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def summary_lines(recording: Recording, name: str) -> list[str]:
     """Return the summary of the first event of this name."""
-    event = next(one for one in recording.events() if one.event == name)
+    event = next(event for event in recording.events() if event.event == name)
     lines = summary.of_event(recording, event)
     return ["".join(part.text for part in line).rstrip() for line in lines]
 

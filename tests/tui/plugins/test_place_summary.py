@@ -56,7 +56,7 @@ async def test_plugins_between_two_probes_have_slowest_calls_and_a_plot() -> Non
         await screen.shows("slowest  ")
         lines = pane(screen)
         calls = [re.search(r"#(\d+) (\w+)  (.*)", each) for each in lines]
-        shown = [(int(one[1]), one[2], one[3]) for one in calls if one]
+        shown = [(int(call[1]), call[2], call[3]) for call in calls if call]
         assert shown == [
             (event.id, event.event, f"{event.namespace}/{event.pod}/{event.container}")
             for _, event in expected[:5]

@@ -72,5 +72,5 @@ def test_time_away_is_computed_from_the_previous_end() -> None:
     known = entries([session(1, 0, 10), session(2, 25, None), session(3, 90, None)], [], {})
     connections = [entry for entry in known if isinstance(entry, ConnectionRow)]
     # The end of the second session was not recorded.
-    assert [one.away_ns for one in connections] == [None, 15, None]
+    assert [connection.away_ns for connection in connections] == [None, 15, None]
     assert connections[2].before is not None

@@ -230,7 +230,7 @@ async def test_cancelled_start_leaves_no_thread(
     monkeypatch.setattr(Recording, "open", slowly)
     task = asyncio.create_task(ReaderThread(path).start())
     await asyncio.to_thread(begun.wait)
-    (thread,) = (one for one in enumerate_threads() if one.name == "recording")
+    (thread,) = (thread for thread in enumerate_threads() if thread.name == "recording")
     task.cancel()
     release.set()
     with pytest.raises(asyncio.CancelledError):

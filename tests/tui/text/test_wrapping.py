@@ -33,7 +33,7 @@ def test_wrapped_rows_cover_the_line_and_fit_the_width(text: str, room: int) -> 
     assert cuts[0] == 0
     widths = [after - before for before, after in pairwise(cuts)]
     assert 0 <= widths[0] <= room
-    assert all(0 < one <= room - hanging(text, room) for one in widths[1:])
+    assert all(0 < width <= room - hanging(text, room) for width in widths[1:])
     # No cut goes through a character.
     edges = {cell_len(text[:at]) for at in range(len(text) + 1)}
     assert edges.issuperset(cuts)

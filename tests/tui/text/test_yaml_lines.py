@@ -24,15 +24,15 @@ _VALUES: st.SearchStrategy[Plain] = st.recursive(
 
 
 def _lines(value: dict[str, Plain]) -> list[str]:
-    return [text_of(one) for one in yaml_lines(value, CancelFlag())]
+    return [text_of(line) for line in yaml_lines(value, CancelFlag())]
 
 
 @example({"0": {"0": "\n", "": None}})
 @given(st.dictionaries(_TEXT, _VALUES, max_size=4))
 def test_parsed_output_equals_the_value(value: dict[str, Plain]) -> None:
     lines = _lines(value)
-    assert yaml.safe_load("".join(f"{one}\n" for one in lines)) == value
-    assert not any("\n" in one for one in lines)
+    assert yaml.safe_load("".join(f"{line}\n" for line in lines)) == value
+    assert not any("\n" in line for line in lines)
 
 
 def test_a_list_of_mappings_is_one_list() -> None:
@@ -56,8 +56,8 @@ def test_long_lists_and_mappings_give_the_number_of_omitted_members() -> None:
     many: dict[str, Plain] = {str(number): 0 for number in range(MAX_MEMBERS + 7)}
     numbers: list[Plain] = [*range(MAX_MEMBERS + 5)]
     lines = _lines({"list": numbers, "mapping": {"in": {"a": {"b": many}}}})
-    assert sum("… 5 more" in one for one in lines) == 1
-    assert sum("… 7 more" in one for one in lines) == 1
+    assert sum("… 5 more" in line for line in lines) == 1
+    assert sum("… 7 more" in line for line in lines) == 1
 
 
 def test_number_of_lines_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
