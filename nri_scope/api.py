@@ -204,18 +204,18 @@ class OpenRecording(AbstractContextManager["OpenRecording"]):
         """Return the redacted value of one of ``original``. Raises UsageError."""
         if self.redactor is None:
             return subject
-        found: Found | None
+        counterpart: Found | None
         if isinstance(subject, Event):
-            found = self.reader.event(subject.id)
+            counterpart = self.reader.event(subject.id)
         else:
             alike = self.pods() if isinstance(subject, Pod) else self.containers()
-            found = next((one for one in alike if one.id == subject.id), None)
-        if found is None:
+            counterpart = next((one for one in alike if one.id == subject.id), None)
+        if counterpart is None:
             raise UsageError(
                 "the redaction rules replace the id of the named event, pod or container",
                 "write a redacted copy with `export --redact`, and look up its id there",
             )
-        return found
+        return counterpart
 
     def with_outcomes(self, event: Event) -> Event:
         """Return an event with the changes and outcomes that only several events show.

@@ -142,9 +142,9 @@ def _subject(view: OpenRecording, what: str | None) -> tuple[lookup.Found | None
         return None, meaning(what)
 
 
-def _at_path(found: Iterable[RoundDiff], meant: Meaning) -> Iterator[RoundDiff]:
+def _at_path(diffs: Iterable[RoundDiff], meant: Meaning) -> Iterator[RoundDiff]:
     """Yield the rounds with changes and requests at some paths, without the others."""
-    for diff in found:
+    for diff in diffs:
         steps = tuple(step for step in diff.steps if meant.includes(step.change.path))
         if steps:
             yield replace(diff, steps=steps, settled=(), spans=())
@@ -162,12 +162,12 @@ def two_recordings(one: Path, name: str, redact: Rules | None, output_format: Fo
                 f"{name} is a file, and also in {one}",
                 f"use ./{name} for the file, or an id for what {one} contains",
             )
-        found = compare_recordings(a.reader, b.reader)
-    if not (found.same or found.differs):
+        compared = compare_recordings(a.reader, b.reader)
+    if not (compared.same or compared.differs):
         raise UsageError("neither recording has containers", "`log` shows their events")
     # Full paths distinguish files of the same name in two folders.
     names = (str(one), str(other)) if redact is None else (a.name, b.name)
-    return _compared(*names, found, output_format)
+    return _compared(*names, compared, output_format)
 
 
 class _Side(NamedTuple):
@@ -208,12 +208,12 @@ def two_containers(
     return _compared(a.title, b.title, compared, output_format)
 
 
-def _compared(a: str, b: str, found: Comparison, output_format: Format) -> bool:
+def _compared(a: str, b: str, compared: Comparison, output_format: Format) -> bool:
     """Print the differences between two sides; return whether there are any."""
     with Output() as output:
-        for line in comparison(a, b, found, output_format, width=output.width):
+        for line in comparison(a, b, compared, output_format, width=output.width):
             output.line(line)
-    return found.differs
+    return compared.differs
 
 
 def _has(recording: Recording, what: str) -> bool:

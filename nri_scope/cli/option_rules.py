@@ -30,7 +30,7 @@ class OptionRule:
     REMEDY: ClassVar[str] = ""
     """The usual hint."""
 
-    def problem(self, given: Set[str]) -> str:
+    def problem(self, used: Set[str]) -> str:
         """Return what is wrong with the given parameters; "" if nothing is."""
         raise NotImplementedError
 
@@ -45,9 +45,9 @@ class Exclude(OptionRule):
         """The combinations that are refused."""
         return product(self.names, self.others) if self.others else combinations(self.names, 2)
 
-    def problem(self, given: Set[str]) -> str:
+    def problem(self, used: Set[str]) -> str:
         for name, other in self.pairs:
-            if name in given and other in given:
+            if name in used and other in used:
                 return f"{name} and {other} exclude each other"
         return ""
 
@@ -57,9 +57,9 @@ class Need(OptionRule):
 
     REMEDY = "add it, or leave the other option out"
 
-    def problem(self, given: Set[str]) -> str:
+    def problem(self, used: Set[str]) -> str:
         for name in self.names:
-            if name in given and given.isdisjoint(self.others):
+            if name in used and used.isdisjoint(self.others):
                 return f"{name} needs {' or '.join(self.others)}"
         return ""
 
@@ -69,8 +69,8 @@ class NeedOneOf(OptionRule):
 
     REMEDY = "add one of them"
 
-    def problem(self, given: Set[str]) -> str:
-        if not given.isdisjoint(self.names):
+    def problem(self, used: Set[str]) -> str:
+        if not used.isdisjoint(self.names):
             return ""
         return f"neither {', '.join(self.names[:-1])} nor {self.names[-1]} was given"
 
@@ -97,16 +97,16 @@ class RuledCommand(click.Command):
 
 def given(context: click.Context) -> Set[str]:
     """Return the parameters on the command line, in all spellings, also with their values."""
-    found: set[str] = set()
+    names: set[str] = set()
     for each in context.command.params:
         assert each.name is not None
         value = context.params.get(each.name)
         if context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE and value != ():
             for name in spellings(each):
-                found |= {name, f"{name} {value}"}
+                names |= {name, f"{name} {value}"}
             if isinstance(each, click.Argument) and isinstance(each.type, click.Choice):
-                found.add(str(value))
-    return found
+                names.add(str(value))
+    return names
 
 
 def spellings(parameter: click.Parameter) -> Sequence[str]:

@@ -111,15 +111,15 @@ def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: 
     return 0
 
 
-def _pod_events(found: PodEvents | None, width: int | None) -> Iterator[str]:
-    if found is None:
+def _pod_events(pod_events: PodEvents | None, width: int | None) -> Iterator[str]:
+    if pod_events is None:
         return
     from .log_lines import LogLines
 
-    kept = "" if found.events else " none now; clusters delete them, after an hour by default"
-    yield from ("", f"Kubernetes Events of {found.pod}:{kept}")
+    kept = "" if pod_events.events else " none now; clusters delete them, after an hour by default"
+    yield from ("", f"Kubernetes Events of {pod_events.pod}:{kept}")
     lines = LogLines(width=width)
-    for event in found.events:
+    for event in pod_events.events:
         yield from lines.of(event)
 
 

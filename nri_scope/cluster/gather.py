@@ -184,11 +184,11 @@ def in_utc(since: str, until: str) -> tuple[str, str]:
 
 def by_node(pods: Iterable[NamedPod]) -> dict[str, list[NamedPod]]:
     """Return the pods that run on a node, by its name."""
-    found: dict[str, list[NamedPod]] = {}
+    pods_of: dict[str, list[NamedPod]] = {}
     for pod in pods:
         if pod.node:
-            found.setdefault(pod.node, []).append(pod)
-    return found
+            pods_of.setdefault(pod.node, []).append(pod)
+    return pods_of
 
 
 def namespaces_of(pods: Iterable[NamedPod]) -> list[str]:

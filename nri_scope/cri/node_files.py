@@ -65,11 +65,11 @@ class NodeFiles:
         """Return the limits in these folders by OCI path; see `specs.cgroup_values`."""
         if os.path.exists(f"{self._cgroups}/cgroup.controllers"):  # noqa: PTH110
             return values_of_v2(self._contents(folders[""]) if "" in folders else {})
-        found: dict[str, str] = {}
+        contents: dict[str, str] = {}
         for controller in _CONTROLLERS:
             if controller in folders:
-                found |= self._contents(f"/{controller}{folders[controller]}")
-        return values_of_v1(found)
+                contents |= self._contents(f"/{controller}{folders[controller]}")
+        return values_of_v1(contents)
 
     def config(self, pid: int, container: str) -> Spec | None:
         """Return the config.json of a container; None if it is not known.

@@ -24,7 +24,7 @@ _SORTED = "mounts moved by the runtime: it sorts all of them if plugins adjust a
 def comparison(
     a: str,
     b: str,
-    found: Comparison,
+    result: Comparison,
     output_format: Format,
     *,
     width: int | None = None,
@@ -32,29 +32,29 @@ def comparison(
     """Yield the differences between two recordings, which are called `a` and `b` in the output."""
     match output_format:
         case "json":
-            yield to_json(_document(a, b, found))
+            yield to_json(_document(a, b, result))
         case "text":
-            yield from _text(a, b, found, Layout(width))
+            yield from _text(a, b, result, Layout(width))
 
 
 # -- text ---------------------------------------------------------------------------------------
 
 
-def _text(a: str, b: str, compared: Comparison, layout: Layout) -> Iterator[str]:
+def _text(a: str, b: str, result: Comparison, layout: Layout) -> Iterator[str]:
     yield from layout.sentence(f"A: {a}", 0, Style.STRONG)
     yield from layout.sentence(f"B: {b}", 0, Style.STRONG)
-    for line in _limits(compared):
+    for line in _limits(result):
         yield from layout.sentence(line, 0, Style.WARN)
     for glyph, where, names, style in (
-        ("-", "A", compared.only_a, Style.BAD),
-        ("+", "B", compared.only_b, Style.GOOD),
+        ("-", "A", result.only_a, Style.BAD),
+        ("+", "B", result.only_b, Style.GOOD),
     ):
         if names:
             yield ""
             yield from layout.sentence(f"only in {where}:", 0, Style.STRONG)
             for name in names:
                 yield from layout.sentence(f"{glyph} {name}", 2, style)
-    for pair in compared.differ:
+    for pair in result.differ:
         yield ""
         yield from layout.sentence(pair.name, 0, Style.STRONG)
         if pair.real:
@@ -64,26 +64,26 @@ def _text(a: str, b: str, compared: Comparison, layout: Layout) -> Iterator[str]
         for difference in pair.differences:
             yield from change_lines(layout, difference.change, owners_of(difference))
     yield ""
-    yield from layout.sentence(_tally(compared), 0, Style.STRONG)
-    if compared.remark:
-        yield from layout.sentence(compared.remark, 0, Style.WARN)
-    for line in _legend(compared):
+    yield from layout.sentence(_tally(result), 0, Style.STRONG)
+    if result.remark:
+        yield from layout.sentence(result.remark, 0, Style.WARN)
+    for line in _legend(result):
         yield from layout.sentence(line, 0, Style.DIM)
 
 
-def _limits(found: Comparison) -> list[str]:
-    sides = zip("AB", found.observed, strict=False)
+def _limits(result: Comparison) -> list[str]:
+    sides = zip("AB", result.observed, strict=False)
     return [f"{side}: {each.words}" for side, each in sides if not each.is_whole]
 
 
-def _legend(found: Comparison) -> list[str]:
+def _legend(result: Comparison) -> list[str]:
     legend = Legend()
-    for pair in found.differ:
+    for pair in result.differ:
         for difference in pair.differences:
             for side in (difference.a, difference.b):
                 legend.add(side.owner, side.evidence)
     sorted_by_runtime = any(
-        each.a.is_sorted or each.b.is_sorted for pair in found.differ for each in pair.differences
+        each.a.is_sorted or each.b.is_sorted for pair in result.differ for each in pair.differences
     )
     return [*([_SORTED] if sorted_by_runtime else ()), *legend.lines()]
 
@@ -112,19 +112,19 @@ def _failures(pair: Pair) -> Iterator[str]:
             yield f"created in {where}"
 
 
-def _tally(compared: Comparison) -> str:
-    if compared.of_pair:
-        count = sum(len(pair.differences) for pair in compared.differ)
+def _tally(result: Comparison) -> str:
+    if result.of_pair:
+        count = sum(len(pair.differences) for pair in result.differ)
         if count:
             return many(count, "difference")
-        return "the creations differ" if compared.differs else "no differences"
+        return "the creations differ" if result.differs else "no differences"
     parts = [
-        f"{len(compared.differ):,} {'differs' if len(compared.differ) == 1 else 'differ'}"
-        if compared.differ
+        f"{len(result.differ):,} {'differs' if len(result.differ) == 1 else 'differ'}"
+        if result.differ
         else "",
-        f"{len(compared.only_a):,} only in A" if compared.only_a else "",
-        f"{len(compared.only_b):,} only in B" if compared.only_b else "",
-        f"{len(compared.same):,} the same" if compared.same else "",
+        f"{len(result.only_a):,} only in A" if result.only_a else "",
+        f"{len(result.only_b):,} only in B" if result.only_b else "",
+        f"{len(result.same):,} the same" if result.same else "",
     ]
     counts = ", ".join(filter(None, parts))
     return f"containers: {counts}" if counts else "no containers in either recording"
@@ -133,20 +133,20 @@ def _tally(compared: Comparison) -> str:
 # -- JSON ---------------------------------------------------------------------------------------
 
 
-def _document(a: str, b: str, found: Comparison) -> dict[str, Plain]:
+def _document(a: str, b: str, result: Comparison) -> dict[str, Plain]:
     return {
         "schema_version": SCHEMA_VERSION,
         "a": a,
         "b": b,
         "changes": [
-            _record(pair, difference) for pair in found.differ for difference in pair.differences
+            _record(pair, difference) for pair in result.differ for difference in pair.differences
         ],
-        "containers": [_pair(pair) for pair in found.differ],
-        "only_a": [*found.only_a],
-        "only_b": [*found.only_b],
-        "same": list(found.same),
-        "uncompared": found.uncompared,
-        "coverage": dict(zip("ab", (each.record() for each in found.observed), strict=False)),
+        "containers": [_pair(pair) for pair in result.differ],
+        "only_a": [*result.only_a],
+        "only_b": [*result.only_b],
+        "same": list(result.same),
+        "uncompared": result.uncompared,
+        "coverage": dict(zip("ab", (each.record() for each in result.observed), strict=False)),
     }
 
 

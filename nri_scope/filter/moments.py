@@ -134,23 +134,23 @@ def moment(
     """
     now = time.time_ns() if now_ns is None else now_ns
     text = text.strip()
-    found: Moment | None = None
+    parsed: Moment | None = None
     # For example, 30 February, or a day that the platform's calendar does not reach.
     with suppress(ValueError, OverflowError, OSError):
-        found = _relative(text, span or TimeSpan(now, now), now)
-        found = found or _absolute(text, span, now, after_ns, zone)
-    if found is None:
+        parsed = _relative(text, span or TimeSpan(now, now), now)
+        parsed = parsed or _absolute(text, span, now, after_ns, zone)
+    if parsed is None:
         what, more = ("neither the number of an event nor", "17, ") if or_event else ("not", "")
         raise UsageError(f'"{text[:40]}" is {what} a time', f"write {more}{EXAMPLES}")
-    if found.at_ns >= 0 and found.end_ns <= LARGEST:
-        return found
+    if parsed.at_ns >= 0 and parsed.end_ns <= LARGEST:
+        return parsed
     if not clamped:
         raise UsageError(
             f'"{text[:40]}" is out of range: recordings have times from 1970-01-01 to {_LAST_DAY}',
             "`nri-scope stats FILE` shows those of one",
         )
-    at_ns = min(max(0, found.at_ns), LARGEST)
-    return Moment(at_ns, max(at_ns, min(found.end_ns, LARGEST)))
+    at_ns = min(max(0, parsed.at_ns), LARGEST)
+    return Moment(at_ns, max(at_ns, min(parsed.end_ns, LARGEST)))
 
 
 def interval(
@@ -278,17 +278,17 @@ def _absolute(
     return Moment(at_ns, end_ns)
 
 
-def _clock(found: re.Match[str], zone: tzinfo | None) -> _Clock:
-    fraction, width = found["fraction"] or "", 0
-    if found["hour"]:
-        width = _SECOND if found["second"] else 60 * _SECOND
-    if found["zone"]:
-        offset = timedelta(hours=int(found["hours"] or 0), minutes=int(found["minutes"] or 0))
-        zone = timezone(-offset if found["sign"] == "-" else offset)
+def _clock(match: re.Match[str], zone: tzinfo | None) -> _Clock:
+    fraction, width = match["fraction"] or "", 0
+    if match["hour"]:
+        width = _SECOND if match["second"] else 60 * _SECOND
+    if match["zone"]:
+        offset = timedelta(hours=int(match["hours"] or 0), minutes=int(match["minutes"] or 0))
+        zone = timezone(-offset if match["sign"] == "-" else offset)
     return _Clock(
-        int(found["hour"] or 0),
-        int(found["minute"] or 0),
-        int(found["second"] or 0),
+        int(match["hour"] or 0),
+        int(match["minute"] or 0),
+        int(match["second"] or 0),
         int(fraction.ljust(9, "0")),
         10 ** (9 - len(fraction)) if fraction else width,
         zone,

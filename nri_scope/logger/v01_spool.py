@@ -310,12 +310,12 @@ class SpoolRecorder:
 
     def _confirmed(self) -> list[_Captured]:
         """Return the invocations that the writer has processed since the last call."""
-        found = []
+        confirmed = []
         for invocation in list(self._unconfirmed):
             if invocation.count <= self.processed(invocation.session):
                 self._unconfirmed.remove(invocation)
-                found.append(invocation)
-        return found
+                confirmed.append(invocation)
+        return confirmed
 
     def _read(
         self, confirmed: Iterable[_Captured] = ()
@@ -358,10 +358,10 @@ class SpoolRecorder:
                 self._plugins[name] = PluginSpool(name, open_folder(self.path / name))
 
     def _record(
-        self, found: list[tuple[PluginSpool, list[Invoked], tuple[int, int, int] | None]]
+        self, batches: list[tuple[PluginSpool, list[Invoked], tuple[int, int, int] | None]]
     ) -> bool:
         """Pass what was read to the recording; return whether more is waiting."""
-        for plugin, invoked, lost in found:
+        for plugin, invoked, lost in batches:
             for one in invoked:
                 handle = self._session(plugin.name, one.call.wall_ns, one.version)
                 # Before the event, which confirms them, too.
@@ -381,7 +381,7 @@ class SpoolRecorder:
                 self._say_once(
                     f"{self.path}: recorded requests cannot be removed: {plugin.trouble}"
                 )
-        return any(invoked for _, invoked, _ in found)
+        return any(invoked for _, invoked, _ in batches)
 
     def _session(self, plugin: str, began_ns: int, version: str) -> int:
         handle = self._handles.get(plugin)

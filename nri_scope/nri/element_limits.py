@@ -115,7 +115,7 @@ class _Cutter:
         """Return a message up to the last element within the limits."""
         known = _fields_of(kind) if kind is not None else {}
         position = start = 0
-        kept: list[bytes] = []
+        elements: list[bytes] = []
         end = len(content)
         while position < end:
             field_start = position
@@ -141,8 +141,8 @@ class _Cutter:
                     value = content[position : position + size]
                     shorter = self.message(inner, value)
                     if self.is_exceeded:
-                        kept += [content[start:field_start], _field(tag, shorter)]
-                        return b"".join(kept)
+                        elements += [content[start:field_start], _field(tag, shorter)]
+                        return b"".join(elements)
                 elif is_packed:
                     self.left -= len(content[position : position + size].translate(None, _HIGH))
                 elif inner is None:
@@ -152,8 +152,8 @@ class _Cutter:
                 position = self._skip(content, position, wire_type)
             if self.left < 0 or self._strings_left < 0:
                 self.is_exceeded = True
-                kept.append(content[start:field_start])
-                return b"".join(kept)
+                elements.append(content[start:field_start])
+                return b"".join(elements)
         return content
 
     def _skip(self, content: bytes, position: int, wire_type: int) -> int:

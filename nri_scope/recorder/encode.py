@@ -455,15 +455,15 @@ def metadata_json(pairs: tuple[tuple[str, str], ...]) -> str | None:
     """
     if not pairs:
         return None
-    kept: list[list[str]] = []
+    stored: list[list[str]] = []
     budget = METADATA_MAX
     for key, value in pairs:
         budget -= len(key) + len(value) + _PAIR_OVERHEAD
         if budget < 0:
-            kept.append(["", f"pairs omitted, as too long: {len(pairs) - len(kept)}"])
+            stored.append(["", f"pairs omitted, as too long: {len(pairs) - len(stored)}"])
             break
-        kept.append([storable(key), storable(value)])
-    return json.dumps(kept)
+        stored.append([storable(key), storable(value)])
+    return json.dumps(stored)
 
 
 def json_list(texts: Sequence[str]) -> str | None:

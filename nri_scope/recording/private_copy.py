@@ -69,9 +69,9 @@ def _version(status: os.stat_result) -> tuple[int, ...]:
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
-def _no_regular_file(path: Path, found: Path) -> RecordingError:
+def _no_regular_file(path: Path, target: Path) -> RecordingError:
     return RecordingError(
-        path, f"{found.name} is not a regular file", "remove it, or do not trust it"
+        path, f"{target.name} is not a regular file", "remove it, or do not trust it"
     )
 
 

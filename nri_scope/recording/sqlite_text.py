@@ -51,7 +51,7 @@ def number_list(numbers: Iterable[int]) -> str:
 
 def listed(texts: Sequence[str]) -> list[str]:
     """Return the members of ``texts`` to store, and a remark if others were omitted."""
-    kept: list[str] = []
+    shortened: list[str] = []
     budget = LIST_MAX - _REMARK_MAX
     for number, text in enumerate(texts, 1):
         short = storable(text, NAME_MAX)
@@ -62,10 +62,10 @@ def listed(texts: Sequence[str]) -> list[str]:
         budget -= len(short) if short.isprintable() else 6 * len(short)
         budget -= 3 + short.count('"') + short.count("\\")
         # A list that was shortened before has one member more, its remark.
-        if budget < 0 or len(kept) == ITEMS_MAX < len(texts) - 1:
-            return [*kept, more(len(texts) - len(kept))]
-        kept.append(short)
-    return kept
+        if budget < 0 or len(shortened) == ITEMS_MAX < len(texts) - 1:
+            return [*shortened, more(len(texts) - len(shortened))]
+        shortened.append(short)
+    return shortened
 
 
 def more(count: int) -> str:

@@ -72,23 +72,23 @@ _BOUNDS = tuple(digit * 10**zeros for zeros in range(3, 18) for digit in (1, 2, 
 class Slowest:
     """Collector of the longest times and their events; of equal times, it keeps the first ones."""
 
-    __slots__ = ("_found", "least_ns")
+    __slots__ = ("_slowest", "least_ns")
 
     def __init__(self) -> None:
-        self._found: list[tuple[int, int]] = []
+        self._slowest: list[tuple[int, int]] = []
         self.least_ns = -1
         """Shorter times, and equal ones, are not kept."""
 
     def add(self, ns: int, event: int) -> None:
         """Add a time in ns, and the id of its event."""
         if ns > self.least_ns:
-            self._found = sorted([*self._found, (ns, -event)], reverse=True)[:SLOWEST]
-            if len(self._found) == SLOWEST:
-                self.least_ns = self._found[-1][0]
+            self._slowest = sorted([*self._slowest, (ns, -event)], reverse=True)[:SLOWEST]
+            if len(self._slowest) == SLOWEST:
+                self.least_ns = self._slowest[-1][0]
 
     def result(self) -> list[tuple[int, int]]:
         """Return times and events, the longest first."""
-        return [(ns, -event) for ns, event in self._found]
+        return [(ns, -event) for ns, event in self._slowest]
 
 
 @dataclass(slots=True)

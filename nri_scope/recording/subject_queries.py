@@ -240,11 +240,11 @@ def next_event(
     """
     text, values = sql_of(where)
     about, key = _alone(subject)
-    there, order = (">", "ASC") if forwards else ("<", "DESC")
+    operator, order = (">", "ASC") if forwards else ("<", "DESC")
     rows = query_numbers(
         recording,
         f"SELECT id, at_ns FROM events WHERE id IN (SELECT id FROM event WHERE {about} "
-        f"AND id {there} ?) AND ({text}) ORDER BY id {order} LIMIT 1",
+        f"AND id {operator} ?) AND ({text}) ORDER BY id {order} LIMIT 1",
         key,
         event,
         *values,

@@ -125,12 +125,12 @@ class CheckedReplay:
     def junit(self) -> str:
         """Return JUnit XML, with failures if the exit status will not be 0."""
         mismatches = {mismatch.key: list(self.lines_of([mismatch])) for mismatch in self.mismatches}
-        found: list[str] = []
+        texts: list[str] = []
         if self.other is not None:
             label = self.checks.other_label
-            found += [f"{name} differs {label}" for name, _ in differing(self.replayed, self.other)]
-            found += [f"{label}: {failure}" for failure in self.other.failures()]
-        return junit(self.replayed, mismatches, has_golden=self.has_golden, differences=found)
+            texts += [f"{name} differs {label}" for name, _ in differing(self.replayed, self.other)]
+            texts += [f"{label}: {failure}" for failure in self.other.failures()]
+        return junit(self.replayed, mismatches, has_golden=self.has_golden, differences=texts)
 
     def lines_of(self, mismatches: Sequence[Mismatch]) -> Iterator[str]:
         """Yield the mismatches as lines for people."""

@@ -219,7 +219,7 @@ class TapComparison:
         """Notes by session, for example on injected faults."""
         with Recording.open(path) as recording:
             sessions = [session for session in recording.sessions() if session.role == Role.TAP]
-            self._whole = frozenset(one.id for one in sessions if recording.state(one.id).complete)
+            self._usable = frozenset(one.id for one in sessions if recording.state(one.id).complete)
             """Sessions that can be replayed because their Synchronize is complete."""
             for note in recording.notes():
                 if note.session is not None:
@@ -368,7 +368,7 @@ class TapComparison:
         else:
             (tapped,) = self._tapped
         sessions = [session.id for session in self._tapped[tapped]]
-        return next((session for session in sessions if session in self._whole), sessions[0])
+        return next((session for session in sessions if session in self._usable), sessions[0])
 
     def _model(self, tapped: str, session: int | None) -> TappedPlugin:
         sessions = tuple(session.id for session in self._tapped[tapped])

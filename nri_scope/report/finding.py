@@ -105,10 +105,10 @@ class Finding:
 class Shown:
     """Collector of the first events that show one finding, and of their number."""
 
-    __slots__ = ("_kept", "_newest", "containers", "count")
+    __slots__ = ("_first", "_newest", "containers", "count")
 
     def __init__(self) -> None:
-        self._kept: dict[int, None] = {}
+        self._first: dict[int, None] = {}
         self._newest: tuple[int, ...] = ()
         self.count = 0
         self.containers: dict[str, None] = {}
@@ -116,17 +116,17 @@ class Shown:
     @property
     def events(self) -> tuple[int, ...]:
         """Ids of the first events, ascending."""
-        return tuple(sorted(self._kept))
+        return tuple(sorted(self._first))
 
     def add(self, *events: int, container: str = "") -> None:
         """Add events, without duplicates, and the name of their subject."""
         for event in events:
             # A duplicate is among the first events, or in the newest call.
-            if event in self._kept or event in self._newest:
+            if event in self._first or event in self._newest:
                 continue
             self.count += 1
-            if len(self._kept) < EVENTS_KEPT:
-                self._kept[event] = None
+            if len(self._first) < EVENTS_KEPT:
+                self._first[event] = None
         self._newest = events
         if container and len(self.containers) < EVENTS_KEPT:
             self.containers[container] = None

@@ -177,10 +177,10 @@ class LaneCollector:
 
 def _merged(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Return first and last columns of spans, merged where they touch to limit their number."""
-    found: list[tuple[int, int]] = []
+    stretches: list[tuple[int, int]] = []
     for begin, end in sorted(set(spans)):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if stretches and begin <= stretches[-1][1]:
+            stretches[-1] = stretches[-1][0], max(stretches[-1][1], end)
         else:
-            found.append((begin, end))
-    return tuple(found)
+            stretches.append((begin, end))
+    return tuple(stretches)

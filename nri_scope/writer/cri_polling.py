@@ -34,7 +34,7 @@ UNREACHABLE_RETRY_SECONDS = 2.0
 _CODE_NOT_FOUND = 5
 
 
-class CriAnswer(NamedTuple):
+class PolledAnswer(NamedTuple):
     """The CRI's answer about a container."""
 
     container: str
@@ -59,7 +59,7 @@ class CriListener(Protocol):
 
     def began(self, name: str, version: str, at_ns: int) -> None: ...
     def ended(self, reason: str, at_ns: int) -> None: ...
-    def answered(self, answer: CriAnswer) -> None: ...
+    def answered(self, answer: PolledAnswer) -> None: ...
 
 
 @dataclass(slots=True)
@@ -178,7 +178,7 @@ class CriPoller:
 
     def _answer(self, query: _Query, container: str, text: str, wall_ns: int, mono_ns: int) -> None:
         self.answered += 1
-        self.listener.answered(CriAnswer(container, wall_ns, mono_ns, _since(mono_ns), text))
+        self.listener.answered(PolledAnswer(container, wall_ns, mono_ns, _since(mono_ns), text))
         if query.again:
             query.attempt = 0
             self._later(container, self.settle)

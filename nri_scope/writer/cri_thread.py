@@ -41,7 +41,7 @@ from nri_scope.recorder.inbox import Sink
 from nri_scope.recording.event_messages import CREATION_SECONDS, status_request
 from nri_scope.text.quantities import many
 
-from .cri_polling import CriAnswer, CriPoller
+from .cri_polling import CriPoller, PolledAnswer
 from .messages import CriSource
 
 WAITING_MAX = 2_000
@@ -197,7 +197,7 @@ class CriSessions:
         self._say(f"{reason}; {_AWAY}")
         self._end(reason, at_ns)
 
-    def answered(self, answer: CriAnswer) -> None:
+    def answered(self, answer: PolledAnswer) -> None:
         """Record an answer."""
         if self._recorder is None or self._start is None:
             return

@@ -13,7 +13,7 @@ from nri_scope.cri import RuntimeVersion
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, RpcError
 from nri_scope.recording.event_messages import NOT_FOUND as UNKNOWN
 from nri_scope.writer import cri_polling
-from nri_scope.writer.cri_polling import CALLS_MAX, CriAnswer, CriPoller
+from nri_scope.writer.cri_polling import CALLS_MAX, CriPoller, PolledAnswer
 
 NOT_FOUND = RpcError(5, "not found")
 AWAY = ConnectionClosed("ContainerStatus: the runtime closed the connection")
@@ -60,7 +60,7 @@ class Receiver:
     def ended(self, reason: str, at_ns: int) -> None:
         self.messages.append("away")
 
-    def answered(self, answer: CriAnswer) -> None:
+    def answered(self, answer: PolledAnswer) -> None:
         assert answer.wall_ns > 0
         assert answer.took_ns >= 0
         unknown = answer.text == UNKNOWN

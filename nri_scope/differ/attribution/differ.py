@@ -222,25 +222,25 @@ class Differ:
     # -- creations ----------------------------------------------------------------------------
 
     def _evaluate_creation(
-        self, whole: Round, creation: Round | None, validation: Round | None
+        self, round_: Round, creation: Round | None, validation: Round | None
     ) -> RoundDiff:
         """Evaluate a creation, and begin its container's history.
 
         ``creation``: None if its chain was not observed. ``validation``: the request to validators;
-        None if no connection received it. ``whole``: the first of them.
+        None if no connection received it. ``round_``: the first of them.
         """
         owner_list = None if validation is None else OwnerList.of(validation.parts)
-        outcome = self._rounds.around.outcome(whole.first)
+        outcome = self._rounds.around.outcome(round_.first)
         has_outcomes = self._rounds.around.has_outcomes
-        is_chosen = self._is_chosen(whole.first.container_id)
-        kind = CreationEvaluation if whole.parts[0].is_ordered else UnorderedCreation
+        is_chosen = self._is_chosen(round_.first.container_id)
+        kind = CreationEvaluation if round_.parts[0].is_ordered else UnorderedCreation
         parts = creation.parts if creation else ()
         chain = RoundChain.of(parts, owner_list.plugins if owner_list else ())
         is_created, results = outcome.fate is OperationFate.CREATED, RoundResults()
         for_others = owner_list is None and not is_chosen
         container = kind(parts, owner_list, chain, is_created, results, for_others).evaluate()
         if container is None:
-            chain = RoundChain.of(whole.parts)
+            chain = RoundChain.of(round_.parts)
         if validation is not None:
             results.fail(rejection(validation))
         unvalidated = None if validation else creation
@@ -263,20 +263,20 @@ class Differ:
         else:
             history = container.history(
                 self.name_of(container.id),
-                (whole.first.id, (validation or whole).parts[-1].event.id),
+                (round_.first.id, (validation or round_).parts[-1].event.id),
                 results,
                 is_certain=is_created or not has_outcomes,
             )
             results.created = history.created and not verdict.cause and not verdict.doubt
-            self._containers.created(history, whole.first, container.described)
+            self._containers.created(history, round_.first, container.described)
         if container is not None:
-            self._apply_updates(updates, results, whole.parts[0], doubt=verdict.updates_doubt)
+            self._apply_updates(updates, results, round_.parts[0], doubt=verdict.updates_doubt)
             if is_chosen and creation is None:
                 results.note("the chain was not observed")
         if is_chosen or container is None:
             is_undecided = has_outcomes and outcome.fate is OperationFate.UNKNOWN
-            self._containers.leave_undecided(whole.first, is_undecided=is_undecided)
-        return self._diff(whole, results, chain, extra=validation if creation else None)
+            self._containers.leave_undecided(round_.first, is_undecided=is_undecided)
+        return self._diff(round_, results, chain, extra=validation if creation else None)
 
     def _decide(self, round_: Round, results: RoundResults) -> None:
         """Decide the outcome of undecided creations when their container or pod ends."""

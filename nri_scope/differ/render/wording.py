@@ -144,8 +144,8 @@ def claim(other: Claim, step: ChangeStep) -> str:
     if other.owner != step.owner and other.owner.who is not OwnerKind.UNKNOWN:
         parts.append(by(other.owner))
     if step.change.kind != "moved" and (other.value != step.change.after or not parts):
-        there = other.value is not None
-        parts.append(shown(step.change.path, other.value) if there else "no value")
+        exists = other.value is not None
+        parts.append(shown(step.change.path, other.value) if exists else "no value")
     say = "say" if other.evidence in _PLURAL else "says"
     return f"but {other.evidence} {say}: {', '.join(parts) or 'otherwise'}"
 

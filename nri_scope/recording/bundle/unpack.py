@@ -180,22 +180,22 @@ def _check_kind(path: Path, file: BinaryIO) -> None:
         raise RecordingError(path, "not a bundle", _GIVE)
 
 
-def _manifest(file: BinaryIO, found: dict[str, Entry]) -> Manifest:
-    entry = found.get(MANIFEST)
+def _manifest(file: BinaryIO, files: dict[str, Entry]) -> Manifest:
+    entry = files.get(MANIFEST)
     if entry is None:
         raise ManifestError(f"it has no {MANIFEST}")
     if entry.size > MAX_MANIFEST:
         raise ManifestError("its manifest is too large")
     manifest = from_bytes(b"".join(unpacked(file, entry)))
     # A later version may add files, but must list them in its manifest.
-    for name in found.keys() - {MANIFEST} - manifest.files.keys():
+    for name in files.keys() - {MANIFEST} - manifest.files.keys():
         raise ManifestError(f"it has a file {name} that its manifest does not list")
-    for name in sorted(manifest.files.keys() - found.keys()):
+    for name in sorted(manifest.files.keys() - files.keys()):
         raise ManifestError(f"it has no {name[:60]}, which its manifest lists")
-    for name, entry in found.items():
+    for name, entry in files.items():
         if name != MANIFEST and manifest.files[name].size != entry.size:
             raise ManifestError(f"the size of {name} is not the one in its manifest")
-    if RECORDING not in found:
+    if RECORDING not in files:
         raise ManifestError(f"it has no {RECORDING}")
     return manifest
 

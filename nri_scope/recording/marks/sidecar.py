@@ -107,10 +107,10 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def _plain(mark: UserMark) -> dict[str, Plain]:
-    found: dict[str, Plain] = {"event": mark.event, "at_ns": mark.at_ns}
+    record: dict[str, Plain] = {"event": mark.event, "at_ns": mark.at_ns}
     if not mark.gone:
-        found["comment"] = mark.comment
-    return {**found, "made_ns": mark.made_ns}
+        record["comment"] = mark.comment
+    return {**record, "made_ns": mark.made_ns}
 
 
 def _marks_of(path: Path, document: Plain) -> dict[MarkKey, UserMark]:
@@ -127,8 +127,8 @@ def _marks_of(path: Path, document: Plain) -> dict[MarkKey, UserMark]:
     return {mark.key: mark for mark in marks}
 
 
-def _listed(path: Path, found: Mapping[str, Plain], name: str) -> list[Plain]:
-    listed = found.get(name, [] if name == "unmarked" else None)
+def _listed(path: Path, document: Mapping[str, Plain], name: str) -> list[Plain]:
+    listed = document.get(name, [] if name == "unmarked" else None)
     if not isinstance(listed, list) or len(listed) > MAX_MARKS:
         raise Unusable(f"{path} is damaged: it contains no marks, or too many")
     return listed
@@ -171,7 +171,7 @@ def marks_of(recording: Recording) -> list[UserMark]:
 
     An unusable file of marks counts as empty.
     """
-    found: Mapping[MarkKey, UserMark] = {}
+    marks: Mapping[MarkKey, UserMark] = {}
     with suppress(Unusable):
-        found = read(path_of(recording.path))
-    return sorted(merged(marks_in(recording), found.values()).values())
+        marks = read(path_of(recording.path))
+    return sorted(merged(marks_in(recording), marks.values()).values())

@@ -125,22 +125,22 @@ class UserMarks:
         if self._is_temporary:
             return
         with self._file:
-            kept: dict[MarkKey, UserMark] = {}
-            there: Sequence[UserMark] = ()
+            pending: dict[MarkKey, UserMark] = {}
+            stored: Sequence[UserMark] = ()
             notice = damage = ""
             try:
-                kept = sidecar.read(self.path)
+                pending = sidecar.read(self.path)
             except sidecar.Unusable as error:
                 notice = str(error)
             # The views report errors of the recording itself.
             with suppress(RecordingError), Recording.open(self._recording) as recording:
                 try:
-                    there = sidecar.marks_in(recording)
+                    stored = sidecar.marks_in(recording)
                 except RecordingError as error:
                     damage = f"the marks in the recording cannot be read: {error.problem}"
             with self._lock:
-                self._inside = {mark.key for mark in there}
-                self._marks = merged(there, kept.values())
+                self._inside = {mark.key for mark in stored}
+                self._marks = merged(stored, pending.values())
                 for mark in self._changed.values():
                     self._apply(mark)
         self.is_kept = not notice
@@ -182,8 +182,8 @@ class UserMarks:
 
     def _save_beside(self, changed: Mapping[MarkKey, UserMark]) -> None:
         """Save changed marks beside the recording. Raises Unusable and OSError."""
-        there = sidecar.read(self.path)
-        marks = dict(there)
+        stored = sidecar.read(self.path)
+        marks = dict(stored)
         for key, mark in changed.items():
             other = marks.get(key)
             if other is not None and other.made_ns > mark.made_ns:
@@ -192,7 +192,7 @@ class UserMarks:
                 marks.pop(key, None)
             else:
                 marks[key] = mark
-        if marks != there:
+        if marks != stored:
             sidecar.write(self.path, marks.values())
 
 

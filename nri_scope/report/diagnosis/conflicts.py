@@ -352,7 +352,7 @@ class FailedCallDetector(Detector):
 
     def __init__(self, facts: RecordingFacts) -> None:
         super().__init__(facts)
-        self._found: dict[tuple[str, str, str], Shown] = {}
+        self._conflicts: dict[tuple[str, str, str], Shown] = {}
 
     def see(self, event: Event) -> None:
         """Check the status of a call."""
@@ -365,15 +365,15 @@ class FailedCallDetector(Detector):
         # The same failure of many calls is one finding.
         words = clipped(event.status_message or "unknown reason", WORDS_MAX)
         key = clipped(event.plugin, WORDS_MAX), clipped(event.method, WORDS_MAX), words
-        if key not in self._found and len(self._found) >= CASES_MAX:
+        if key not in self._conflicts and len(self._conflicts) >= CASES_MAX:
             return
         about = event.container_id or event.pod_id
-        shown = self._found.setdefault(key, Shown())
+        shown = self._conflicts.setdefault(key, Shown())
         shown.add(event.id, container=self._facts.name_of(about))
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin, state and error."""
-        for (plugin, method, words), shown in self._found.items():
+        for (plugin, method, words), shown in self._conflicts.items():
             fatal = method == v01.CREATE_INVOCATION
             outcome = (
                 "the pod or container is not started" if fatal else "the runtime logs the error"

@@ -92,7 +92,7 @@ class SlowPluginDetector(Detector):
 
     def __init__(self, facts: RecordingFacts) -> None:
         super().__init__(facts)
-        self._found: dict[tuple[str, str], _Slow] = {}
+        self._slow: dict[tuple[str, str], _Slow] = {}
         self._late: Latest[int, _Slow] = Latest()
         """Plugins that missed a deadline, by event."""
         self._late_in: dict[int, _Slow] = {}
@@ -115,7 +115,7 @@ class SlowPluginDetector(Detector):
         title = f"nri-scope's own connection {event.plugin}" if ours else event.plugin
         request = event.method if event.method in _SET_APART else ""
         runtime = runtime_title(session.runtime_name)
-        slow = self._found.setdefault(
+        slow = self._slow.setdefault(
             (title, request), _Slow(title, ours, policy_of(session), request, runtime)
         )
         subject = event.container_id or event.pod_id
@@ -132,7 +132,7 @@ class SlowPluginDetector(Detector):
             if span.before and wording.slow(span):
                 title, policy = _title(span), self._facts.unobserved_policy
                 several = len(span.owner.plugins) != 1
-                slow = self._found.setdefault(
+                slow = self._slow.setdefault(
                     (title, ""), _Slow(title, own=False, policy=policy, several=several)
                 )
                 number = diff.events[diff.seen_by.index(span.before)]
@@ -147,7 +147,7 @@ class SlowPluginDetector(Detector):
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin, or for the plugins between two connections."""
-        for slow in self._found.values():
+        for slow in self._slow.values():
             count = slow.shown.count
             took, limit = duration(slow.worst_ns), deadline(slow.deadline_ns)
             times = f"{slow.worst_name} took {took} of {limit}"

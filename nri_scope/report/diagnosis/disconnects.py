@@ -310,11 +310,11 @@ class DisconnectDetector(Detector):
         """Find plugins that the chain in requests to validators no longer contains."""
         if not diff.chain:
             return
-        there = set(diff.chain)
+        members = set(diff.chain)
         for plugin, event in self._newest_chain.items():
             if len(self._gone) >= CASES_MAX:
                 break
-            if plugin in there or plugin in self._gone or plugin in self._facts.passive_plugins:
+            if plugin in members or plugin in self._gone or plugin in self._facts.passive_plugins:
                 continue
             why = (
                 f"was in the chain that the runtime sent to validators at event {event}, but not "
@@ -361,13 +361,13 @@ class RequiredPluginDetector(Detector):
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin."""
-        found: dict[str, Told] = {}
+        findings: dict[str, Told] = {}
         for created in self._facts.created_without():
             why = f"{created.name}: {created.required_by} requires it, and {created.evidence}."
             title = f"{created.plugin} is required, and pods or containers were created without it"
-            told = found.setdefault(created.plugin, Told(title, why, _REQUIRED_ADVICE))
+            told = findings.setdefault(created.plugin, Told(title, why, _REQUIRED_ADVICE))
             told.shown.add(created.event, container=created.name)
-        for told in found.values():
+        for told in findings.values():
             yield told.finding(FindingKind.REQUIRED, Level.PROBLEM)
 
 
@@ -399,15 +399,15 @@ class FailedConnectionDetector(_LastEvents):
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin and reason."""
-        found: dict[tuple[Level, str, str, str], Shown] = {}
+        cases: dict[tuple[Level, str, str, str], Shown] = {}
         for number, newest in self._newest.items():
             session = self._facts.sessions.get(number)
             if session is None or not session.is_connection or not self._facts.wanted(newest):
                 continue
             texts = self._of(session, newest)
-            if texts is not None and len(found) < CASES_MAX:
-                found.setdefault(texts, Shown()).add(newest.id)
-        for (level, title, detail, advice), shown in found.items():
+            if texts is not None and len(cases) < CASES_MAX:
+                cases.setdefault(texts, Shown()).add(newest.id)
+        for (level, title, detail, advice), shown in cases.items():
             yield shown.finding(FindingKind.DISCONNECTED, level, title, detail, advice)
 
     def _of(self, session: Session, newest: Event) -> tuple[Level, str, str, str] | None:

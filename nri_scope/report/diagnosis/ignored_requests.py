@@ -59,7 +59,7 @@ class DroppedRequestDetector(Detector):
 
     def __init__(self, facts: RecordingFacts) -> None:
         super().__init__(facts)
-        self._found: dict[tuple[str, str, str], Told] = {}
+        self._cases: dict[tuple[str, str, str], Told] = {}
         self._updates: Latest[str, Sequence[ChangeStep]] = Latest()
         """The requests of the newest UpdateContainer of each container."""
         self._posts: Latest[str, int] = Latest()
@@ -87,7 +87,7 @@ class DroppedRequestDetector(Detector):
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each owner, path and reason."""
-        for case in self._found.values():
+        for case in self._cases.values():
             yield case.finding(FindingKind.DROPPED, Level.WARNING)
 
     def _voided(self, steps: Sequence[ChangeStep]) -> Iterator[ChangeStep]:
@@ -116,10 +116,10 @@ class DroppedRequestDetector(Detector):
         )
         name = self._facts.name_of(container)
         key = name, "", reason
-        if key not in self._found and len(self._found) >= CASES_MAX:
+        if key not in self._cases and len(self._cases) >= CASES_MAX:
             return
         text = clipped(f"{detail}. Requests: {asked}.", 2 * WORDS_MAX)
-        case = self._found.setdefault(key, Told(title, text, _VOIDED_ADVICE))
+        case = self._cases.setdefault(key, Told(title, text, _VOIDED_ADVICE))
         events = {number for step in lost for number in (step.event, step.outcome.event)} - {0}
         case.shown.add(*sorted(events), container=name)
 
@@ -132,15 +132,15 @@ class DroppedRequestDetector(Detector):
             clipped(path, WORDS_MAX),
             clipped(f"{outcome.kind} {outcome.reason}", WORDS_MAX),
         )
-        case = self._found.get(key)
+        case = self._cases.get(key)
         if case is None:
-            if len(self._found) >= CASES_MAX:
+            if len(self._cases) >= CASES_MAX:
                 return
             who, by_rule = wording.owner(step.owner), outcome.shown_by is Shows.RULE
             title = f"{_what(path)}, requested by {who}, was {outcome.kind}"
             detail = f"{capital(wording.request(step))}."
             advice = _RULE_ADVICE if by_rule else _SEEN_ADVICE
-            case = self._found[key] = Told(
+            case = self._cases[key] = Told(
                 clipped(title, WORDS_MAX),
                 clipped(detail, WORDS_MAX),
                 _ID_ADVICE if outcome.reason in (NO_ID, NO_SUCH) else advice,
@@ -189,7 +189,7 @@ class ReplacedValueDetector(Detector):
     def __init__(self, facts: RecordingFacts, history_of: Callable[[str], History | None]) -> None:
         super().__init__(facts)
         self._history_of = history_of
-        self._found: dict[tuple[str, str, str], _Replaced] = {}
+        self._cases: dict[tuple[str, str, str], _Replaced] = {}
         self._kept = 0
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
@@ -207,7 +207,7 @@ class ReplacedValueDetector(Detector):
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each field, plugin and requester."""
-        for case in self._found.values():
+        for case in self._cases.values():
             seen = Shown()
             for step, name in case.steps:
                 # Later events may have shown that the earlier value remains.
@@ -224,7 +224,7 @@ class ReplacedValueDetector(Detector):
         by, who = wording.owner(step.owner), wording.owner(earlier.owner)
         what = clipped(label(step.change.path), WORDS_MAX)
         key = step.change.path, who, by
-        case = self._found.get(key)
+        case = self._cases.get(key)
         if case is None:
             before, after = (
                 shown(step.change.path, value) for value in (step.change.before, step.change.after)
@@ -234,7 +234,7 @@ class ReplacedValueDetector(Detector):
                 f"{who} set {before} (event {earlier.event}); then it was replaced by {after}, "
                 f"by {by} (event {step.event})."
             )
-            case = self._found[key] = _Replaced(
+            case = self._cases[key] = _Replaced(
                 clipped(title, WORDS_MAX),
                 clipped(f"{detail[:1].upper()}{detail[1:]}", WORDS_MAX),
             )

@@ -96,9 +96,9 @@ class NameClashDetector(Detector):
 
 def _duplicates(items: Iterable[str]) -> list[str]:
     seen: set[str] = set()
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for item in items:
         if item in seen:
-            found[item] = None
+            names[item] = None
         seen.add(item)
-    return [*found]
+    return [*names]

@@ -171,8 +171,8 @@ def _redact_group(engine: Engine, text: str, place: str, key: str, certainty: Ce
 def _redact_formats(engine: Engine, text: str, place: str) -> str:
     """Redact what separators would cut: private keys, logins in URLs, addresses."""
 
-    def login_of_url(found: re.Match[str]) -> str:
-        url: str = found[0]
+    def login_of_url(match: re.Match[str]) -> str:
+        url: str = match[0]
         end = url.partition("/")[0].rfind("@")
         if end < 0:
             # A password with a slash; not host:port/image@digest.

@@ -75,8 +75,8 @@ class Jumper(KeyCommands):
     async def _open_from(self, place: int | Moment, text: str) -> None:
         first, newest = await self.store.run(event_range)
         if isinstance(place, int) and not first <= place <= newest:
-            there = f"events {first} to {newest}" if newest else "no events"
-            self.report_problem(f"there is no event {place}; the recording has {there}")
+            known_events = f"events {first} to {newest}" if newest else "no events"
+            self.report_problem(f"there is no event {place}; the recording has {known_events}")
             return
         number = await self.store.run(partial(_number_of, place=place))
         view = self.views.events.view

@@ -186,7 +186,7 @@ def _index(plugin: str) -> str:
     return index if name and index.isdigit() else plugin
 
 
-def _changes(event: Event, whole: str, width: int) -> Iterator[str]:
+def _changes(event: Event, text: str, width: int) -> Iterator[str]:
     first, more = first_change(event), more_changes(event)
     if width < _ROOM_FOR_CHANGES:
         # The same form in all rows, so that numbers can be compared vertically.
@@ -194,6 +194,6 @@ def _changes(event: Event, whole: str, width: int) -> Iterator[str]:
         count = f"{sign}{event.changes or len(event.changed)}"
         yield f"{count} {first.removeprefix(f'{sign} ')}" if width >= ROOM_FOR_WORDS else count
         return
-    yield whole
+    yield text
     yield f"{first}{more}"
     yield f"{safe(first, width - columns(more))}{more}"

@@ -275,12 +275,12 @@ def places(tally: PlaceCounts) -> tuple[ChainPlace, ...]:
 def _changes_by_owner(tally: PlaceCounts) -> Counter[str]:
     """Count changes by owner, as shown by the requests of other connections."""
     plugins = {session.id: session.plugin for session in tally.sessions}
-    found: Counter[str] = Counter()
+    counted: Counter[str] = Counter()
     for session, counts in list(tally.counts.items()):
         for owner, count in list(counts.changes.items()):
             if owner != plugins.get(session):
-                found[owner] += count
-    return found
+                counted[owner] += count
+    return counted
 
 
 def _connection(

@@ -84,7 +84,7 @@ class MarkerPlaces:
         self._gaps: dict[tuple[int, int], int] = {}
         self._ends: dict[tuple[int, int], int] = {}
         self._last_state: RecordingState | None = None
-        self._found: tuple[RowMarker, ...] = ()
+        self._markers: tuple[RowMarker, ...] = ()
 
     def between(self, recording: Recording, state: RecordingState) -> tuple[RowMarker, ...]:
         """Return the markers of all gaps and sessions in order. Raises RecordingError.
@@ -93,9 +93,9 @@ class MarkerPlaces:
         """
         if self._last_state is None or not _same(self._last_state, state):
             markers = (*self._of_gaps(recording, state), *self._of_sessions(recording, state))
-            self._found = tuple(sorted(markers, key=lambda marker: marker.key))
+            self._markers = tuple(sorted(markers, key=lambda marker: marker.key))
             self._last_state = state
-        return self._found
+        return self._markers
 
     def _of_gaps(self, recording: Recording, state: RecordingState) -> Iterator[RowMarker]:
         for gap in state.gaps:

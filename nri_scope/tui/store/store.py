@@ -386,9 +386,9 @@ class Store:
         await self.grouping.group_all(self._pages, self._group_on)
         self._walk_found_events = True
 
-    def _group_on(self, found: Grouped) -> None:
+    def _group_on(self, grouped: Grouped) -> None:
         self._walk_found_events = True
-        self._settle_all(regrouped=self.grouping.operations.add(found))
+        self._settle_all(regrouped=self.grouping.operations.add(grouped))
 
     def _trim(self, news: RecordingNews) -> bool:
         """Drop rows that were removed from the recording; return whether events were dropped."""

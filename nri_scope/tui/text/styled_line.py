@@ -156,16 +156,16 @@ def cut(parts: StyledLine, width: int) -> StyledLine:
     whole = [Span(safe(part.text[: 4 * width + 1]), part.style) for part in parts]
     if sum(columns(part.text) for part in whole) <= width:
         return tuple(whole)
-    kept: list[Span] = []
+    spans: list[Span] = []
     left = width - 1
     for text, style in whole:
         if columns(text) > left:
             # Append a blank, so that a text that just fits is cut visibly, too: more follows.
-            kept.append(Span(safe(f"{text} ", left + 1), style))
+            spans.append(Span(safe(f"{text} ", left + 1), style))
             break
-        kept.append(Span(text, style))
+        spans.append(Span(text, style))
         left -= columns(text)
-    return tuple(kept)
+    return tuple(spans)
 
 
 def yaml_lines(value: dict[str, Plain], stop: CancelFlag) -> Iterator[StyledLine]:

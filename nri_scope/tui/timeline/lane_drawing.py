@@ -269,30 +269,30 @@ class TimeWindow:
         """Return the time in the middle of a column."""
         return (self.start(column, width) + self.start(column + 1, width)) // 2
 
-    def zoomed(self, whole: TimeWindow, around_ns: int, *, closer: bool) -> TimeWindow:
-        """Halve (``closer``) or double the window within ``whole``, around ``around_ns``."""
-        span = max(MIN_SPAN, self.span // 2) if closer else min(whole.span, self.span * 2)
+    def zoomed(self, extent: TimeWindow, around_ns: int, *, closer: bool) -> TimeWindow:
+        """Halve (``closer``) or double the window within ``extent``, around ``around_ns``."""
+        span = max(MIN_SPAN, self.span // 2) if closer else min(extent.span, self.span * 2)
         return TimeWindow(
             from_ns := around_ns - (around_ns - self.from_ns) * span // self.span,
             from_ns + span,
-        ).within(whole)
+        ).within(extent)
 
-    def moved(self, whole: TimeWindow, by_ns: int) -> TimeWindow:
-        """Return the window moved by ``by_ns``, within ``whole``."""
-        return TimeWindow(self.from_ns + by_ns, self.to_ns + by_ns).within(whole)
+    def moved(self, extent: TimeWindow, by_ns: int) -> TimeWindow:
+        """Return the window moved by ``by_ns``, within ``extent``."""
+        return TimeWindow(self.from_ns + by_ns, self.to_ns + by_ns).within(extent)
 
-    def moved_to(self, whole: TimeWindow, at_ns: int) -> TimeWindow:
-        """Return the window moved within ``whole`` to show a time outside.
+    def moved_to(self, extent: TimeWindow, at_ns: int) -> TimeWindow:
+        """Return the window moved within ``extent`` to show a time outside.
 
         It is moved by half its length to a time shortly after it, for orientation; otherwise, the
         time is in its middle.
         """
         near = self.to_ns <= at_ns < self.to_ns + self.span
-        moved = self.moved(whole, self.span // 2 if near else 0)
+        moved = self.moved(extent, self.span // 2 if near else 0)
         return (
             moved
             if moved.shows(at_ns)
-            else self.moved(whole, at_ns - self.from_ns - self.span // 2)
+            else self.moved(extent, at_ns - self.from_ns - self.span // 2)
         )
 
     def rounded(self) -> TimeWindow:
@@ -300,10 +300,10 @@ class TimeWindow:
         step = 10 ** max(0, len(str(self.span)) - 4)
         return TimeWindow(max(0, self.from_ns // step * step), -(-self.to_ns // step) * step)
 
-    def within(self, whole: TimeWindow) -> TimeWindow:
-        """Return the window moved into ``whole``, and shortened if longer."""
-        span = min(self.span, whole.span)
-        from_ns = min(max(self.from_ns, whole.from_ns), whole.to_ns - span)
+    def within(self, extent: TimeWindow) -> TimeWindow:
+        """Return the window moved into ``extent``, and shortened if longer."""
+        span = min(self.span, extent.span)
+        from_ns = min(max(self.from_ns, extent.from_ns), extent.to_ns - span)
         return TimeWindow(from_ns, from_ns + span)
 
     def joined(self, other: TimeWindow) -> TimeWindow:

@@ -58,14 +58,14 @@ class TableBoard(ColumnBoard, Generic[E]):
         """The entry under the cursor."""
         return self.entries[self.body.cursor] if self.body.cursor < len(self.entries) else None
 
-    def show_entries(self, found: tuple[E, ...], empty: str) -> None:
+    def show_entries(self, entries: tuple[E, ...], empty: str) -> None:
         """Replace the entries; ``empty``: text shown if there are none."""
         at = self.entry
-        self.entries = found
+        self.entries = entries
         self.body.empty = empty
         self.body.changed()
         if at is not None and at != self.entry:
-            keys = [self.key_of(entry) for entry in found]
+            keys = [self.key_of(entry) for entry in entries]
             if self.key_of(at) in keys:
                 self.body.go_to(keys.index(self.key_of(at)))
         self.refresh_remarks()
