@@ -38,7 +38,7 @@ _BATCH_EVENTS = 64
 
 
 class SentUpTo(NamedTuple):
-    """Last event of a recording that a response and those before it account for."""
+    """Position in a recording: the last event that is covered by a response or an earlier one."""
 
     recording: str
     event: int
@@ -53,11 +53,11 @@ class TimedResponse(NamedTuple):
     number: int
     response: v1.GetEventsResponse
     sent: SentUpTo | None = None
-    """None if it accounts for no event."""
+    """None if it covers no event."""
 
 
 class ResponseSource(NamedTuple):
-    """A recording, or a part of it, that responses are made of."""
+    """Source of responses: a recording, or a part of one."""
 
     name: str
     """Name of the recording on the node."""

@@ -10,7 +10,7 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .option_rules import Exclude, Need, NeedOneOf, RuledCommand, given
+from .option_rules import Exclude, Need, NeedOneOf, RuledCommand, used_parameters
 from .params import (
     DURATION,
     PLUGIN_NAME,
@@ -178,5 +178,5 @@ def _live(options: DiffOptions) -> int:
 def _reject_selection(context: click.Context, compared: str) -> None:
     """Raise UsageError if an option selects events; ``compared`` names what is compared instead."""
     for name in _RECORDING_ONLY + _EVENTS_ONLY:
-        if name in given(context):
+        if name in used_parameters(context):
             raise UsageError(f"{name} is not valid when comparing {compared}", "leave it out")

@@ -31,7 +31,7 @@ class OptionRule:
     """The usual hint."""
 
     def problem(self, used: Set[str]) -> str:
-        """Return what is wrong with the given parameters; "" if nothing is."""
+        """Return what is wrong with the ``used`` parameters; "" if nothing is."""
         raise NotImplementedError
 
 
@@ -88,14 +88,14 @@ class RuledCommand(click.Command):
         """Parse the arguments, and check the rules."""
         rest = super().parse_args(ctx, args)
         if not ctx.resilient_parsing:
-            names = given(ctx)
+            names = used_parameters(ctx)
             for rule in self.rules:
                 if problem := rule.problem(names):
                     raise UsageError(problem, rule.hint or rule.REMEDY)
         return rest
 
 
-def given(context: click.Context) -> Set[str]:
+def used_parameters(context: click.Context) -> Set[str]:
     """Return the parameters on the command line, in all spellings, also with their values."""
     names: set[str] = set()
     for each in context.command.params:

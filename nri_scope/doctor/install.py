@@ -208,7 +208,7 @@ def _runtime_fact(item: Installation, closed: Sequence[Check]) -> str:
 def _installed(host: Host, item: Installation, *, is_broken: bool) -> Iterator[tuple[str, bool]]:
     """Yield a fact for each place where the recorder is installed, and whether it is started there.
 
-    ``is_broken``: no plugin in the runtime's folder is.
+    ``is_broken``: whether a check of the runtime's plugins failed, so that it launches none.
     """
     below = host.below(item.root)
     folder = look_at_plugins(below, *plugin_folders(item.config))
@@ -238,7 +238,7 @@ def _recorder_fact(host: Host) -> Iterator[str]:
 def _program_problem(host: Host, program: Program, *, is_hidden: bool) -> str:
     """Return why root should not, or cannot, run the program; "" if nothing is wrong.
 
-    ``is_hidden``: whether the folders of `_HIDDEN` are.
+    ``is_hidden``: whether the folders `_HIDDEN` are hidden from the program.
     """
     for path in program.files:
         hidden = next((folder for folder in _HIDDEN if path.startswith(f"{folder}/")), "")

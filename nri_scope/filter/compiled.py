@@ -60,13 +60,13 @@ def predicate(node: Node) -> Predicate:
 def _on_values(field: FilterField, test: _Test) -> Predicate:
     columns = field.columns
     if field.many:
-        many: Callable[[Event], tuple[str, ...]] = attrgetter(columns[0])
-        return lambda event: any(test(value) for value in many(event))
+        list_of: Callable[[Event], tuple[str, ...]] = attrgetter(columns[0])
+        return lambda event: any(test(value) for value in list_of(event))
     if len(columns) == 1:
-        one: Callable[[Event], str] = attrgetter(columns[0])
-        return lambda event: test(one(event))
-    several: Callable[[Event], tuple[str, ...]] = attrgetter(*columns)
-    return lambda event: any(test(value) for value in several(event))
+        value_of: Callable[[Event], str] = attrgetter(columns[0])
+        return lambda event: test(value_of(event))
+    values_of: Callable[[Event], tuple[str, ...]] = attrgetter(*columns)
+    return lambda event: any(test(value) for value in values_of(event))
 
 
 def _word(text: str, wild: bool) -> Predicate:
@@ -80,10 +80,10 @@ def _word(text: str, wild: bool) -> Predicate:
 def _is(kind: FieldKind, text: str, wild: bool) -> _Test:
     match kind:
         case FieldKind.WORD:
-            folded = _whole(fold(text), wild)
+            folded = _equal(fold(text), wild)
             return lambda value: folded(fold(value))
         case FieldKind.PLUGIN:
-            named = _whole(text, wild)
+            named = _equal(text, wild)
             return lambda value: (
                 named(value) or (INDEXED.match(value) is not None and named(value[3:]))
             )
@@ -92,7 +92,7 @@ def _is(kind: FieldKind, text: str, wild: bool) -> _Test:
         case FieldKind.PATH:
             return _path(text, wild)
         case _:
-            return _whole(text, wild)
+            return _equal(text, wild)
 
 
 def _path(text: str, wild: bool) -> _Test:
@@ -108,7 +108,7 @@ def _path(text: str, wild: bool) -> _Test:
     return meant.includes
 
 
-def _whole(text: str, wild: bool) -> _Test:
+def _equal(text: str, wild: bool) -> _Test:
     return glob_test(text) if wild else text.__eq__
 
 

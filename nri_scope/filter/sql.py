@@ -96,7 +96,7 @@ def _word(column: str, text: str, wild: bool) -> _Condition:
 def _is(kind: FieldKind, column: str, text: str, wild: bool) -> _Condition:
     match kind:
         case FieldKind.WORD:
-            return _whole(f"lower({column})", fold(text), wild)
+            return _equal(f"lower({column})", fold(text), wild)
         case FieldKind.PLUGIN if wild:
             glob = sql_glob(text)
             return f"({column} GLOB ? OR {column} GLOB ?)", [glob, _INDEXED + glob]
@@ -113,7 +113,7 @@ def _is(kind: FieldKind, column: str, text: str, wild: bool) -> _Condition:
         case FieldKind.PATH:
             return _path(column, text, wild)
         case _:
-            return _whole(column, text, wild)
+            return _equal(column, text, wild)
 
 
 def _path(column: str, text: str, wild: bool) -> _Condition:
@@ -132,7 +132,7 @@ def _path(column: str, text: str, wild: bool) -> _Condition:
     return _joined(tests, "OR")
 
 
-def _whole(column: str, text: str, wild: bool) -> _Condition:
+def _equal(column: str, text: str, wild: bool) -> _Condition:
     if wild:
         return f"({column} GLOB ?)", [sql_glob(text)]
     return f"({column} = ?)", [text]

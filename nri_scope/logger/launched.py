@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A logger that a runtime launches: configured by YAML in the Configure request, with a log file.
 
-The runtime discards its output, so messages go to a log file beside the recording or, until the
-recording is open, beside the default path: a configured path may be misspelt or belong to another
-program.
+The runtime discards its output, so messages go to a log file beside the recording. Until the
+recording is open, that file is beside the default path, as a configured path may be misspelt or
+belong to another program.
 
 The logger never rejects its configuration: up to NRI 0.6, one launched plugin that fails to start
 keeps the whole runtime from starting.

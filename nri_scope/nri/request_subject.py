@@ -70,11 +70,11 @@ def decode_request(method: str, payload: bytes, service: str = "") -> Decoded:
     Unknown fields are preserved in the message. `service` is the ttRPC service named in the
     request; "" stands for the method's usual service.
     """
-    known = METHODS.get(method)
-    if known is None or (service and service != known.service):
+    rpc = METHODS.get(method)
+    if rpc is None or (service and service != rpc.service):
         return Decoded(method, method, None, None, None, UNKNOWN)
-    content = bounded(known.request, payload, MAX_RECORDED)
-    message = decode(known.request, content)
+    content = bounded(rpc.request, payload, MAX_RECORDED)
+    message = decode(rpc.request, content)
     if message is None:
         return Decoded(method, method, None, None, None, MALFORMED)
     pod = pod_of(method, message)
@@ -90,14 +90,14 @@ def kind_of_request(method: str, mark: str) -> type[Message] | None:
 
     `mark` is that of `Decoded`: a method of another service may have the same name.
     """
-    known = None if mark == UNKNOWN else METHODS.get(method)
-    return known.request if known else None
+    rpc = None if mark == UNKNOWN else METHODS.get(method)
+    return rpc.request if rpc else None
 
 
 def kind_of_reply(method: str, mark: str) -> type[Message] | None:
     """Return the class of a reply's message; arguments and None as for `kind_of_request`."""
-    known = None if mark == UNKNOWN else METHODS.get(method)
-    return known.reply if known else None
+    rpc = None if mark == UNKNOWN else METHODS.get(method)
+    return rpc.reply if rpc else None
 
 
 def is_plugins_call(method: str, mark: str) -> bool:
@@ -105,8 +105,8 @@ def is_plugins_call(method: str, mark: str) -> bool:
 
     `mark` is that of `Decoded`: a method of another service may have the same name.
     """
-    known = METHODS.get(method)
-    return known is not None and known.service == RUNTIME_SERVICE and mark != UNKNOWN
+    rpc = METHODS.get(method)
+    return rpc is not None and rpc.service == RUNTIME_SERVICE and mark != UNKNOWN
 
 
 def pod_of(method: str, message: Message) -> api.PodSandbox | None:
@@ -161,10 +161,10 @@ def decode_reply(method: str, payload: bytes) -> Message | None:
 
     A reply with too many elements is truncated (`element_limits.bounded`).
     """
-    known = METHODS.get(method)
-    if known is None:
+    rpc = METHODS.get(method)
+    if rpc is None:
         return None
-    return decode(known.reply, bounded(known.reply, payload))
+    return decode(rpc.reply, bounded(rpc.reply, payload))
 
 
 def workload_of(pod: str) -> str:

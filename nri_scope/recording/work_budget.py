@@ -34,7 +34,7 @@ class Rate(NamedTuple):
 
     per_byte: float
     least_bytes: int
-    """Size whose units smaller files get, too."""
+    """Smaller files get the units of a file of this size."""
 
     def units(self, file_bytes: int, times: float = 1) -> int:
         """Return the units for a file of this size, multiplied by ``times``."""
@@ -74,9 +74,9 @@ _STEPS_PER_CALL = 100_000
 
 
 class QueryBudget(Budget):
-    """Limit for the steps of a query on one connection, which interrupts the query.
+    """Limit for the steps of a query on one connection: a query that exceeds it is interrupted.
 
-    Also lets Python handle signals.
+    The regular check also lets Python handle signals.
     """
 
     def __init__(self, connection: sqlite3.Connection, file_bytes: int) -> None:

@@ -50,9 +50,9 @@ _RETRY_SECONDS = (1.0, 5.0)
 """Times after the creation of a container at which it is queried again if it does not run yet."""
 _DEADLINE_MAX = 60.0
 _UNDER_WAY = frozenset({CREATE, START, UPDATE})
-"""Events before the runtime does what they announce."""
+"""Events that the runtime sends before it acts."""
 _DONE = frozenset({POST_CREATE, POST_START, POST_UPDATE})
-"""Events after the runtime has done it."""
+"""Events that the runtime sends after it has acted."""
 _EMPTY_REPLY_MAX = 2
 """Maximum bytes of a reply without updates: nothing, or an empty message in it."""
 
@@ -83,11 +83,11 @@ class QueriedSubject(NamedTuple):
 
 
 class CriQueue:
-    """Containers whose query waits until the runtime has done what an event announces.
+    """Containers to query as soon as the runtime has done what an event announces.
 
-    That is so after the next event of the container. If none comes, because it failed or is not
-    subscribed to, a deadline is waited for. Updates of other containers are done when the runtime
-    sends any other event, as it sends one at a time.
+    The container's next event shows that it has. If there is no next event, since the operation
+    failed or the event is not subscribed to, the container is queried at a deadline. Updates of
+    other containers are done when the runtime sends any other event, as it sends one at a time.
     """
 
     def __init__(self) -> None:
@@ -244,7 +244,7 @@ EVENTS_MAX: Final = 10_000
 _LAST_EVENTS_SECONDS = 0.2
 """Time in which the last events before the end are written."""
 _TICK_SECONDS = 0.05
-"""Time between two looks at events: waking this thread for each one would cost more."""
+"""Polling interval for events: waking this thread for each one would cost more."""
 _NICER = 10
 """Niceness of this thread, added to that of the process."""
 

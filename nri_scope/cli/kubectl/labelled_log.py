@@ -117,7 +117,7 @@ class _Printer:
         self._output.flush()
 
     def print_new(self, copies: SimpleQueue[Copy]) -> None:
-        """Print what is new; each node's events when they have arrived."""
+        """Print new events, those of each node as soon as they arrive."""
         self._open(copies)
         rows: list[_LogRow] = []
         for node_log in list(self._logs):

@@ -178,7 +178,7 @@ class EventOrderDetector(Detector):
 
 
 def _newest(seen: Collection[str], order: tuple[str, ...]) -> str:
-    """Return the last one of ``seen`` events in the usual order; "" for none."""
+    """Return the event of ``seen`` that comes last in the usual order; "" for none."""
     return next((name for name in reversed(order) if name in seen), "")
 
 
@@ -258,7 +258,7 @@ class MissedSubjectDetector(Detector):
 
 
 class UnseenEndDetector(Detector):
-    """Detector of pods that existed, and of which Synchronize later showed that they had ended."""
+    """Detector of pods whose end no event showed, and which a later Synchronize does not list."""
 
     def __init__(self, facts: RecordingFacts) -> None:
         super().__init__(facts)

@@ -48,7 +48,7 @@ class CriResources:
 
 
 def qos_class(pod: PodSpec) -> QosClass:
-    """Return the class, which the status of a pod read from a cluster states."""
+    """Return the class in the status of a pod, which clusters set, or else calculate it."""
     status: ManifestField = pod.object.status["qosClass"]
     if status:
         return QosClass(status.choice(*(qos.value for qos in QosClass)))

@@ -72,11 +72,11 @@ class KeyValue(NamedTuple):
     begin: int
     end: int
     members: MembersForm | None = None
-    """How its members are found, which are replaced one by one; None if it has none."""
+    """Form of a value whose members are replaced one by one; None if it has no members."""
 
 
 class _Extent(Enum):
-    """How far the value of a key goes if it has no quotes."""
+    """Extent of a value without quotes."""
 
     WORD = auto()
     PHRASE = auto()
@@ -161,7 +161,7 @@ def _content(text: str, pos: int) -> KeyValue | None:
 
 
 def _is_env_file(text: str, line: int) -> bool:
-    """Return whether a line before or after the one that begins at ``line`` is NAME=value, too."""
+    """Return whether the line before or after the one that begins at ``line`` is NAME=value."""
     after = text.find("\n", line) + 1
     before = text.rfind("\n", 0, max(line - 1, 0)) + 1
     return any(at != line and _ENV_LINE.match(text, at) is not None for at in (before, after))
