@@ -102,7 +102,7 @@ class Finding:
         return {**values, "at": None if at_ns is None else rfc3339(at_ns)}
 
 
-class Shown:
+class FindingEvents:
     """Collector of the first events that show one finding, and of their number."""
 
     __slots__ = ("_first", "_newest", "containers", "count")
@@ -140,13 +140,13 @@ class Shown:
 
 
 @dataclass(slots=True)
-class Told:
+class FindingText:
     """The words of a finding, and the events that show it."""
 
     title: str
     detail: str
     advice: str
-    shown: Shown = field(default_factory=Shown)
+    shown: FindingEvents = field(default_factory=FindingEvents)
 
     def finding(self, kind: FindingKind, level: Level) -> Finding:
         """Return the finding."""

@@ -30,7 +30,7 @@ from nri_scope.nri.events import CREATE, RUN_POD, START, UPDATE, UPDATE_POD
 from nri_scope.specs import label, split
 from nri_scope.wire.ttrpc import Code
 
-from ..finding import Finding, FindingKind, Level, Shown, Told, capital
+from ..finding import Finding, FindingEvents, FindingKind, FindingText, Level, capital
 from ..limits import CASES_MAX, WORDS_MAX
 from .recording_facts import Detector, Latest, RecordingFacts
 
@@ -73,8 +73,8 @@ class FailedStartDetector(Detector):
     def __init__(self, facts: RecordingFacts, history_of: Callable[[str], History | None]) -> None:
         super().__init__(facts)
         self._history_of = history_of
-        self._cases: dict[tuple[str, str], Told] = {}
-        self._case_of: Latest[str, Told] = Latest()
+        self._cases: dict[tuple[str, str], FindingText] = {}
+        self._case_of: Latest[str, FindingText] = Latest()
         """The finding about each container; the CRI can be asked more than once."""
 
     def round(self, diff: RoundDiff, *, wanted: bool) -> None:
@@ -92,7 +92,7 @@ class FailedStartDetector(Detector):
             level = Level.WARNING if case.advice == _NO_REQUEST_ADVICE else Level.PROBLEM
             yield case.finding(FindingKind.FAILED, level)
 
-    def _failed(self, diff: RoundDiff) -> Told | None:
+    def _failed(self, diff: RoundDiff) -> FindingText | None:
         error = diff.failure.replace(diff.container, "ID") if diff.container else diff.failure
         history = self._history_of(diff.container)
         requests = [
@@ -128,7 +128,7 @@ class FailedStartDetector(Detector):
         key = clipped(title, WORDS_MAX), clipped(error, WORDS_MAX)
         if key not in self._cases and len(self._cases) < CASES_MAX:
             detail = f"{clipped(error[:1].upper() + error[1:], 2 * WORDS_MAX)}. {about}"
-            self._cases[key] = Told(key[0], detail.rstrip(), advice)
+            self._cases[key] = FindingText(key[0], detail.rstrip(), advice)
         return self._cases.get(key)
 
 
@@ -267,7 +267,7 @@ class _FailedEvents:
     """The failure of the first of them, with texts of limited length."""
     requests: Sequence[ChangeStep]
     """Requests that the runtime may have rejected, the most likely ones first."""
-    shown: Shown = field(default_factory=Shown)
+    shown: FindingEvents = field(default_factory=FindingEvents)
 
 
 class FailedEventDetector(Detector):
@@ -352,7 +352,7 @@ class FailedCallDetector(Detector):
 
     def __init__(self, facts: RecordingFacts) -> None:
         super().__init__(facts)
-        self._conflicts: dict[tuple[str, str, str], Shown] = {}
+        self._conflicts: dict[tuple[str, str, str], FindingEvents] = {}
 
     def see(self, event: Event) -> None:
         """Check the status of a call."""
@@ -368,7 +368,7 @@ class FailedCallDetector(Detector):
         if key not in self._conflicts and len(self._conflicts) >= CASES_MAX:
             return
         about = event.container_id or event.pod_id
-        shown = self._conflicts.setdefault(key, Shown())
+        shown = self._conflicts.setdefault(key, FindingEvents())
         shown.add(event.id, container=self._facts.name_of(about))
 
     def findings(self) -> Iterator[Finding]:

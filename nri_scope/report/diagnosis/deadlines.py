@@ -16,7 +16,7 @@ from nri_scope.nri.versions import runtime_title
 from nri_scope.text.quantities import deadline, duration, many
 from nri_scope.wire.ttrpc import Code
 
-from ..finding import Finding, FindingKind, Level, Shown
+from ..finding import Finding, FindingEvents, FindingKind, Level
 from .recording_facts import Detector, Latest, RecordingFacts, policy_of
 
 _ADVICE = (
@@ -50,8 +50,8 @@ class _Slow:
     runtime: str = ""
     several: bool = False
     """Whether more than one plugin may have used the time."""
-    shown: Shown = field(default_factory=Shown)
-    missed: Shown = field(default_factory=Shown)
+    shown: FindingEvents = field(default_factory=FindingEvents)
+    missed: FindingEvents = field(default_factory=FindingEvents)
     """The events that took all of the deadline."""
     outcome: str = ""
     """What became of the newest operation in which it missed the deadline; "" if unknown."""

@@ -24,7 +24,7 @@ from nri_scope.recording.runtime_crash import crash_event
 from nri_scope.text.quantities import deadline, duration
 from nri_scope.wire.ttrpc import Code
 
-from ..finding import Finding, FindingKind, Level, Shown, Told, capital
+from ..finding import Finding, FindingEvents, FindingKind, FindingText, Level, capital
 from ..limits import CASES_MAX, TRACKED_MAX, WORDS_MAX
 from .recording_facts import Detector, RecordingFacts, policy_of
 
@@ -74,7 +74,7 @@ class CrashDetector(_LastEvents):
         cases = self.last_events()
         events = {event.id: event for event in self._newest.values()}
         for name, (title, missing, rule, advice) in _KINDS.items():
-            shown = Shown()
+            shown = FindingEvents()
             for number in sorted(cases):
                 about = events[number].container_id
                 if cases[number] == name and self._facts.wanted(events[number]):
@@ -112,7 +112,7 @@ class _Gone:
     why: str
     level: Level
     last: int
-    shown: Shown = field(default_factory=Shown)
+    shown: FindingEvents = field(default_factory=FindingEvents)
     without: set[str] = field(default_factory=set)
     """Containers that were created without the plugin."""
     undecided: set[str] = field(default_factory=set)
@@ -361,11 +361,11 @@ class RequiredPluginDetector(Detector):
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin."""
-        findings: dict[str, Told] = {}
+        findings: dict[str, FindingText] = {}
         for created in self._facts.created_without():
             why = f"{created.name}: {created.required_by} requires it, and {created.evidence}."
             title = f"{created.plugin} is required, and pods or containers were created without it"
-            told = findings.setdefault(created.plugin, Told(title, why, _REQUIRED_ADVICE))
+            told = findings.setdefault(created.plugin, FindingText(title, why, _REQUIRED_ADVICE))
             told.shown.add(created.event, container=created.name)
         for told in findings.values():
             yield told.finding(FindingKind.REQUIRED, Level.PROBLEM)
@@ -399,14 +399,14 @@ class FailedConnectionDetector(_LastEvents):
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin and reason."""
-        cases: dict[tuple[Level, str, str, str], Shown] = {}
+        cases: dict[tuple[Level, str, str, str], FindingEvents] = {}
         for number, newest in self._newest.items():
             session = self._facts.sessions.get(number)
             if session is None or not session.is_connection or not self._facts.wanted(newest):
                 continue
             texts = self._of(session, newest)
             if texts is not None and len(cases) < CASES_MAX:
-                cases.setdefault(texts, Shown()).add(newest.id)
+                cases.setdefault(texts, FindingEvents()).add(newest.id)
         for (level, title, detail, advice), shown in cases.items():
             yield shown.finding(FindingKind.DISCONNECTED, level, title, detail, advice)
 

@@ -29,7 +29,7 @@ from nri_scope.nri.events import (
 )
 from nri_scope.text.quantities import many
 
-from ..finding import Finding, FindingKind, Level, Shown
+from ..finding import Finding, FindingEvents, FindingKind, Level
 from .recording_facts import Detector, Latest, LostEventDetector, RecordingFacts
 
 _START_EVENTS = EventKind.StartContainer, EventKind.PostStartContainer
@@ -90,7 +90,7 @@ class EventOrderDetector(Detector):
         self._lost = lost
         self._events: Latest[tuple[int, str], set[str]] = Latest()
         """Names of the events about each pod and container, by connection."""
-        self._shown: dict[Rule, Shown] = {}
+        self._shown: dict[Rule, FindingEvents] = {}
         self._pairs: dict[str, None] = {}
 
     def see(self, event: Event) -> None:
@@ -174,7 +174,7 @@ class EventOrderDetector(Detector):
         if self._facts.wanted(event):
             subject = event.container_id or event.pod_id
             name = self._facts.name_of(subject)
-            self._shown.setdefault(rule, Shown()).add(event.id, container=name)
+            self._shown.setdefault(rule, FindingEvents()).add(event.id, container=name)
 
 
 def _newest(seen: Collection[str], order: tuple[str, ...]) -> str:
@@ -200,7 +200,7 @@ class MissedSubjectDetector(Detector):
         self._known: Latest[tuple[int, str], bool] = Latest()
         self._existed: dict[int, frozenset[str]] = {}
         self._synchronized: set[int] = set()
-        self._shown: dict[tuple[int, str], Shown] = {}
+        self._shown: dict[tuple[int, str], FindingEvents] = {}
 
     def see(self, event: Event) -> None:
         """Check the first event of a pod and of a container at each connection."""
@@ -242,7 +242,7 @@ class MissedSubjectDetector(Detector):
             return
         self._known[event.session, about] = True
         if is_missed and self._is_unknown(event, about, _FIRST[kind]) and self._facts.wanted(event):
-            shown = self._shown.setdefault((event.session, kind), Shown())
+            shown = self._shown.setdefault((event.session, kind), FindingEvents())
             shown.add(event.id, container=self._facts.name_of(about))
 
     def _is_unknown(self, event: Event, about: str, first: EventKind) -> bool:
@@ -280,7 +280,7 @@ class UnseenEndDetector(Detector):
 
     def findings(self) -> Iterator[Finding]:
         """Yield a finding if such pods are not in the newest Synchronize, nor in later events."""
-        newest, shown = self._synchronize, Shown()
+        newest, shown = self._synchronize, FindingEvents()
         existed = self._facts.existed(newest.session) if newest is not None else frozenset()
         for pod, event in self._running.items():
             is_over = newest is not None and event.id < newest.id and pod not in existed

@@ -24,7 +24,7 @@ from nri_scope.events import Event
 from nri_scope.nri.events import POST_UPDATE, UPDATE
 from nri_scope.specs import label
 
-from ..finding import Finding, FindingKind, Level, Shown, Told, capital
+from ..finding import Finding, FindingEvents, FindingKind, FindingText, Level, capital
 from ..limits import CASES_MAX, WORDS_MAX
 from .recording_facts import Detector, Latest, RecordingFacts
 
@@ -59,7 +59,7 @@ class DroppedRequestDetector(Detector):
 
     def __init__(self, facts: RecordingFacts) -> None:
         super().__init__(facts)
-        self._cases: dict[tuple[str, str, str], Told] = {}
+        self._cases: dict[tuple[str, str, str], FindingText] = {}
         self._updates: Latest[str, Sequence[ChangeStep]] = Latest()
         """The requests of the newest UpdateContainer of each container."""
         self._posts: Latest[str, int] = Latest()
@@ -119,7 +119,7 @@ class DroppedRequestDetector(Detector):
         if key not in self._cases and len(self._cases) >= CASES_MAX:
             return
         text = clipped(f"{detail}. Requests: {asked}.", 2 * WORDS_MAX)
-        case = self._cases.setdefault(key, Told(title, text, _VOIDED_ADVICE))
+        case = self._cases.setdefault(key, FindingText(title, text, _VOIDED_ADVICE))
         events = {number for step in lost for number in (step.event, step.outcome.event)} - {0}
         case.shown.add(*sorted(events), container=name)
 
@@ -140,7 +140,7 @@ class DroppedRequestDetector(Detector):
             title = f"{_what(path)}, requested by {who}, was {outcome.kind}"
             detail = f"{capital(wording.request(step))}."
             advice = _RULE_ADVICE if by_rule else _SEEN_ADVICE
-            case = self._cases[key] = Told(
+            case = self._cases[key] = FindingText(
                 clipped(title, WORDS_MAX),
                 clipped(detail, WORDS_MAX),
                 _ID_ADVICE if outcome.reason in (NO_ID, NO_SUCH) else advice,
@@ -208,7 +208,7 @@ class ReplacedValueDetector(Detector):
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each field, plugin and requester."""
         for case in self._cases.values():
-            seen = Shown()
+            seen = FindingEvents()
             for step, name in case.steps:
                 # Later events may have shown that the earlier value remains.
                 if step.is_change:

@@ -11,7 +11,7 @@ from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.render import wording
 from nri_scope.events import Event
 
-from ..finding import Finding, FindingKind, Level, Shown
+from ..finding import Finding, FindingEvents, FindingKind, Level
 from .recording_facts import Detector, RecordingFacts
 
 _TITLE = re.compile(r"[0-9]{2}-.")
@@ -30,7 +30,7 @@ class NameClashDetector(Detector):
         self._newest: dict[str, int] = {}
         """Session of the newest event, by ``NN-name``."""
         self._seen_sessions: set[int] = set()
-        self._coexisting: dict[str, Shown] = {}
+        self._coexisting: dict[str, FindingEvents] = {}
         self._chains: dict[tuple[str, ...], int] = {}
 
     def see(self, event: Event) -> None:
@@ -40,7 +40,7 @@ class NameClashDetector(Detector):
             if session is None or not session.is_connection:
                 return
             if event.session in self._seen_sessions:
-                self._coexisting.setdefault(event.plugin, Shown()).add(event.id)
+                self._coexisting.setdefault(event.plugin, FindingEvents()).add(event.id)
             self._seen_sessions.add(event.session)
             self._newest[event.plugin] = event.session
 
@@ -55,7 +55,7 @@ class NameClashDetector(Detector):
         same = dict(self._coexisting)
         for chain, event in self._chains.items():
             for plugin in _duplicates(chain):
-                same.setdefault(plugin, Shown()).add(event)
+                same.setdefault(plugin, FindingEvents()).add(event)
         for plugin, shown in same.items():
             yield shown.finding(
                 FindingKind.DUPLICATE,

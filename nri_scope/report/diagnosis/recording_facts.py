@@ -16,7 +16,7 @@ from nri_scope.nri.versions import V0_12_4, NriVersion
 from nri_scope.recording.display import mark_words
 from nri_scope.text.quantities import many
 
-from ..finding import Finding, FindingKind, Level, Shown
+from ..finding import Finding, FindingEvents, FindingKind, Level
 from ..limits import CASES_MAX, TRACKED_MAX, WORDS_MAX
 
 K = TypeVar("K")
@@ -154,19 +154,19 @@ class UnobservedDetector(Detector):
 
     def __init__(self, facts: RecordingFacts) -> None:
         super().__init__(facts)
-        self._undecoded: dict[str, Shown] = {}
+        self._undecoded: dict[str, FindingEvents] = {}
 
     def see(self, event: Event) -> None:
         """Store events that were kept raw."""
         if event.mark and len(self._undecoded) < CASES_MAX and self._facts.wanted(event):
-            self._undecoded.setdefault(event.mark, Shown()).add(event.id)
+            self._undecoded.setdefault(event.mark, FindingEvents()).add(event.id)
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each limit."""
         kind, lost = FindingKind.UNOBSERVED, Counter[str]()
         if (unread := self._facts.unread) is not None:
             detail = "The limit for a file of its size was reached: later events were not read."
-            title, shown = f"Decoding stopped at event {unread.id}", Shown()
+            title, shown = f"Decoding stopped at event {unread.id}", FindingEvents()
             shown.add(unread.id)
             yield shown.finding(kind, Level.WARNING, title, detail, _STOPPED_ADVICE)
         for mark, shown in self._undecoded.items():
