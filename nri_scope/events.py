@@ -12,12 +12,26 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
-from nri_scope.nri.events import EventKind
+from nri_scope.nri.events import (
+    CONFIGURE,
+    REGISTER,
+    SHUTDOWN,
+    SYNCHRONIZE,
+    UNSOLICITED,
+    EventKind,
+)
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy, Introduction
 
 CONTAINER_STATUS = "ContainerStatus"
 CRI_SERVICE = "runtime.v1.RuntimeService"
 """The CRI's method and service that events of a ``cri`` session call."""
+ANY_TIME = frozenset({UNSOLICITED, CONTAINER_STATUS, SHUTDOWN})
+"""Exchanges between the runtime and one connection that can happen at any time."""
+INTRODUCTION = frozenset({REGISTER, CONFIGURE})
+SET_UP = INTRODUCTION | {SYNCHRONIZE}
+"""Exchanges before a connection joins the chain. They can happen while other plugins handle an
+event; the new plugin then receives events from the next chain on (containerd/nri,
+pkg/adaptation)."""
 
 LATE = "answered after the deadline"
 """Status message of an event whose reply came too late, but before the connection ended."""

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import OperationOutcome
 from nri_scope.errors import THE_RECORDING, UsageError
-from nri_scope.events import Container, Event, Pod, Session
+from nri_scope.events import INTRODUCTION, SET_UP, Container, Event, Pod, Session
 from nri_scope.nri.events import CREATE, UPDATE
 from nri_scope.recording import lookup
 from nri_scope.recording.coverage import life_coverage
@@ -34,7 +34,6 @@ from nri_scope.recording.subject_queries import (
 from .attribution.attributed_changes import RoundDiff
 from .attribution.differ import Differ
 from .attribution.history import History
-from .attribution.presence import INTRODUCTION, SET_UP
 from .attribution.rounds import ASIDE, Surroundings
 from .missing_plugin import missed_creations
 

@@ -18,13 +18,12 @@ from typing import NamedTuple
 
 from nri_scope.differ.attribution.attributed_changes import WITHOUT_EFFECT, NameOf, RoundDiff
 from nri_scope.differ.attribution.owner import OwnerKind
-from nri_scope.differ.attribution.presence import INTRODUCTION
 from nri_scope.differ.operations import span_words
 from nri_scope.differ.recording_differ import excerpt_of_events
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
 from nri_scope.entries import OperationFate, OperationOutcome
-from nri_scope.events import NO_ID, Event, Gap, Problem, Session
+from nri_scope.events import INTRODUCTION, NO_ID, Event, Gap, Problem, Session
 from nri_scope.nri.events import CREATE
 from nri_scope.recording import lookup
 from nri_scope.recording.attribution_file import AttributionFile, Request

@@ -202,7 +202,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         if problem and self.views.current is events and not events.listing.cursor:
             events.go_to_event(problem)
         for name, text in await self.store.run(sender_facts):
-            if name == "note" and self.context.where() is None:
+            if name == "note" and self.opens_on_problem:
                 self.frame.say(f"note of the sender: {safe(text, _NOTE_MAX)}")
         self._has_started.set()
         self.started()

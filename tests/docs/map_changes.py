@@ -268,7 +268,11 @@ CHANGES = {
     ),
     "TUI column": Change(
         (
-            Edit("tui/store/rows.py", 'Column("deadline"', 'Column("size", "Size", right=True),'),
+            Edit(
+                "tui/store/rows.py",
+                'ListColumn("deadline"',
+                'ListColumn("size", "Size", right=True),',
+            ),
             Edit("tui/store/rows.py", "_deadline(event.timeout_ns),", "str(event.size),"),
             Edit("tui/list/columns.py", 'yield "event", _LONGEST', 'yield "size", 6'),
             Edit("scripts/tui_page.py", '"Of": ', '"Size": "bytes of the request",'),

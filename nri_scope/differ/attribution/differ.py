@@ -8,7 +8,7 @@ from functools import partial
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import OperationFate
-from nri_scope.events import CONTAINER_STATUS, Event, Gap, Session
+from nri_scope.events import CONTAINER_STATUS, INTRODUCTION, Event, Gap, Session
 from nri_scope.nri.events import (
     CREATE,
     REMOVE,
@@ -30,7 +30,6 @@ from .creation import CreationEvaluation, CreationVerdict
 from .history import History
 from .observed_round import CONTINUED, ConnectionPart, Round, ShownContainer
 from .owner_list import OwnerList
-from .presence import INTRODUCTION
 from .round_results import (
     RequestedUpdate,
     RequestSource,

@@ -12,16 +12,9 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from nri_scope.events import CONTAINER_STATUS, Event, Gap, Session
-from nri_scope.nri.events import CONFIGURE, REGISTER, SHUTDOWN, SYNCHRONIZE, UNSOLICITED
+from nri_scope.events import ANY_TIME, INTRODUCTION, SET_UP, Event, Gap, Session
+from nri_scope.nri.events import SYNCHRONIZE
 
-ASIDE = frozenset({UNSOLICITED, CONTAINER_STATUS, SHUTDOWN})
-"""Exchanges between the runtime and one connection that can happen at any time."""
-INTRODUCTION = frozenset({REGISTER, CONFIGURE})
-SET_UP = INTRODUCTION | {SYNCHRONIZE}
-"""Exchanges before a connection joins the chain. They can happen while other plugins handle an
-event; the new plugin then receives events from the next chain on (containerd/nri,
-pkg/adaptation)."""
 _NEVER_NS = float("inf")
 
 
@@ -84,7 +77,7 @@ class SessionTracker:
             heard.joined = event.id
         elif event.method not in INTRODUCTION:
             heard.joined = heard.joined or event.id
-            if event.method not in ASIDE:
+            if event.method not in ANY_TIME:
                 heard.asked = heard.asked or event.id
 
     @property

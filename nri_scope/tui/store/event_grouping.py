@@ -10,8 +10,8 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from nri_scope.differ.attribution.presence import ASIDE, SET_UP
 from nri_scope.errors import RecordingError
+from nri_scope.events import ANY_TIME, SET_UP
 from nri_scope.recording.event_pages import validations
 from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
@@ -64,7 +64,7 @@ class Grouper:
         newest = self.newest
         if self._grouping is None:
             newest, pairs = validations(
-                recording, newest, until, _LONG_STEP, sorted(ASIDE | SET_UP)
+                recording, newest, until, _LONG_STEP, sorted(ANY_TIME | SET_UP)
             )
             for number, first in pairs:
                 rest.append(number)
