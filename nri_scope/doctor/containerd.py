@@ -13,24 +13,19 @@ import fnmatch
 import re
 from collections import deque
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePosixPath
 
 from .host import Host, option
 from .settings import (
     FileProblem,
-    Misplaced,
     NriConfig,
     NriKeys,
     Setting,
     Table,
     TomlFile,
-    misplaced,
-    orphans,
-    overlay,
-    read_toml,
-    subtable,
+    TomlSettings,
     table_name,
-    with_cdi,
 )
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
@@ -67,9 +62,17 @@ def config_path(arguments: tuple[str, ...]) -> str:
 
 def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> NriConfig:
     """Read ``path`` and its imports, as containerd ``major``.x would."""
+    config = NriConfig(
+        "containerd",
+        files=(),
+        enabling="disable = false",
+        connecting="disable_connections = false",
+        nri_table=f'[plugins."{NRI_PLUGIN}"]',
+    )
+    # A later file replaces the whole table of a plugin in 1.x, single keys in 2.x.
+    path_in = partial(_nri_table_path, major=major)
+    settings = TomlSettings(host, config, _KEYS, path_in, _nri_keys_in, replaces=major < 2)
     files: list[TomlFile] = []
-    problems: list[FileProblem] = []
-    missing = ""
     seen = set()
     pending = deque([(path, path)])
     while pending and len(files) < FILES_MAX:
@@ -78,53 +81,22 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
             continue
         seen.add(file_path)
         try:
-            file = read_toml(host, file_path)
+            file = settings.read(file_path, "correct the file")
         except FileNotFoundError:
             if file_path == path:
-                missing = path
+                settings.config = replace(config, missing=path)
             else:
                 text = f"containerd does not start: the imported file {file_path} does not exist"
                 fix = "create that file or remove the import"
-                problems.append(FileProblem(importer, text, True, fix))
+                settings.add_problem(FileProblem(importer, text, True, fix))
             continue
         files.append(file)
-        if file.broken:
-            text = f"containerd does not start with this file: {file.broken}"
-            problems.append(FileProblem(file_path, text, True, "correct the file", file.changed_at))
+        settings.config = _disabled_plugin(settings.config, file, path_in(file.table or {})[-1])
         pending.extend((item, file_path) for item in _imports(host, file))
-
-    config = NriConfig(
-        "containerd",
-        files=tuple(file.path for file in files if file.table is not None),
-        missing=missing,
-        unreadable=tuple((file.path, file.denied) for file in files if file.denied),
-        changed_at=max((file.changed_at for file in files), default=0.0),
-        enabling="disable = false",
-        connecting="disable_connections = false",
-        nri_table=f'[plugins."{NRI_PLUGIN}"]',
-    )
-    misplaced_keys: list[Misplaced] = []
-    for file in files:
-        if file.table is not None:
-            right = _nri_table_path(file.table, major)
-            table = subtable(file.table, *right)
-            if file is files[0]:
-                config = replace(config, nri_table=table_name(right))
-            if table:
-                config = replace(config, tables=(*config.tables, file.path))
-            misplaced_keys += misplaced(file, right, _KEYS, _nri_keys_in)
-            # A later file replaces the whole table of a plugin in 1.x, single keys in 2.x.
-            config = overlay(config, file.path, table, right, _KEYS, replaces=major < 2)
-            config = with_cdi(_disabled_plugin(config, file, right[-1]), file)
-    unread = _unread_files(host, path, seen)
-    return replace(
-        config,
-        problems=tuple(problems),
-        misplaced=tuple(misplaced_keys),
-        orphans=tuple(
-            orphans(host, config, unread, lambda table: _nri_table_path(table, major), _KEYS)
-        ),
-    )
+    if files and files[0].table is not None:
+        table = table_name(path_in(files[0].table))
+        settings.config = replace(settings.config, nri_table=table)
+    return settings.add_orphans(_unread_files(host, path, seen))
 
 
 def _nri_table_path(table: Table, major: int) -> tuple[str, str]:

@@ -17,18 +17,12 @@ from pathlib import PurePosixPath
 from .host import Host, option
 from .settings import (
     FileProblem,
-    Misplaced,
     NriConfig,
     NriKeys,
-    TomlFile,
+    Table,
+    TomlSettings,
     is_backup,
-    misplaced,
-    orphans,
-    overlay,
-    read_toml,
-    subtable,
     table_name,
-    with_cdi,
 )
 
 DEFAULT_CONFIG = "/etc/crio/crio.conf"
@@ -73,48 +67,27 @@ def read_crio(
         connecting="nri_disable_connections = false",
         nri_table=table_name(_TABLE_PATH),
     )
-    files: list[TomlFile] = []
-    problems: list[FileProblem] = []
-    misplaced_keys: list[Misplaced] = []
+    settings = TomlSettings(
+        host, config, _KEYS, lambda table: _TABLE_PATH, lambda path: _DISTINCTIVE
+    )
+    fix = "correct or remove the file"
     try:
-        files.append(read_toml(host, path))
+        settings.read(path, fix)
     except FileNotFoundError:
-        config = replace(config, missing=path)
-    drop_in_files = list(_walk(host, drop_ins))
-    for file_path in drop_in_files:
+        settings.config = replace(config, missing=path)
+    for file_path in _walk(host, drop_ins):
         try:
-            files.append(read_toml(host, file_path))
+            file = settings.read(file_path, fix)
         except FileNotFoundError:
             text = "CRI-O does not start with this broken link in its drop-in folder"
-            problems.append(FileProblem(file_path, text, True, "remove it"))
-    for file in files:
-        if file.broken:
-            text = f"CRI-O does not start with this file: {file.broken}"
-            problems.append(
-                FileProblem(file.path, text, True, "correct or remove the file", file.changed_at)
-            )
-        elif file.table and file.path in drop_in_files and is_backup(file.path):
+            settings.add_problem(FileProblem(file_path, text, True, "remove it"))
+            continue
+        if file.table and is_backup(file_path):
             text = "looks like a backup, but CRI-O reads every file in its drop-in folder"
-            fix = f"move it out of {drop_ins}"
-            problems.append(FileProblem(file.path, text, False, fix))
-        if file.table is not None:
-            table = subtable(file.table, *_TABLE_PATH)
-            if table:
-                config = replace(config, tables=(*config.tables, file.path))
-            misplaced_keys += misplaced(file, _TABLE_PATH, _KEYS, lambda path: _DISTINCTIVE)
-            config = overlay(with_cdi(config, file), file.path, table, _TABLE_PATH, _KEYS)
-    config = replace(
-        _command_line(config, arguments),
-        files=tuple(file.path for file in files if file.table is not None),
-        unreadable=tuple((file.path, file.denied) for file in files if file.denied),
-        changed_at=max((file.changed_at for file in files), default=0.0),
-        problems=tuple(problems),
-        misplaced=tuple(misplaced_keys),
-    )
-    unread = _unread_files(host, path, drop_ins)
-    return replace(
-        config, orphans=tuple(orphans(host, config, unread, lambda table: _TABLE_PATH, _KEYS))
-    )
+            move = f"move it out of {drop_ins}"
+            settings.add_problem(FileProblem(file_path, text, False, move))
+    settings.config = settings.overlay("", _command_line(arguments), _TABLE_PATH)
+    return settings.add_orphans(_unread_files(host, path, drop_ins))
 
 
 def _walk(host: Host, folder: str, depth: int = 0) -> Iterator[str]:
@@ -146,7 +119,7 @@ def _is_link(host: Host, path: str) -> bool:
         return False
 
 
-def _command_line(config: NriConfig, arguments: tuple[str, ...]) -> NriConfig:
+def _command_line(arguments: tuple[str, ...]) -> Table:
     table: dict[str, object] = {}
     for key in _KEYS.all:
         flag = "--" + key.replace("_", "-")
@@ -158,7 +131,7 @@ def _command_line(config: NriConfig, arguments: tuple[str, ...]) -> NriConfig:
                     table[key] = value.lower() in ("true", "t", "1")
         elif (flag_value := option(arguments, flag)) is not None:
             table[key] = flag_value
-    return overlay(config, "", table, _TABLE_PATH, _KEYS)
+    return table
 
 
 def _unread_files(host: Host, path: str, drop_ins: str) -> Iterator[str]:

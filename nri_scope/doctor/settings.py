@@ -14,6 +14,7 @@ from typing import Any
 
 from nri_scope.errors import reason_of
 from nri_scope.nri.events import DEFAULT_PLUGIN_CONFIG_PATH, DEFAULT_PLUGIN_PATH
+from nri_scope.nri.versions import runtime_title
 
 from .host import Host
 
@@ -208,15 +209,6 @@ _FIELDS = (
 _CDI_KEYS = {"enable_cdi", "cdi_spec_dirs"}
 
 
-def with_cdi(config: NriConfig, file: TomlFile) -> NriConfig:
-    """Return ``config`` with CDI's settings, whose keys are the same in each version's table."""
-    for path, table in tables(file.table or {}):
-        for key in sorted(_CDI_KEYS & table.keys()):
-            setting = Setting(table[key], file.path, key, table_name(path))
-            config = replace(config, cdi={**config.cdi, key: setting})
-    return config
-
-
 @dataclass(frozen=True, slots=True)
 class NriKeys:
     """One runtime's keys for the settings of `NriConfig`."""
@@ -240,93 +232,108 @@ class NriKeys:
         return self.others | {getattr(self, name) for name in (*_FIELDS, "disconnections")}
 
 
-def overlay(
-    config: NriConfig,
-    file: str,
-    table: Table,
-    path: TablePath,
-    keys: NriKeys,
-    *,
-    replaces: bool = False,
-) -> NriConfig:
-    """Return ``config`` overridden by an NRI table, which is at ``path`` in ``file``.
+@dataclass(slots=True)
+class TomlSettings:
+    """The NRI configuration in TOML files, which are read in order of increasing precedence."""
 
-    Settings missing in ``table`` are unchanged, or unset if it ``replaces`` earlier tables. An
-    empty table changes nothing. ``file``: see `Setting`.
-    """
-    if not table:
-        return config
-    # The Go packages that parse these files ignore the case of keys.
-    table = {key.lower(): value for key, value in table.items()} | dict(table)
+    host: Host
+    config: NriConfig
+    keys: NriKeys
+    path_in: Callable[[Table], TablePath]
+    """Returns the path of NRI's table in a file."""
+    nri_keys_in: Callable[[TablePath], frozenset[str]]
+    """Returns the keys that can only be NRI's in the table at a path."""
+    replaces: bool = False
+    """Whether a file's table replaces that of earlier files, instead of single settings."""
 
-    def setting(key: str, before: Setting | None, *, negated: bool = False) -> Setting | None:
-        if key not in table:
-            return None if replaces else before
-        value = table[key]
-        if negated and isinstance(value, bool):
-            value = not value
-        return Setting(value, file, key, table_name(path))
+    def read(self, path: str, fix: str) -> TomlFile:
+        """Read one file. Raises FileNotFoundError only. ``fix``: what to do if it is not TOML."""
+        file, config = read_toml(self.host, path), self.config
+        self.config = replace(config, changed_at=max(config.changed_at, file.changed_at))
+        if file.denied:
+            self._append(unreadable=(path, file.denied))
+        if file.broken:
+            text = f"{runtime_title(config.runtime)} does not start with this file: {file.broken}"
+            self.add_problem(FileProblem(path, text, True, fix, file.changed_at))
+        if file.table is not None:
+            self._append(files=path)
+            self._read_table(path, file.table)
+        return file
 
-    values: dict[str, Any] = {
-        name: setting(getattr(keys, name), getattr(config, name)) for name in _FIELDS
-    }
-    values["enabled"] = setting(keys.enabled, config.enabled, negated=keys.enabled_is_negated)
-    connections = setting(keys.disconnections, config.connections, negated=True)
-    return replace(config, **values, connections=connections)
+    def add_problem(self, problem: FileProblem) -> None:
+        """Add an error in a file."""
+        self._append(problems=problem)
 
+    def overlay(
+        self, file: str, table: Table, path: TablePath = (), *, replaces: bool = False
+    ) -> NriConfig:
+        """Return the configuration overridden by an NRI table, which is at ``path`` in ``file``.
 
-def misplaced(
-    file: TomlFile,
-    right: TablePath,
-    keys: NriKeys,
-    nri_keys_in: Callable[[TablePath], frozenset[str]],
-) -> list[Misplaced]:
-    """Return keys without effect: unknown keys in the table at ``right``, NRI's keys elsewhere.
+        Settings missing in ``table`` are unchanged, or unset if it ``replaces`` earlier tables. An
+        empty table changes nothing. ``file``: see `Setting`.
+        """
+        config, keys = self.config, self.keys
+        if not table:
+            return config
+        # The Go packages that parse these files ignore the case of keys.
+        table = {key.lower(): value for key, value in table.items()} | dict(table)
 
-    ``nri_keys_in`` returns the keys that can only be NRI's in the table at a path.
-    """
-    keys_found: list[Misplaced] = []
-    right_name = table_name(right)
-    for path, table in tables(file.table or {}):
-        if path == right:
-            keys_found += [
-                Misplaced(file.path, right_name, key, "")
-                for key in table
-                if key.lower() not in keys.all
-            ]
-        elif path[: len(right)] != right:
-            keys_found += [
-                Misplaced(file.path, table_name(path), key, right_name)
-                for key in table
-                if key in nri_keys_in(path)
-            ]
-    return keys_found
+        def setting(key: str, before: Setting | None, *, negated: bool = False) -> Setting | None:
+            if key not in table:
+                return None if replaces else before
+            value = table[key]
+            if negated and isinstance(value, bool):
+                value = not value
+            return Setting(value, file, key, table_name(path))
 
+        values: dict[str, Any] = {
+            name: setting(getattr(keys, name), getattr(config, name)) for name in _FIELDS
+        }
+        values["enabled"] = setting(keys.enabled, config.enabled, negated=keys.enabled_is_negated)
+        connections = setting(keys.disconnections, config.connections, negated=True)
+        return replace(config, **values, connections=connections)
 
-def orphans(
-    host: Host,
-    config: NriConfig,
-    paths: Iterable[str],
-    right: Callable[[Table], TablePath],
-    keys: NriKeys,
-) -> Iterator[Orphan]:
-    """Yield files of ``paths`` whose NRI settings the runtime does not read.
+    def add_orphans(self, paths: Iterable[str]) -> NriConfig:
+        """Return the configuration with those of other files whose settings are not read.
 
-    Backups, files with other suffixes, and files that would change nothing in ``config`` are
-    skipped.
-    """
-    for path in paths:
-        if not path.endswith((".conf", ".toml")) or is_backup(path):
-            continue
-        try:
-            file = read_toml(host, path)
-        except FileNotFoundError:
-            continue
-        place = right(file.table or {})
-        table = subtable(file.table or {}, *place)
-        known = tuple(key for key in table if key.lower() in keys.all)
-        if known and _values(overlay(config, path, table, place, keys)) != _values(config):
-            yield Orphan(path, table_name(place), known)
+        Backups, files with other suffixes, and files that would change nothing are skipped.
+        """
+        for path in paths:
+            if not path.endswith((".conf", ".toml")) or is_backup(path):
+                continue
+            try:
+                content = read_toml(self.host, path).table or {}
+            except FileNotFoundError:
+                continue
+            place = self.path_in(content)
+            table = subtable(content, *place)
+            known = tuple(key for key in table if key.lower() in self.keys.all)
+            if known and _values(self.overlay(path, table, place)) != _values(self.config):
+                self._append(orphans=Orphan(path, table_name(place), known))
+        return self.config
+
+    def _read_table(self, file: str, content: Table) -> None:
+        right = self.path_in(content)
+        for path, table in tables(content):
+            # The keys of CDI are the same in each version's table.
+            for key in sorted(_CDI_KEYS & table.keys()):
+                setting = Setting(table[key], file, key, table_name(path))
+                self.config = replace(self.config, cdi={**self.config.cdi, key: setting})
+            for key in table:
+                if path == right and key.lower() not in self.keys.all:
+                    self._append(misplaced=Misplaced(file, table_name(right), key, ""))
+                if path[: len(right)] != right and key in self.nri_keys_in(path):
+                    place = table_name(path)
+                    self._append(misplaced=Misplaced(file, place, key, table_name(right)))
+        if own := subtable(content, *right):
+            self._append(tables=file)
+            self.config = self.overlay(file, own, right, replaces=self.replaces)
+
+    def _append(self, **values: object) -> None:
+        lists: dict[str, Any] = {
+            name: (*getattr(self.config, name), new) for name, new in values.items()
+        }
+        self.config = replace(self.config, **lists)
 
 
 def _values(config: NriConfig) -> list[object]:
