@@ -20,7 +20,8 @@ from nri_scope.nri.events import (
     UNSOLICITED,
     EventKind,
 )
-from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy, Introduction
+from nri_scope.nri.runtime_setup import NO_POLICY, NOT_INTRODUCED, FailurePolicy, Introduction
+from nri_scope.nri.versions import runtime_remark, runtime_words
 
 CONTAINER_STATUS = "ContainerStatus"
 CRI_SERVICE = "runtime.v1.RuntimeService"
@@ -125,8 +126,7 @@ class SessionStart:
     @classmethod
     def unconfigured(cls, role: Role, index: str, name: str, started_ns: int) -> SessionStart:
         """Return the start of a session without Configure, which names the runtime."""
-        runtime = Introduction("", "", None, False, 0, 0)
-        return cls.configured(role, index, name, runtime, 0, started_ns)
+        return cls.configured(role, index, name, NOT_INTRODUCED, 0, started_ns)
 
     @classmethod
     def configured(
@@ -146,6 +146,14 @@ class SessionStart:
             request_timeout_ms=runtime.request_timeout_ms,
             started_ns=started_ns,
         )
+
+    @property
+    def runtime(self) -> str:
+        """Runtime for display, such as ``containerd v2.1.0 (NRI 0.8.0, inferred)``."""
+        title = runtime_words(self.runtime_name, self.runtime_version)
+        version = self.nri_version or "unknown"
+        inferred = ", inferred" if self.nri_version_inferred else ""
+        return f"{title} (NRI {version}{inferred}){runtime_remark(self.runtime_name)}"
 
 
 EVENT_TEXTS = ("status_message",)

@@ -275,7 +275,8 @@ def _file_version(installation: Installation) -> str:
 
 
 def _timeouts(name: str, installation: Installation) -> Iterator[Check]:
-    config, reported = installation.config, installation.registration or Registration()
+    config = installation.config
+    reported = (installation.registration or Registration()).runtime
     for label, setting, reported_ms, short, default_ms in zip(
         ("registration", "request"),
         (config.registration_timeout, config.request_timeout),

@@ -327,7 +327,7 @@ def _with_registration(
     """Return the installations, with the registration in the one that listens."""
     if listener is None or registration is None or not registration.configured:
         return installations
-    runtime = runtime_title(registration.runtime_name)
+    runtime = runtime_title(registration.runtime.runtime_name)
 
     def serves(item: Installation) -> bool:
         if runtime_title(item.config.runtime) != runtime:
@@ -339,7 +339,7 @@ def _with_registration(
         return True
 
     # iSulad reports a fixed version, which is not its own.
-    reported = "" if runtime == "iSulad" else registration.runtime_version
+    reported = "" if runtime == "iSulad" else registration.runtime.runtime_version
     return [
         replace(item, version=reported or item.version, registration=registration)
         if serves(item)

@@ -199,8 +199,9 @@ def _runtime_fact(item: Installation, closed: Sequence[Check]) -> str:
         return f"{item.title}: {closed[0].detail}"
     registration = item.registration
     if registration is not None and registration.configured:
-        title = runtime_words(registration.runtime_name, registration.runtime_version) or item.title
-        version = f" with NRI {registration.nri_version}" if registration.nri_version else ""
+        runtime = registration.runtime
+        title = runtime_words(runtime.runtime_name, runtime.runtime_version) or item.title
+        version = f" with NRI {runtime.version}" if runtime.version else ""
         return f"{title}{version} accepts external plugins"
     return f"{item.title} was found, but doctor could not connect to it"
 

@@ -21,10 +21,15 @@ from nri_scope.nri.events import (
     EventKind,
 )
 from nri_scope.nri.no_change import no_change
-from nri_scope.nri.runtime_setup import ConfigureRequest, introduction_of, parse_state_part
+from nri_scope.nri.runtime_setup import (
+    NOT_INTRODUCED,
+    ConfigureRequest,
+    Introduction,
+    introduction_of,
+    parse_state_part,
+)
 from nri_scope.nri.versions import (
     SPLIT_ADVICE,
-    NriVersion,
     has_split_sync,
     runtime_remark,
     runtime_title,
@@ -61,13 +66,7 @@ class SocketFile:
 class ListeningProcess:
     """Result of connecting: the listening process, or a problem."""
 
-    problem: str = ""
-    refused: bool = False
-    """Whether no process listens: the socket's file is left over."""
-    denied: bool = False
-    """Whether connecting is not permitted, so it is unknown whether a process listens."""
-    busy: bool = False
-    """Whether a process listens but does not accept."""
+    error: ConnectError | OSError | None = None
     pid: int = 0
     """Id of the process that called listen(2); 0 if it is in a hidden process namespace."""
     uid: int = -1
@@ -99,30 +98,15 @@ def look_at_socket(host: Host, path: str) -> SocketFile:
 
 def connect(host: Host, path: str) -> ListeningProcess:
     """Connect, and get the listening process from the kernel. Nothing is sent."""
-    try:
-        address = check_path(host.resolve(path))
-    except ConnectError as error:
-        return ListeningProcess(problem=error.problem)
-    except OSError as error:
-        return ListeningProcess(problem=reason_of(error))
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        address = check_path(host.resolve(path))
         sock.settimeout(CONNECT_TIMEOUT)
         sock.connect(address)
         credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    except ConnectionRefusedError:
+    except (ConnectError, OSError) as error:
         sock.close()
-        return ListeningProcess(problem="no process listens", refused=True)
-    except (BlockingIOError, TimeoutError):
-        # The queue of pending connections is full.
-        sock.close()
-        return ListeningProcess(problem="it does not accept connections", busy=True)
-    except PermissionError as error:
-        sock.close()
-        return ListeningProcess(problem=reason_of(error), denied=True)
-    except OSError as error:
-        sock.close()
-        return ListeningProcess(problem=reason_of(error))
+        return ListeningProcess(error)
     pid, uid, _ = struct.unpack("3i", credentials)
     return ListeningProcess(
         pid=pid, uid=uid, name=process_name(host, pid) if pid else "", descriptor=sock.detach()
@@ -187,17 +171,22 @@ def _who_enters(mode: int) -> str:
 
 def check_listener(path: str, listener: ListeningProcess) -> list[Check]:
     """Check which process listens."""
-    if listener.refused:
-        text = f"no process listens at {path}: the file is left over from a runtime that ended"
-        return [fail("listener", text, "start or restart the runtime; it replaces the socket")]
-    if listener.busy:
-        text = f"{path} does not accept connections: its queue is full"
-        fix = "look for a plugin that connects without registering; restart the runtime if it hangs"
-        return [fail("listener", text, fix)]
-    if listener.denied:
-        return [not_permitted("listener", f"cannot connect to {path}: {listener.problem}")]
-    if listener.problem:
-        return [fail("listener", f"cannot connect to {path}: {listener.problem}")]
+    match listener.error:
+        case ConnectionRefusedError():
+            text = f"no process listens at {path}: the file is left over from a runtime that ended"
+            return [fail("listener", text, "start or restart the runtime; it replaces the socket")]
+        case BlockingIOError() | TimeoutError():
+            text = f"{path} does not accept connections: its queue is full"
+            fix = "look for a plugin that connects without registering; "
+            return [fail("listener", text, f"{fix}restart the runtime if it hangs")]
+        case PermissionError() as error:
+            return [not_permitted("listener", f"cannot connect to {path}: {reason_of(error)}")]
+        case ConnectError(problem=problem):
+            return [fail("listener", f"cannot connect to {path}: {problem}")]
+        case OSError() as error:
+            return [fail("listener", f"cannot connect to {path}: {reason_of(error)}")]
+        case None:
+            pass
     if not listener.pid:
         return [unknown("listener", "a process in a hidden process namespace listens")]
     who = f"{listener.name or 'a hidden process'} (process {listener.pid})"
@@ -221,13 +210,7 @@ class Registration:
     configured: bool = False
     synchronized: bool = False
     problem: str = ""
-    runtime_name: str = ""
-    runtime_version: str = ""
-    nri_version: str = ""
-    nri_version_inferred: bool = False
-    registration_timeout_ms: int = 0
-    """Registration timeout in ms; 0 if the runtime does not send it (before NRI 0.7)."""
-    request_timeout_ms: int = 0
+    runtime: Introduction = NOT_INTRODUCED
     pods: int = 0
     containers: int = 0
     size: int = 0
@@ -238,12 +221,13 @@ class Registration:
     @property
     def deadline_s(self) -> float:
         """Seconds to reply to a request."""
-        return (self.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS) / 1000
+        return (self.runtime.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS) / 1000
 
     @property
     def title(self) -> str:
         """The runtime with its version."""
-        return runtime_words(self.runtime_name, self.runtime_version) or "the runtime"
+        runtime = self.runtime
+        return runtime_words(runtime.runtime_name, runtime.runtime_version) or "the runtime"
 
 
 class _RecordingPlugin:
@@ -255,17 +239,7 @@ class _RecordingPlugin:
         self._configured_ns = 0
 
     def configure(self, request: ConfigureRequest) -> int:
-        runtime = introduction_of(request)
-        self.found = replace(
-            self.found,
-            configured=True,
-            runtime_name=runtime.runtime_name,
-            runtime_version=runtime.runtime_version,
-            nri_version=str(runtime.version or ""),
-            nri_version_inferred=runtime.inferred,
-            registration_timeout_ms=runtime.registration_timeout_ms,
-            request_timeout_ms=runtime.request_timeout_ms,
-        )
+        self.found = replace(self.found, configured=True, runtime=introduction_of(request))
         return EventKind.RemovePodSandbox.bit
 
     def answer(self, request: RequestReceived) -> bytes:
@@ -328,10 +302,11 @@ def check_registration(registration: Registration) -> list[Check]:
             )
         ]
     checks = [*_served(registration), _version(registration)]
-    if remark := runtime_remark(registration.runtime_name):
+    if remark := runtime_remark(registration.runtime.runtime_name):
         checks.append(unknown("runtime", f"{registration.title}{remark}"))
-    register_s = (registration.registration_timeout_ms or DEFAULT_REGISTRATION_TIMEOUT_MS) / 1000
-    if registration.request_timeout_ms:
+    runtime = registration.runtime
+    register_s = (runtime.registration_timeout_ms or DEFAULT_REGISTRATION_TIMEOUT_MS) / 1000
+    if runtime.request_timeout_ms:
         text = f"{register_s:g} s to register, {registration.deadline_s:g} s to reply to a request"
         checks.append(ok("timeouts", text))
     else:
@@ -348,13 +323,13 @@ SYNCHRONIZE_SHARE = 0.5
 
 
 def _served(registration: Registration) -> Iterator[Check]:
-    title, version = registration.title, NriVersion.parse(registration.nri_version)
+    title, version = registration.title, registration.runtime.version
     if oversized_message([registration.problem]):
         yield fail("registration", f"no plugin gets events: {registration.problem}", SPLIT_ADVICE)
         return
     if not registration.synchronized:
         text = f"{title} sent Configure but not all of Synchronize: {registration.problem}"
-        is_isulad = runtime_title(registration.runtime_name) == "iSulad"
+        is_isulad = runtime_title(registration.runtime.runtime_name) == "iSulad"
         yield warn("registration", text, SPLIT_ADVICE if is_isulad else "see the runtime's log")
         return
     objects = f"{registration.pods} pods and {registration.containers} containers"
@@ -374,10 +349,11 @@ def _served(registration: Registration) -> Iterator[Check]:
 
 
 def _version(registration: Registration) -> Check:
-    if not registration.nri_version:
+    runtime = registration.runtime
+    if runtime.version is None:
         return unknown(
             "nri-version",
             f"{registration.title} does not report its NRI version, which cannot be inferred",
         )
-    how = "inferred from its version" if registration.nri_version_inferred else "as it reports"
-    return ok("nri-version", f"NRI {registration.nri_version}, {how}")
+    how = "inferred from its version" if runtime.inferred else "as it reports"
+    return ok("nri-version", f"NRI {runtime.version}, {how}")

@@ -19,7 +19,7 @@ from nri_scope.events import LATE, NOT_CONNECTED, STALLED, CapturedCall, Role, S
 from nri_scope.nri.events import PLUGIN_SERVICE, REGISTER, RUNTIME_SERVICE, EventKind
 from nri_scope.nri.no_change import no_change
 from nri_scope.nri.runtime_setup import NO_POLICY, ConfigureRequest, FailurePolicy, negotiate
-from nri_scope.nri.versions import CONSERVATIVE_MASK, runtime_remark, runtime_words
+from nri_scope.nri.versions import CONSERVATIVE_MASK
 from nri_scope.plugin import (
     Connect,
     HandledCall,
@@ -50,18 +50,6 @@ class SessionReport:
 
     start: SessionStart
     warnings: tuple[str, ...]
-
-    @property
-    def nri_version(self) -> str:
-        """NRI version for display, such as ``0.8.0, inferred``."""
-        version = self.start.nri_version or "unknown"
-        return f"{version}, inferred" if self.start.nri_version_inferred else version
-
-    @property
-    def runtime(self) -> str:
-        """Runtime for display, such as ``containerd v2.1.0 (NRI 0.8.0, inferred)``."""
-        title = runtime_words(self.start.runtime_name, self.start.runtime_version)
-        return f"{title} (NRI {self.nri_version}){runtime_remark(self.start.runtime_name)}"
 
 
 @dataclass(eq=False)

@@ -14,7 +14,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, time_ns
 from typing import TYPE_CHECKING
 
 from nri_scope.differ.live import Closed, ReadPosition, encode
@@ -27,7 +26,6 @@ from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.session import with_hint
 from nri_scope.process.signals import stop_signals
 from nri_scope.recorder.inbox import Sink
-from nri_scope.recording.coverage import with_unobserved
 from nri_scope.recording.reader import Recording
 from nri_scope.transport.loop import prepare_process, run
 from nri_scope.writer.messages import CriSource, RecordingOptions
@@ -241,7 +239,6 @@ class _Run(ProbeListener):
         self._viewer = viewer
         self._say = viewer.say
         self._existed = os.path.lexists(options.path)
-        self._started, self._began_ns = monotonic(), time_ns()
         self._stopped = ""
         self._probes: Probes | None = None
         self._sessions = 0
@@ -286,12 +283,10 @@ class _Run(ProbeListener):
                 self._viewer.tell(*encode(ReadPosition.end_of(recording)))
             await self._probe(writer)
         finally:
-            counters = await writer.close()
+            await writer.close()
             self.needless = not (self._sessions or self._existed)
             if not self.needless:
-                seconds = monotonic() - self._started
-                outcome = counters.outcome(options.output, self._sessions, seconds)
-                self._say(with_unobserved(outcome, options.path, self._began_ns))
+                self._say(writer.summary(options.output, self._sessions))
             self._viewer.tell(*encode(Closed(self.needless)))
         if not self._sessions:
             self._say("no events: no runtime was available")
@@ -320,7 +315,7 @@ class _Run(ProbeListener):
         self._sessions += 1
         start = report.start
         events = events_in(start.mask)
-        self._say(f"probe {start.plugin_index}-{start.plugin_name} at {report.runtime}")
+        self._say(f"probe {start.plugin_index}-{start.plugin_name} at {start.runtime}")
         limit = runtime_rules_of(start.runtime_name).blind_spot
         for warning in (*report.warnings, *filter(None, [limit])):
             self._say_once(f"warning: {warning}")

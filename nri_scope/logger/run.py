@@ -8,7 +8,6 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from time import monotonic, time_ns
 from typing import TYPE_CHECKING
 
 from nri_scope.end_reasons import oversized_message
@@ -108,7 +107,6 @@ class _Run:
         self._metrics = metrics
         self._say = say
         self._print_format = print_format
-        self._started, self._began_ns = monotonic(), time_ns()
         self._stopped = ""
         self._sessions = 0
         self._opening: asyncio.Task[None] | None = None
@@ -134,19 +132,14 @@ class _Run:
             finally:
                 # A second signal must not interrupt the final writes, which take a bounded time.
                 ignore_stop_signals()
-                counters = await writer.close() if writer is not None else None
+                if writer is not None:
+                    await writer.close()
                 if self._logger is not None:
                     self._sessions += self._logger.refusals
                 if self._sessions and self._options.file.cri is None:
                     self._say(CRI_HINT)
-                if counters is not None and (self._sessions or self._options.file.existed):
-                    seconds = monotonic() - self._started
-                    path, sessions = self._options.file.path, self._sessions
-                    # Loaded only now, when no reply can be delayed.
-                    from nri_scope.recording.coverage import with_unobserved
-
-                    outcome = counters.outcome(path, sessions, seconds)
-                    self._say(with_unobserved(outcome, path, self._began_ns))
+                if writer is not None and (self._sessions or self._options.file.existed):
+                    self._say(writer.summary(self._options.file.path, self._sessions))
         if writer is None:
             self._say("nothing recorded: stopped before the file was open")
         elif not (self._sessions or self._options.file.existed):
@@ -243,7 +236,7 @@ class _Run:
         start = report.start
         events = events_in(start.mask)
         self._say(
-            f"recording {report.runtime} as {start.plugin_index}-{start.plugin_name}, "
+            f"recording {start.runtime} as {start.plugin_index}-{start.plugin_name}, "
             f"{many(len(events), 'event')} subscribed, to {self._options.file.path}"
         )
         for warning in report.warnings:

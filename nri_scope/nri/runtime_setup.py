@@ -55,15 +55,18 @@ NO_POLICY = FailurePolicy()
 class Introduction:
     """The runtime's data in a Configure request."""
 
-    runtime_name: str
-    runtime_version: str
-    version: NriVersion | None
+    runtime_name: str = ""
+    runtime_version: str = ""
+    version: NriVersion | None = None
     """The runtime's NRI version; None if neither sent nor inferable."""
-    inferred: bool
+    inferred: bool = False
     """Whether `version` was inferred from the runtime's name and version."""
-    registration_timeout_ms: int
+    registration_timeout_ms: int = 0
     """0 if the runtime does not send it (before NRI 0.7); so is `request_timeout_ms`."""
-    request_timeout_ms: int
+    request_timeout_ms: int = 0
+
+
+NOT_INTRODUCED = Introduction()
 
 
 @dataclass(frozen=True, slots=True)

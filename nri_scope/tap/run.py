@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from time import monotonic, time_ns
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import ConnectError, RecordingError, UsageError
@@ -21,13 +20,10 @@ from nri_scope.nri.versions import (
     NriVersion,
     asks_closed_validators,
     has_failure_policy,
-    runtime_remark,
-    runtime_words,
 )
 from nri_scope.plugin import ABSENT_POLL, Identity, deregister, unix_socket
 from nri_scope.plugin.session import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
-from nri_scope.recorder.inbox import RecorderCounters
 from nri_scope.transport.loop import prepare_process, run
 from nri_scope.transport.sockets import connect_socket
 from nri_scope.writer.channel import READY_S
@@ -86,7 +82,6 @@ class Tap:
         """The last validator whose end the runtime does not notice, see `deregister`."""
         self._connected: Counter[str] = Counter()
         self._pieces = PieceQueue()
-        self._started, self.began_ns = monotonic(), time_ns()
 
     def connection(self, named: Identity | None) -> TappedConnection:
         """Return a new connection. ``named`` is the runtime's name for the plugin, if known."""
@@ -103,13 +98,7 @@ class Tap:
         self._connected[plugin] += 1
         if self._connected[plugin] > 1:
             self.say(f"warning: another plugin is tapped as {plugin} at the same time")
-        version = start.nri_version or "unknown"
-        if start.nri_version_inferred:
-            version += ", inferred"
-        self.say(
-            f"tapping {plugin} at {runtime_words(start.runtime_name, start.runtime_version)}"
-            f" (NRI {version}){runtime_remark(start.runtime_name)}, to {self.settings.output}"
-        )
+        self.say(f"tapping {plugin} at {start.runtime}, to {self.settings.output}")
         if policy != NO_POLICY:
             known = has_failure_policy(nri_version)
             effect = "" if known else ", which this runtime ignores: it needs NRI 0.12.4"
@@ -124,11 +113,6 @@ class Tap:
         """Count the end of a connection of ``NN-name``."""
         # A connection that was never configured was not counted.
         self._connected[plugin] -= self._connected[plugin] > 0
-
-    def summary(self, counters: RecorderCounters) -> str:
-        """Return the final message, with the counts of what was recorded."""
-        seconds = monotonic() - self._started
-        return counters.outcome(Path(self.settings.output), self.sessions, seconds)
 
 
 def run_tap(
@@ -175,14 +159,11 @@ async def _run_tap(
         finally:
             # A second signal must not interrupt the final writing, which takes a bounded time.
             ignore_stop_signals()
-            counters = await writer.close()
+            await writer.close()
             if tap.sessions:
                 if settings.cri is None:
                     say(CRI_HINT)
-                # Loaded only now, when no reply can be delayed.
-                from nri_scope.recording.coverage import with_unobserved
-
-                say(with_unobserved(tap.summary(counters), options.path, tap.began_ns))
+                say(writer.summary(Path(settings.output), tap.sessions))
             elif not options.existed and options.path.exists():
                 say(f"recorded a plugin that was not configured: {settings.output}")
             elif is_done and not options.existed:

@@ -20,8 +20,8 @@ from nri_scope.nri.events import (
 )
 from nri_scope.nri.runtime_setup import (
     NO_POLICY,
+    NOT_INTRODUCED,
     FailurePolicy,
-    Introduction,
     parse_configure,
     parse_failure_policy,
     parse_registration,
@@ -316,7 +316,7 @@ class TapSession:
     def _begin(
         self, request: RequestReceived, response: ResponseReceived, item: CapturedCall
     ) -> None:
-        introduction = parse_configure(request.payload) or Introduction("", "", None, False, 0, 0)
+        introduction = parse_configure(request.payload) or NOT_INTRODUCED
         mask = 0 if response.code else parse_subscription(response.payload, introduction.version)
         # The offset between the clocks may have changed while the machine was suspended.
         now_ns = self._now()

@@ -112,6 +112,7 @@ class WriterProcess(Sink):
         output.
         """
         self._options = options
+        self._began, self._began_ns = monotonic(), time_ns()
         self._say = say
         self._program = (module, arguments, prints)
         self._batching = batching
@@ -226,6 +227,14 @@ class WriterProcess(Sink):
         return f"{self._end_description}: {lost:,} events were lost" if lost else ""
 
     # -- the sink ---------------------------------------------------------------------------
+
+    def summary(self, path: Path | None, sessions: int) -> str:
+        """Return the final message, for a closed writer. ``path``: None for a private file."""
+        # Loaded only now, when no reply can be delayed.
+        from nri_scope.recording.coverage import with_unobserved
+
+        outcome = self.counters.outcome(path, sessions, monotonic() - self._began)
+        return with_unobserved(outcome, self._options.path, self._began_ns)
 
     def begin_session(self, start: SessionStart) -> int:
         """See `Recorder.begin_session`. Return a handle, not the number in the file."""

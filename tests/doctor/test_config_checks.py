@@ -12,6 +12,7 @@ from nri_scope.doctor.crio import read_crio
 from nri_scope.doctor.host import RuntimeProcess
 from nri_scope.doctor.settings import FileProblem, Misplaced, NriConfig, Orphan, Setting
 from nri_scope.doctor.sockets import Registration
+from nri_scope.nri.runtime_setup import Introduction
 
 from .machine import Machine
 
@@ -22,10 +23,9 @@ ISULAD = replace(CONTAINERD, runtime="isulad")
 SERVING = Registration(
     configured=True,
     synchronized=True,
-    runtime_name="containerd",
-    runtime_version="2.1.9",
-    registration_timeout_ms=5000,
-    request_timeout_ms=2000,
+    runtime=Introduction(
+        "containerd", "2.1.9", registration_timeout_ms=5000, request_timeout_ms=2000
+    ),
 )
 
 
@@ -161,7 +161,7 @@ def test_timeouts_are_compared_with_the_runtime_s() -> None:
     )
     assert "is 10 s, but the runtime uses 2 s" in check.detail
 
-    slow = replace(SERVING, registration_timeout_ms=60_000)
+    slow = replace(SERVING, runtime=replace(SERVING.runtime, registration_timeout_ms=60_000))
     check = only_check(Installation(CONTAINERD, "2.1.9", None, slow), "-timeouts")
     assert "registration timeout is 60 s, which no file" in check.detail
     assert not checks_named(Installation(CONTAINERD, "2.1.9", None, SERVING), "-timeouts")

@@ -13,7 +13,8 @@ from nri_scope.doctor.check import Health
 from nri_scope.doctor.sockets import Registration, check_registration, register
 from nri_scope.errors import RpcError
 from nri_scope.nri.events import PLUGIN_CONN, PLUGIN_SERVICE, RUNTIME_CONN, EventKind
-from nri_scope.nri.versions import SPLIT_ADVICE
+from nri_scope.nri.runtime_setup import Introduction
+from nri_scope.nri.versions import SPLIT_ADVICE, NriVersion
 from nri_scope.runtime import EmulatedRuntime, Profile
 from nri_scope.transport import Link, adopt_descriptor
 from nri_scope.wire import Connection, RequestReceived
@@ -42,12 +43,13 @@ async def test_a_runtime_is_identified_and_disconnected_cleanly(
         True,
         "",
     )
-    assert (registration.runtime_name, registration.runtime_version) == (
+    told = registration.runtime
+    assert (told.runtime_name, told.runtime_version) == (
         profile.runtime_name,
         profile.runtime_version,
     )
-    assert (registration.nri_version, registration.nri_version_inferred) == (version, inferred)
-    assert (registration.registration_timeout_ms, registration.request_timeout_ms) == timeouts
+    assert (str(told.version), told.inferred) == (version, inferred)
+    assert (told.registration_timeout_ms, told.request_timeout_ms) == timeouts
     served, synchronize, version_check, limits = check_registration(registration)
     assert {served.status, synchronize.status, version_check.status} == {Health.OK}
     assert ("of at most 4,194,304" in synchronize.detail) == (profile is OLD)
@@ -88,7 +90,8 @@ async def test_every_part_of_synchronize_is_answered_before_disconnecting() -> N
     registration = await register(ours.detach())
     await asyncio.gather(*calls)
     assert [reply.more for reply in replies] == [True, True, False]
-    assert (registration.pods, registration.containers, registration.nri_version) == (9, 3, "")
+    assert (registration.pods, registration.containers) == (9, 3)
+    assert registration.runtime.version is None
     statuses = {check.name: check.status for check in check_registration(registration)}
     assert statuses["nri-version"] is Health.UNKNOWN
 
@@ -150,19 +153,20 @@ async def test_whether_synchronize_fits_into_a_message_is_forecast(
 def test_a_synchronize_that_takes_most_of_its_deadline_is_a_warning(
     took_s: float, status: Health, timeout_ms: int
 ) -> None:
-    registration = Registration(
-        configured=True, synchronized=True, nri_version="0.8.0", runtime_name="containerd",
-        request_timeout_ms=timeout_ms, took_s=took_s,
-    )  # fmt: skip
+    version = NriVersion.parse("0.8.0")
+    runtime = Introduction("containerd", version=version, request_timeout_ms=timeout_ms)
+    registration = Registration(configured=True, synchronized=True, took_s=took_s, runtime=runtime)
     (check,) = [one for one in check_registration(registration) if one.name == "synchronize"]
     assert check.status is status
     assert "its deadline is 2 s" in check.detail
 
 
 def test_isulad_that_sends_no_synchronize_may_have_too_large_a_state() -> None:
-    registration = Registration(configured=True, problem="no reply within 10 s", runtime_name="v2")
+    registration = Registration(
+        configured=True, problem="no reply within 10 s", runtime=Introduction("v2")
+    )
     assert check_registration(registration)[0].fix == SPLIT_ADVICE
-    other = replace(registration, runtime_name="containerd")
+    other = replace(registration, runtime=Introduction("containerd"))
     assert check_registration(other)[0].fix == "see the runtime's log"
 
 
@@ -204,11 +208,11 @@ async def test_a_rejected_registration_has_the_runtime_s_message() -> None:
 
 
 def test_an_unknown_runtime_is_said_to_be_treated_like_containerd() -> None:
-    known = Registration(configured=True, synchronized=True, runtime_name="v2", runtime_version="1")
+    known = Registration(configured=True, synchronized=True, runtime=Introduction("v2", "1"))
     assert "runtime" not in [check.name for check in check_registration(known)]
     (check,) = [
         check
-        for check in check_registration(replace(known, runtime_name="newd"))
+        for check in check_registration(replace(known, runtime=Introduction("newd", "1")))
         if check.name == "runtime"
     ]
     assert check.status is Health.UNKNOWN
@@ -216,6 +220,8 @@ def test_an_unknown_runtime_is_said_to_be_treated_like_containerd() -> None:
 
 
 def test_a_runtime_that_does_not_synchronize_is_a_warning() -> None:
-    registration = Registration(configured=True, problem="closed by the peer", runtime_name="cri-o")
+    registration = Registration(
+        configured=True, problem="closed by the peer", runtime=Introduction("cri-o")
+    )
     assert check_registration(registration)[0].status is Health.WARN
     assert check_registration(replace(registration, synchronized=True))[0].status is Health.OK

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -125,7 +126,7 @@ def test_the_listener_is_identified_by_the_kernel(
 def test_a_left_over_socket_is_a_failure(machine: Machine, listening: socket.socket) -> None:
     listening.close()
     listener = connect(machine.host, PATH)
-    assert listener.refused
+    assert isinstance(listener.error, ConnectionRefusedError)
     (check,) = check_listener(PATH, listener)
     assert check.status is Health.FAIL
     assert "left over" in check.detail
@@ -139,13 +140,13 @@ def test_a_full_queue_does_not_block(machine: Machine, listening: socket.socket)
         listener = connect(machine.host, PATH)
     for descriptor in waiting:
         os.close(descriptor)
-    assert listener.busy
+    assert isinstance(listener.error, BlockingIOError | TimeoutError)
     assert check_listener(PATH, listener)[0].status is Health.FAIL
 
 
 def test_a_path_that_is_too_long_is_a_failure(machine: Machine) -> None:
     listener = connect(machine.host, "/" + "x" * 120)
-    assert "107" in listener.problem
+    assert "107" in str(listener.error)
     assert check_listener(PATH, listener)[0].status is Health.FAIL
 
 
@@ -167,7 +168,7 @@ def test_an_inaccessible_folder_or_socket_is_unknown(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_root_without_access_is_not_advised_to_become_root() -> None:
-    (check,) = check_listener(PATH, ListeningProcess(problem="permission denied", denied=True))
+    (check,) = check_listener(PATH, ListeningProcess(PermissionError(errno.EACCES, "Permission denied")))
     assert check.status is Health.UNKNOWN
     assert "as root" not in check.fix
 
