@@ -12,7 +12,7 @@ from nri_scope.errors import UsageError
 from nri_scope.recording.node_files import AGENT_PORT
 
 from .option_rules import Need, RuledCommand
-from .params import ANY_PATH, Checked, RulesFile, say
+from .params import ANY_PATH, RULES_FILE, Checked, say
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction.rules import Rules
@@ -63,7 +63,7 @@ _TLS = ("--tls-cert", "--tls-key", "--tls-client-ca")
 )
 @click.option(
     "--redact",
-    type=RulesFile(),
+    type=RULES_FILE,
     default="",
     metavar="RULES",
     help="Rules for redaction of what is sent.  [default: the default rules]",

@@ -13,9 +13,9 @@ import click
 from .option_rules import Exclude, Need, NeedOneOf
 from .params import (
     ANY_PATH,
+    FILE_PATH,
     GRACE,
     TIMEOUT,
-    FilePath,
     command_line_argument,
     env_option,
     external_option,
@@ -95,7 +95,7 @@ _OPTIONS = (
     ),
     click.option(
         "--listen",
-        type=FilePath(),
+        type=FILE_PATH,
         metavar="SOCK",
         help="Listen on this NRI socket for external plugins.",
     ),

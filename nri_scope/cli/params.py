@@ -39,9 +39,16 @@ def complete_path(
 class _Parsed(click.ParamType[_Value]):
     """Value parsed by a function, whose errors are raised unchanged."""
 
-    def __init__(self, name: str, parse: Callable[[str], _Value]) -> None:
+    def __init__(self, name: str, parse: Callable[[str], _Value], *, is_file: bool = False) -> None:
         self.name = name
         self._parse = parse
+        self._is_file = is_file
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Let the shell complete a path."""
+        return complete_path(ctx, param, incomplete) if self._is_file else []
 
     def convert(
         self, value: str | _Value, param: click.Parameter | None, ctx: click.Context | None
@@ -99,6 +106,29 @@ def _filter(text: str) -> Filter:
     return parse(text)
 
 
+def _rules(text: str) -> Rules:
+    from nri_scope.share.redaction.rules import Rules, read_rules
+
+    return read_rules(Path(text)) if text else Rules.DEFAULT
+
+
+def _file_path(text: str) -> Path:
+    if not text or text.endswith("/"):
+        raise UsageError(f"{text!r} is not a file name" if text else "the path is empty")
+    return Path(text)
+
+
+def _cri_socket(text: str) -> Path:
+    if text:
+        return FILE_PATH(text)
+    found = [path for path in map(Path, _CRI_SOCKETS) if path.exists()]
+    if len(found) != 1:
+        listed = ", ".join(map(str, found or _CRI_SOCKETS))
+        problem = "several sockets of a CRI exist" if found else "no socket of a CRI found"
+        raise UsageError(f"--cri: {problem}: {listed}", "write --cri SOCKET")
+    return found[0]
+
+
 SIZE = Checked("size", _size)
 """Number of bytes, as an integer, from ``500M``, ``64KiB``, ``4096``."""
 DURATION = Checked("duration", _duration)
@@ -117,80 +147,30 @@ NOT_EMPTY = Checked("text", _not_empty)
 """A text that is not "", which an unset variable of a script would be."""
 WHERE = _Parsed("filter", _filter)
 """A filter expression; the error names the position of a mistake."""
+RULES_FILE = _Parsed("rules", _rules, is_file=True)
+"""Rules for redaction: a file, or "" for the default rules."""
+FILE_PATH = Checked("path", _file_path, is_file=True)
+"""Path of a file: neither empty nor ending in a slash."""
+CRI_SOCKET = _Parsed("path", _cri_socket, is_file=True)
+"""Path of the CRI's socket; "" for the only usual one that exists."""
 
 
-class _FileType(click.ParamType[_Value]):
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Let the shell complete a path."""
-        return complete_path(ctx, param, incomplete)
-
-
-class RulesFile(_FileType["Rules"]):
-    """Rules for redaction: a file, or "" for the default rules."""
-
-    name = "rules"
-
-    def convert(
-        self, value: str | Rules, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Rules:
-        """Return the rules; raise `UsageError` for a bad file."""
-        from nri_scope.share.redaction.rules import Rules, read_rules
-
-        if not isinstance(value, str):
-            return value
-        return read_rules(Path(value)) if value else Rules.DEFAULT
-
-
-class FilePath(_FileType[Path]):
-    """Path of a file: neither empty nor ending in a slash."""
-
-    name = "path"
-
-    def convert(
-        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Path:
-        """Check the path and return it."""
-        if isinstance(value, str) and (not value or value.endswith("/")):
-            self.fail(f"{value!r} is not a file name" if value else "the path is empty", param, ctx)
-        return Path(value)
-
-
-class CriSocket(FilePath):
-    """Path of the CRI's socket; "" for the only usual one that exists."""
-
-    def convert(
-        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Path:
-        """Return the path. Raises `UsageError` if none, or several, of the usual ones exist."""
-        if value != "":
-            return super().convert(value, param, ctx)
-        found = [path for path in map(Path, _CRI_SOCKETS) if path.exists()]
-        if len(found) != 1:
-            listed = ", ".join(map(str, found or _CRI_SOCKETS))
-            problem = "several sockets of a CRI exist" if found else "no socket of a CRI found"
-            raise UsageError(f"--cri: {problem}: {listed}", "write --cri SOCKET")
-        return found[0]
-
-
-class NewFile(_FileType["Path | None"]):
+class NewFile(_Parsed["Path | None"]):
     """Path of a file to write; None for ``-``, standard output, if ``is_text``."""
-
-    name = "path"
 
     def __init__(self, content: str, *, is_text: bool = False, is_folder: bool = False) -> None:
         """``content``: what is written, for messages."""
+        path: click.ParamType[Any] = ANY_PATH if is_folder else FILE_PATH
+        super().__init__("path", path, is_file=True)
         self._content = content
         self._is_text = is_text
-        self._path: click.ParamType[Any] = ANY_PATH if is_folder else FilePath()
 
     def convert(
-        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+        self, value: str | Path | None, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path | None:
         """Check the path and return it."""
         if value != "-":
-            return Path(self._path.convert(value, param, ctx))
+            return super().convert(value, param, ctx)
         if not self._is_text:
             option = f"{param.opts[-1]}: " if param is not None else ""
             raise UsageError(
@@ -207,7 +187,7 @@ class NewRecording(NewFile):
         super().__init__("a recording")
 
     def convert(
-        self, value: str | Path, param: click.Parameter | None, ctx: click.Context | None
+        self, value: str | Path | None, param: click.Parameter | None, ctx: click.Context | None
     ) -> Path | None:
         """Check the path and return it."""
         path = super().convert(value, param, ctx)
@@ -280,7 +260,7 @@ only_option = click.option(
 )
 socket_option = click.option(
     "--socket",
-    type=FilePath(),
+    type=FILE_PATH,
     default=Path(DEFAULT_SOCKET),
     show_default=True,
     help="The runtime's NRI socket.",
@@ -297,7 +277,7 @@ def cri_option(prefix: str = "") -> Callable[[_Command], _Command]:
     """Return the option to query the CRI; ``prefix`` replaces the first word of its help text."""
     return click.option(
         "--cri",
-        type=CriSocket(),
+        type=CRI_SOCKET,
         is_flag=False,
         flag_value="",
         metavar="[SOCKET]",
@@ -376,7 +356,7 @@ def redact_option(command: _Command) -> _Command:
         help="Redact, but keep the values of this variable, annotation, label, option or member "
         "of JSON, also of a credential; * matches any text. Can be repeated.",
     )
-    return rules_option(type=RulesFile(), is_eager=True)(keep(command))
+    return rules_option(type=RULES_FILE, is_eager=True)(keep(command))
 
 
 class LiveOption(click.Option):

@@ -15,9 +15,9 @@ from .option_rules import Exclude, Need, RuledCommand
 from .params import (
     ANY_PATH,
     DURATION,
+    FILE_PATH,
     INDEX,
     Checked,
-    FilePath,
     NewFile,
     format_option,
     output_option,
@@ -94,7 +94,7 @@ _COMPARISONS = ("--compare-with", "--without")
 )
 @click.option("--only-changes", is_flag=True, help="Print only events with changes or problems.")
 @output_option("Record this replay to REC.", "REC")
-@click.option("--golden", type=FilePath(), metavar="FILE", help="Compare replies with this file.")
+@click.option("--golden", type=FILE_PATH, metavar="FILE", help="Compare replies with this file.")
 @click.option(
     "--golden-from",
     type=ANY_PATH,

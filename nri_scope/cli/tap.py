@@ -11,9 +11,9 @@ import click
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
 from .params import (
     DURATION,
+    FILE_PATH,
     GRACE,
     SIZE,
-    FilePath,
     command_line_argument,
     cri_option,
     env_option,
@@ -99,20 +99,20 @@ class TapOptions(TypedDict):
 )
 @click.option(
     "--listen",
-    type=FilePath(),
+    type=FILE_PATH,
     metavar="SOCKET",
     help="Listen on this socket for external plugins, and connect each to the runtime.",
 )
 @click.option(
     "--wrap",
-    type=FilePath(),
+    type=FILE_PATH,
     metavar="PLUGIN",
     help="Install a wrapper that taps this pre-installed plugin, e.g. /opt/nri/plugins/10-name, "
     "whenever the runtime launches it.",
 )
 @click.option(
     "--unwrap",
-    type=FilePath(),
+    type=FILE_PATH,
     metavar="PLUGIN",
     help="Remove the wrapper of such a plugin.",
 )
