@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -24,14 +24,13 @@ from .params import (
     only_option,
     session_option,
     set_option,
+    together,
     where_option,
 )
 from .time_arguments import from_option, to_option
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
-
-_Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
 
 class PlayOptions(TypedDict):
@@ -64,7 +63,7 @@ class PlayOptions(TypedDict):
     only: str
 
 
-_OPTIONS = (
+play_options = together(
     click.argument("file", type=ANY_PATH),
     command_line_argument,
     click.option(
@@ -152,13 +151,6 @@ _OPTIONS = (
     to_option,
     only_option,
 )
-
-
-def play_options(command: _Command) -> _Command:
-    """Add FILE, COMMAND, and the options of plugins, emulated runtime and events to play."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return command
 
 
 PLAY_RULES = (

@@ -31,21 +31,30 @@ EXIT_TROUBLE = 2
 EXIT_INTERRUPTED = 130
 
 
-class LazyGroup(click.Group):
-    """Command group that imports a command's module on use: ``--version`` must not load SQLite."""
+class CommandGroup(click.Group):
+    """Command group that imports a command's module only when it runs."""
+
+    names: tuple[str, ...]
+    package: str
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands, without importing their modules."""
-        return list(COMMANDS)
+        """Return the commands in the order of the help text."""
+        return list(self.names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of that name; None if there is none."""
-        if cmd_name not in COMMANDS:
+        """Import a command."""
+        if cmd_name not in self.names:
             return None
-        module = cmd_name.replace("-", "_")
-        command = importlib.import_module(f"nri_scope.cli.{module}").command
-        assert isinstance(command, click.Command)
-        return command
+        module = importlib.import_module(f"{self.package}.{cmd_name.replace('-', '_')}")
+        assert isinstance(module.command, click.Command)
+        return module.command
+
+
+class LazyGroup(CommandGroup):
+    """The commands of ``nri-scope``."""
+
+    names = COMMANDS
+    package = "nri_scope.cli"
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -34,6 +35,11 @@ def complete_path(
     from click.shell_completion import CompletionItem
 
     return [CompletionItem(incomplete, type="file")]
+
+
+def together(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
+    """Return a decorator that adds arguments and options in this order."""
+    return lambda command: reduce(lambda done, option: option(done), reversed(options), command)
 
 
 class _Parsed(click.ParamType[_Value]):

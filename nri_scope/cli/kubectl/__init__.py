@@ -8,21 +8,17 @@ and layout.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from nri_scope.cluster.agent_pods import NAMESPACE
 
-from ..params import ANY_PATH
+from ..params import ANY_PATH, together
 
 if TYPE_CHECKING:
     from nri_scope.cluster.kubectl import Kubectl
-
-
-_Command = TypeVar("_Command", bound="Callable[..., Any] | click.Command")
 
 
 class ClusterOptions(NamedTuple):
@@ -53,26 +49,20 @@ namespace_option = click.option(
 )
 
 
-def cluster_options(command: _Command) -> _Command:
-    """Add the options."""
-    for option in reversed(
-        (
-            click.option("--kubeconfig", metavar="FILE", help="As for kubectl."),
-            click.option("--context", "kube_context", metavar="NAME", help="As for kubectl."),
-            click.option(
-                "--agent-namespace",
-                metavar="NAME",
-                default=NAMESPACE,
-                show_default=True,
-                help="Namespace of nri-scope's DaemonSet.",
-            ),
-            click.option(
-                "--token-file",
-                type=ANY_PATH,
-                metavar="FILE",
-                help="Token for agents with --authorize.  [default: that of your kubeconfig]",
-            ),
-        )
-    ):
-        command = option(command)
-    return command
+cluster_options = together(
+    click.option("--kubeconfig", metavar="FILE", help="As for kubectl."),
+    click.option("--context", "kube_context", metavar="NAME", help="As for kubectl."),
+    click.option(
+        "--agent-namespace",
+        metavar="NAME",
+        default=NAMESPACE,
+        show_default=True,
+        help="Namespace of nri-scope's DaemonSet.",
+    ),
+    click.option(
+        "--token-file",
+        type=ANY_PATH,
+        metavar="FILE",
+        help="Token for agents with --authorize.  [default: that of your kubeconfig]",
+    ),
+)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Sequence
 
@@ -12,7 +11,7 @@ import click
 from nri_scope import __version__
 from nri_scope.process.signals import interrupted_by_signals
 
-from ..main import prepare_streams, run
+from ..main import CommandGroup, prepare_streams, run
 
 VIEW_NAMES = ("blame", "diff", "show", "log", "tui", "report")
 """Commands of nri-scope that work on the recordings of a node as on a file, as in `views.VIEWS`."""
@@ -20,24 +19,19 @@ COMMANDS = ("status", *VIEW_NAMES, "missing", "collect", "pull")
 """Commands, ordered for new users."""
 
 
-class ClusterGroup(click.Group):
+class ClusterGroup(CommandGroup):
     """Command group that imports a command's module on use."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of the commands."""
-        return list(COMMANDS)
+    names = COMMANDS
+    package = "nri_scope.cli.kubectl"
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command of that name; None if there is none."""
-        if cmd_name not in COMMANDS:
-            return None
+        """Import a command."""
         if cmd_name in VIEW_NAMES:
             from .views import view
 
             return view(cmd_name)
-        command = importlib.import_module(f"nri_scope.cli.kubectl.{cmd_name}").command
-        assert isinstance(command, click.Command)
-        return command
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the command, whose advice names commands of this group.
