@@ -327,16 +327,6 @@ class Replayed:
         for event in self.events:
             yield from event.replies
 
-    def container(self, name: str) -> ContainerResult:
-        """Return a container by ``namespace/pod/container``. Raises KeyError, naming the existing
-        ones.
-        """
-        try:
-            return self.containers[name]
-        except KeyError:
-            known = ", ".join(self.containers) or "none"
-            raise KeyError(f"no container {name} in this replay; known are: {known}") from None
-
     def failures(self) -> Iterator[str]:
         """Yield failures of replies and plugins, one line each."""
         yield from self.tally.failures

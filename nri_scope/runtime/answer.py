@@ -10,7 +10,6 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri.api_pb2 import RegisterPluginRequest
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, UsageError
-from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, decode
 from nri_scope.nri.identity import check_index, check_name
 from nri_scope.nri.merging.owners import quoted
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
@@ -42,14 +41,6 @@ class Answer:
     """Whether the runtime closed the connection because of this error. Other runtimes do not."""
     policy: FailurePolicy = NO_POLICY
     """The plugin's failure policy, as far as the runtime applies it."""
-
-    @property
-    def request(self) -> Message | None:
-        """The decoded request; None if its method is unknown or it is malformed."""
-        known = METHODS.get(self.method)
-        if known is None or known.service != PLUGIN_SERVICE:
-            return None
-        return decode(known.request, self.sent)
 
     @property
     def dropped(self) -> bool:

@@ -180,11 +180,6 @@ class OperationResult:
         """All changes that were requested, and that this runtime dropped."""
         return list(self.merged.dropped) if self.merged is not None else []
 
-    @property
-    def request(self) -> Message | None:
-        """The request to the first plugin; None if no plugin was asked."""
-        return self.answers[0].request if self.answers else None
-
 
 _GO_NAMES: dict[int, str] = {code: code.name.title().replace("_", "") for code in Code}
 _GO_NAMES |= {Code.OK: "OK", Code.CANCELLED: "Canceled"}

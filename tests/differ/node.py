@@ -31,6 +31,7 @@ from nri_scope.nri.versions import NriVersion
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import event_messages
 from tests.interop.merge_cases import CREATED, PLUGINS, Case, generated
+from tests.nri.merging.merged_replies import update_response
 
 from .chains import view
 from .node_state import Claim, Connection, Creation, Life
@@ -667,7 +668,7 @@ class Node:
             # The OCI runtime refused it.
             return
         # An update in the replies replaces the request, also an empty one.
-        own = turn.response().update[-1]
+        own = update_response(turn).update[-1]
         self._by_cri(life, own.linux.resources if own.container_id else turn.resources, own=True)
         self._maybe_ask(life.id)
         self._run("PostUpdateContainer", life)

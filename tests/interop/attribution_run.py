@@ -20,7 +20,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.logger.logger import Logger, LoggerService
 from nri_scope.nri.events import EventKind
-from nri_scope.nri.merging import adjusted, updated
+from nri_scope.nri.merging import adjusted, with_resources
 from nri_scope.nri.versions import V0_10, V0_12, NriVersion
 from nri_scope.plugin import Identity, unix_socket
 from nri_scope.recorder.inbox import Sink
@@ -316,7 +316,7 @@ def updated_by(case: UpdateCase) -> api.Container:
     assert case.entry.update is not None
     update = api.ContainerUpdate()
     case.entry.update(update.linux.resources, 1)
-    made = updated(case.target, update)
+    made = with_resources(case.target, update.linux.resources)
     # For each page size, only the last limit counts.
     sizes = {limit.page_size: limit for limit in made.linux.resources.hugepage_limits}
     limits = [api.HugepageLimit.FromString(size.SerializeToString()) for size in sizes.values()]

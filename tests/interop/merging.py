@@ -19,6 +19,7 @@ from nri_scope.errors import AdjustmentRefused
 from nri_scope.nri.merging import CreationMerging, StopMerging, UpdateMerging
 from nri_scope.nri.versions import V0_10, NriVersion
 from tests.interop.merge_cases import PLUGINS, Case, Reply
+from tests.nri.merging.merged_replies import response_of
 
 PATIENCE = 120.0
 
@@ -151,7 +152,7 @@ def merge_with_ours(case: Case, version: NriVersion) -> Outcome:
         validation = merging.validation(_CHAIN)
     return Outcome(
         tuple(seen),
-        "" if error else canonical(merging.response()),
+        "" if error else canonical(response_of(merging)),
         canonical(validation),
         error,
     )

@@ -184,7 +184,7 @@ def test_a_recorded_replay_says_that_a_failing_plugin_was_disconnected(
 ) -> None:
     output = tmp_path / "failed.nriscope.db"
     result = played(one_life, {"10-f": Failing()}, profile="isulad", output=output)
-    assert result.container("shop/web/app").created
+    assert result.containers["shop/web/app"].created
     with Recording.open(output) as opened:
         (session,) = opened.sessions()
         (create,) = (one for one in rounds(opened) if one.name == "CreateContainer")

@@ -33,6 +33,7 @@ from nri_scope.transport import Link, adopt_descriptor
 from nri_scope.wire import Connection, RequestReceived
 from tests.logger.default_recording import replace_default
 from tests.logger.list_sink import ListSink
+from tests.nri.merging.merged_replies import response_of
 from tests.runtime_emulation.small_plugin import SmallPlugin
 
 ME = Identity("42", "passive")
@@ -227,7 +228,7 @@ def test_merging_an_empty_adjustment_changes_nothing(version: str) -> None:
     without = merging.CreationMerging(request, version=NriVersion.parse(version))
     turn = merging.CreationMerging(request, version=NriVersion.parse(version))
     turn.apply(api.CreateContainerResponse.FromString(EMPTY_ADJUSTMENT), "42-passive")
-    assert turn.response() == without.response()
+    assert response_of(turn) == response_of(without)
     assert turn.request == without.request
     assert turn.owners == without.owners
     assert turn.dropped == []

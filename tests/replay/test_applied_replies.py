@@ -82,7 +82,7 @@ def test_later_plugins_and_later_events_see_the_adjustments(one_life: Path) -> N
     assert watching.received == [
         (event, "app", env) for event in ("create", "started", "stop", "remove")
     ]
-    app = replayed.container("shop/web/app")
+    app = replayed.containers["shop/web/app"]
     assert {change.path: app.owner(change.path) for change in app.changes} == {
         "/process/env/A": "10-a",
         "/process/env/B": "20-b",
@@ -119,7 +119,7 @@ def test_a_failed_creation_is_undone_and_its_later_events_are_skipped(
     assert sent_events(replayed)[-3:] == ["CreateContainer", "StopContainer", "RemoveContainer"]
     own = [event for event in replayed.events if event.event == "StopContainer" and event.replies]
     assert [event.event_id for event in own] == [0]
-    app = replayed.container("shop/web/app")
+    app = replayed.containers["shop/web/app"]
     assert not app.created
     assert "not today" in app.failure
     assert replayed.tally.skipped == 7
@@ -163,12 +163,12 @@ def test_updates_of_other_containers_appear_in_their_later_events(tmp_path: Path
     )
     assert replayed.ok
     assert shares.stopped == [("late", 0), ("app", 7)]
-    app = replayed.container("shop/web/app")
+    app = replayed.containers["shop/web/app"]
     assert [(change.path, change.after) for change in app.changes] == [
         ("/linux/resources/cpu/shares", 7)
     ]
     assert app.owner("/linux/resources/cpu/shares") == "10-s"
-    assert not replayed.container("shop/web/late").changes
+    assert not replayed.containers["shop/web/late"].changes
     dropped = [one for event in replayed.events for one in event.dropped]
     assert [(one.plugin, one.container_id) for one in dropped] == [("10-s", "nobody")]
 
@@ -193,7 +193,7 @@ def test_updates_in_reply_to_synchronize_are_applied(tmp_path: Path) -> None:
     assert shares == [3]
     (event,) = [one for one in replayed.events if one.changes]
     assert event.event == "Synchronize"
-    assert replayed.container("shop/web/app").existed
+    assert replayed.containers["shop/web/app"].existed
 
 
 def test_unsolicited_updates_are_applied_and_evictions_are_dropped(one_life: Path) -> None:
@@ -230,7 +230,7 @@ def test_a_plugin_can_change_an_update_of_the_kubelet(one_life: Path) -> None:
     replayed = played(one_life, {"10-d": Doubling(), "20-w": After()})
     assert replayed.ok
     assert received == [400]
-    (change,) = replayed.container("shop/web/app").changes
+    (change,) = replayed.containers["shop/web/app"].changes
     assert (change.before, change.after) == (200, 400)
 
 
@@ -255,7 +255,7 @@ def test_an_update_without_resources_voids_the_request(one_life: Path, profile: 
     (update,) = [event for event in replayed.events if event.dropped]
     assert [(one.plugin, one.reason) for one in update.dropped] == [("10-e", VOIDED)]
     assert not update.changes
-    app = replayed.container("shop/web/app")
+    app = replayed.containers["shop/web/app"]
     (change,) = app.changes
     assert (change.before, change.after, app.owner(change.path)) == (200, None, "10-e")
 
@@ -272,8 +272,8 @@ def test_an_empty_cpu_set_in_an_update_is_dropped_but_the_request_applied(one_li
     assert [(one.plugin, one.path, one.value) for one in dropped] == [
         ("10-c", "/linux/resources/cpu/cpus", '""')
     ]
-    assert not replayed.container("shop/web/app").changes
-    spec = replayed.container("shop/web/app").spec
+    assert not replayed.containers["shop/web/app"].changes
+    spec = replayed.containers["shop/web/app"].spec
     assert value_at(spec, "/linux/resources/cpu/shares") == 200
 
 
@@ -291,7 +291,7 @@ def test_a_validator_receives_owners_and_can_reject(one_life: Path) -> None:
 
     replayed = played(one_life, {"10-a": Adding("A"), "90-strict": Strict()})
     assert received == [(["10-a", "90-strict"], "10-a")]
-    assert not replayed.container("shop/web/app").created
+    assert not replayed.containers["shop/web/app"].created
     (reply,) = [one for one in replayed.replies() if one.event == "ValidateContainerAdjustment"]
     assert reply.verdict is Verdict.CONFLICT
     assert "no such variables here" in reply.problem
@@ -303,7 +303,7 @@ def test_a_second_container_with_the_same_name_is_numbered(tmp_path: Path) -> No
     events = [run_pod(), *life(container()), *life(again)]
     replayed = played(recording(tmp_path / "again.nriscope.db", events), {"10-a": Adding("A")})
     assert list(replayed.containers) == ["shop/web/app", "shop/web/app#2"]
-    assert replayed.container("shop/web/app#2").spec["process"]["env"] == [  # type: ignore[index, call-overload]
+    assert replayed.containers["shop/web/app#2"].spec["process"]["env"] == [  # type: ignore[index, call-overload]
         "SECOND=1", "A=1",
     ]  # fmt: skip
 
@@ -313,4 +313,4 @@ def test_every_profile_plays_the_bundled_recording(profile: str) -> None:
     replayed = played(RECORDING, {"10-a": Adding("A"), "20-w": Watching()}, profile=profile)
     assert replayed.ok
     assert replayed.profile == profile
-    assert replayed.container("shop/web/app").owner("/process/env/A") == "10-a"
+    assert replayed.containers["shop/web/app"].owner("/process/env/A") == "10-a"

@@ -92,7 +92,7 @@ def test_a_plugin_with_its_own_index_is_started_as_an_external_one(
     assert result.ending.startswith("ended by itself")
     assert replayed.ok
     assert synchronized(replayed) == ["42-own"]
-    assert replayed.container("shop/web/app").owner("/annotations/by") == "42-own"
+    assert replayed.containers["shop/web/app"].owner("/annotations/by") == "42-own"
     notices = [
         "10-plugin sets its own index, so it is started again as an external plugin",
         "10-plugin registered as 42-own",

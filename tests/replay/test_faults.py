@@ -177,7 +177,7 @@ def test_an_injected_error_undoes_the_event_and_is_no_failure(one_life: Path) ->
     peer, replayed = played_with_faults(one_life, "error:CreateContainer")
     assert names(peer) == ["RunPodSandbox", "CreateContainer", "StopContainer", "RemoveContainer"]
     assert replayed.ok
-    assert "injected by --fault error" in replayed.container("shop/web/app").failure
+    assert "injected by --fault error" in replayed.containers["shop/web/app"].failure
 
 
 class Quiet:

@@ -97,7 +97,7 @@ def test_the_chain_continues_without_a_crashed_plugin(one_life: Path) -> None:
     by_plugin = [(one.plugin, one.verdict) for one in replayed.replies()]
     assert ("10-plugin", Verdict.CRASH) in by_plugin
     assert by_plugin[-1] == ("11-plugin", Verdict.OK)
-    assert replayed.container("shop/web/app").created
+    assert replayed.containers["shop/web/app"].created
     assert [one.deserted for one in replayed.plugins] == ["", ""]
 
 
@@ -190,7 +190,7 @@ def test_the_failure_policy_of_a_python_plugin_applies_where_it_is_known(
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     plugin_set = PluginSet((command,), environment=environment)
     replayed = run(replay(Job(one_life, plugin_set, profile=profile)))
-    assert replayed.container("shop/web/app").created is created
+    assert replayed.containers["shop/web/app"].created is created
     (crash,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
     assert crash.verdict is Verdict.CRASH
     lines = [line.text for event in replayed.events for line in event.output]
@@ -223,7 +223,7 @@ def test_the_failure_policy_is_an_attribute_in_this_process_too(tmp_path: Path) 
         path, {"10-late": late}, profile="nri-0.12.5", faults=["slow:CreateContainer:9s"]
     )
     assert late.events == ["run web", "create app", "run other"]
-    assert not replayed.container("shop/web/app").created
+    assert not replayed.containers["shop/web/app"].created
     assert [one.verdict for one in replayed.replies() if one.event == "CreateContainer"] == [
         Verdict.LATE
     ]
@@ -338,7 +338,7 @@ def test_an_undecodable_reply_fails_the_creation(one_life: Path, profile: str) -
     replayed = played_to_peers(job_of(one_life, {}, profile=profile), peer)
     (malformed,) = [one for one in replayed.replies() if one.verdict is not Verdict.OK]
     assert malformed.verdict is Verdict.MALFORMED
-    assert not replayed.container("shop/web/app").created
+    assert not replayed.containers["shop/web/app"].created
 
 
 def test_an_undecodable_reply_to_synchronize_is_reported(one_life: Path) -> None:

@@ -234,4 +234,4 @@ def test_the_audience_receives_every_event(keep: bool) -> None:
     assert sum(len(event.replies) for event in audience.received) == 5
     assert replayed.tally.verdicts == {Verdict.OK: 5}
     # The result has the plugin's changes whether or not events are kept.
-    assert "/process/env/A" in replayed.container("shop/web/app").owners
+    assert "/process/env/A" in replayed.containers["shop/web/app"].owners

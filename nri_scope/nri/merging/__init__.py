@@ -10,7 +10,6 @@ in `isulad`. This package never models what a runtime does with the merged reply
 
 from .applied_reply import ADJUSTABLE as ADJUSTABLE
 from .applied_reply import adjusted as adjusted
-from .applied_reply import updated as updated
 from .applied_reply import with_resources as with_resources
 from .isulad import IsuladCreation as IsuladCreation
 from .isulad import IsuladStopping as IsuladStopping

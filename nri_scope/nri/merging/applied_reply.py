@@ -58,11 +58,6 @@ def adjusted(
     return result
 
 
-def updated(container: api.Container, update: api.ContainerUpdate) -> api.Container:
-    """Return a copy of the container with a merged update applied."""
-    return with_resources(container, update.linux.resources)
-
-
 def with_resources(container: api.Container, resources: api.LinuxResources) -> api.Container:
     """Return a copy of the container updated with `resources`; zero means unchanged."""
     result = deepcopy(container)

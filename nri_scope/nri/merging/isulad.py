@@ -119,10 +119,6 @@ class IsuladCreation(ReplyMerging):
         """Return the plugin that last set one of these paths; "" if none did."""
         return next((self._setters[path] for path in paths if path in self._setters), "")
 
-    def response(self) -> api.CreateContainerResponse:
-        """Return a copy of the merged response."""
-        return api.CreateContainerResponse(adjust=self.adjustment)
-
     # -- one reply, in iSulad's order ---------------------------------------------------------
 
     def _merge(

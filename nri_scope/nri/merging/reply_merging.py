@@ -114,10 +114,6 @@ class CreationMerging(ReplyMerging):
         for step in LAST:
             step.merge(requested, shown, merged, turn)
 
-    def response(self) -> api.CreateContainerResponse:
-        """Return a copy of the response that upstream's adaptation passes to the runtime."""
-        return api.CreateContainerResponse(adjust=self.adjustment, update=self.updates)
-
     def validation(
         self, plugins: Iterable[api.PluginInstance]
     ) -> api.ValidateContainerAdjustmentRequest:
@@ -164,16 +160,6 @@ class UpdateMerging(ReplyMerging):
         self._updates.merge(reply.update, plugin)
         drop_evictions(reply.evict, plugin, self.dropped)
 
-    def response(self) -> api.UpdateContainerResponse:
-        """Return a copy of the response that upstream's adaptation passes to the runtime.
-
-        The last update is that of the request's container, empty if no plugin requested one.
-        """
-        own = self._updates.own
-        if own is None:
-            own = api.ContainerUpdate()
-        return api.UpdateContainerResponse(update=[*self.updates, own])
-
 
 class StopMerging(ReplyMerging):
     """Merge of the replies to one StopContainer.
@@ -191,7 +177,3 @@ class StopMerging(ReplyMerging):
     def apply(self, reply: api.StopContainerResponse, plugin: str) -> None:
         """Merge a reply of `plugin` (``NN-name``). Raises AdjustmentRefused for a conflict."""
         self._updates.merge(reply.update, plugin)
-
-    def response(self) -> api.StopContainerResponse:
-        """Return a copy of the response that upstream's adaptation passes to the runtime."""
-        return api.StopContainerResponse(update=self.updates)

@@ -79,11 +79,6 @@ class PodSpec:
         """Security context of the pod."""
         return self.field["securityContext"]
 
-    @property
-    def is_privileged(self) -> bool:
-        """Whether any container is privileged."""
-        return any(container.security["privileged"].flag() for container in self.containers)
-
     def other(self, kind: str, name: str) -> ManifestField | None:
         """Return another object of the manifest in the pod's namespace."""
         return self.others.get((kind, self.object.namespace, name))

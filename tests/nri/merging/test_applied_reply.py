@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.nri.merging import adjusted, updated, with_resources
+from nri_scope.nri.merging import adjusted, with_resources
 
 from .chains import quota, shares, update
 
@@ -98,7 +98,7 @@ def test_an_update_applies_only_nonzero_values() -> None:
     asked.linux.resources.unified["cpu.idle"] = "1"
     asked.linux.resources.cpu.mems = "0"
     asked.linux.resources.hugepage_limits.add(page_size="2MB", limit=1)
-    resources = updated(container, asked).linux.resources
+    resources = with_resources(container, asked.linux.resources).linux.resources
     assert (resources.cpu.shares.value, resources.cpu.quota.value) == (5, 7)
     assert (resources.memory.limit.value, resources.memory.swap.value) == (3, 3)
     assert resources.memory.reservation.value == 9

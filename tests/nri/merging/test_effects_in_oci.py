@@ -71,7 +71,7 @@ def pairs() -> Iterator[tuple[str, Spec, Spec]]:
         container.CopyFrom(case.request.container)
         without_classes(container.linux.resources)
         if isinstance(merging, CreationMerging):
-            adjustment = merging.response().adjust
+            adjustment = merging.adjustment
             without_classes(adjustment.linux.resources)
             shown, made = adjusted(container, adjustment), adjust(spec_of(container), adjustment)
         else:

@@ -13,6 +13,7 @@ from nri_scope.nri.merging.fields import KeyedItems
 from nri_scope.oci import adjust, spec_of
 
 from .chains import creating, updating
+from .merged_replies import update_response
 
 MANY = 20_000
 """Fits in one reply; quadratic merging would take minutes."""
@@ -70,7 +71,7 @@ def long_reply(kind: str, *, replace: bool = False) -> api.CreateContainerRespon
 @pytest.mark.exhaustive
 def test_replies_full_of_members_are_merged() -> None:
     merging = creating(a=long_reply("b"), b=long_reply("c", replace=True))
-    adjustment = merging.response().adjust
+    adjustment = merging.adjustment
     # Applied twice, so that the second time every member exists.
     shown = adjusted(adjusted(merging.request.container, adjustment), adjustment)
     assert [mount.type for mount in shown.mounts] == ["c"] * MANY
@@ -89,6 +90,6 @@ def test_replies_full_of_updates_are_merged() -> None:
     merging = updating(reply)
     limits = [limit.limit for limit in merging.resources.hugepage_limits]
     assert limits == list(range(MANY))
-    assert list(merging.response().update[-1].linux.resources.hugepage_limits) == list(
+    assert list(update_response(merging).update[-1].linux.resources.hugepage_limits) == list(
         merging.resources.hugepage_limits
     )

@@ -56,7 +56,7 @@ class Interrupting:
 
 def added_values(plugin: object) -> list[object]:
     replayed, _ = perform(job(plugin))
-    return [change.after for change in replayed.container("shop/web/app").changes]
+    return [change.after for change in replayed.containers["shop/web/app"].changes]
 
 
 def test_handlers_see_the_context_of_the_test() -> None:
