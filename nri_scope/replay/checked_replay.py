@@ -75,13 +75,10 @@ def compare(
         return []
     origin = replayed.origin
     if checks.update_golden:
-        new = (
-            Golden.of(replayed.replies(), origin, replayed.name_of)
-            if golden is None
-            else golden.updated(replayed.replies(), origin, replayed.name_of)
-        )
+        old = golden or Golden(origin, {})
+        new = old.updated(replayed.replies(), origin, replayed.name_of)
         new.save(checks.golden)
-        for matcher in [] if golden is None else golden.lost(new):
+        for matcher in old.lost(new):
             say(f"warning: matcher removed, as it no longer matches: {matcher}")
         return []
     assert golden is not None
@@ -143,17 +140,13 @@ class CheckedReplay:
         result = document(self.replayed)
         times = result.pop("times")
         result["well"] = self.well
-        if isinstance(self.golden, TapComparison):
+        tapped = self.golden if isinstance(self.golden, TapComparison) else None
+        file = self.checks.golden if tapped is None else tapped.path
+        if file is not None:
             result["golden"] = {
-                "file": str(self.golden.path),
-                "updated": False,
-                "tapped": self.golden.data(),
-                "mismatches": [as_data(mismatch) for mismatch in self.mismatches],
-            }
-        if self.checks.golden is not None:
-            result["golden"] = {
-                "file": str(self.checks.golden),
+                "file": str(file),
                 "updated": self.checks.update_golden,
+                **({} if tapped is None else {"tapped": tapped.data()}),
                 "mismatches": [as_data(mismatch) for mismatch in self.mismatches],
             }
         if self.other is not None:

@@ -179,14 +179,13 @@ class ReplayRun:
     def _prepare(self) -> None:
         """Set up the state before the first selected event."""
         playback = self._playback
-        world = World.of(
-            self._script.pods,
-            self._script.containers,
+        world = World(
             effects=playback.effects and self._rules.reports_adjustments,
             shows_devices=playback.effects and not self._rules.reports_adjustments,
             shows_rlimits=self._setup.profile.shows_rlimits,
             is_partial=self._script.is_partial,
         )
+        world.arrive(self._script.pods, self._script.containers)
         for step in self._script.before():
             if step.event is not None and step.message is not None:
                 world.happened(step.event, world.shown(step.event, step.message))

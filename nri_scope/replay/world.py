@@ -58,22 +58,6 @@ class World:
     _names: dict[str, str] = field(default_factory=dict)
     """Names by id of all containers that appeared, including those not created here."""
 
-    @classmethod
-    def of(
-        cls,
-        pods: Iterable[api.PodSandbox],
-        containers: Iterable[api.Container],
-        *,
-        effects: bool = True,
-        shows_rlimits: bool = True,
-        shows_devices: bool = False,
-        is_partial: bool = False,
-    ) -> World:
-        """Return the world described by Synchronize."""
-        world = cls(effects, shows_rlimits, shows_devices, is_partial)
-        world.arrive(pods, containers)
-        return world
-
     def arrive(self, pods: Iterable[api.PodSandbox], containers: Iterable[api.Container]) -> None:
         """Add pods and containers that existed already and are only listed in Synchronize."""
         self.pods.update((pod.id, pod) for pod in pods)

@@ -56,10 +56,7 @@ class Golden:
     @classmethod
     def of(cls, replies: Iterable[Reply], origin: Origin, name_of: NameOf) -> Golden:
         """Return a golden that expects exactly these replies."""
-        return cls(
-            origin,
-            {key: merge_matchers({}, reply) for key, reply in entries_of(replies, name_of).items()},
-        )
+        return cls(origin, {}).updated(replies, origin, name_of)
 
     @classmethod
     def load(cls, path: str | Path) -> Golden:

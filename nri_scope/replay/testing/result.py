@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import NoReturn
@@ -68,10 +67,9 @@ class Goldens:
         origin = replayed.origin
         if path.exists():
             old = Golden.load(_shown(path))
-            new = old.updated(replayed.replies(), origin, replayed.name_of)
         else:
-            new = Golden.of(replayed.replies(), origin, replayed.name_of)
-            new = replace(new, head=_HEAD)
+            old = Golden(origin, {}, head=_HEAD)
+        new = old.updated(replayed.replies(), origin, replayed.name_of)
         if not path.exists() or path.read_bytes() != new.text.encode():
             try:
                 make_private_folder(path.parent)
