@@ -21,7 +21,7 @@ from nri_scope.tap.wrapper import check_unwrapped
 from .chain_options import PlayOptions
 from .params import environment_of
 from .recording_views import resolved_where
-from .replay_output import PrintedEvents, ResultOptions
+from .replay_output import PrintedEvents
 from .time_arguments import places_of
 
 NO_PLUGINS = "none"
@@ -77,8 +77,8 @@ def selected_job(options: PlayOptions) -> Job:
     )
 
 
-def parse_options(options: ReplayOptions) -> tuple[Job, ResultOptions]:
-    """Return the job and the result options. Raise `UsageError` for conflicting options."""
+def parse_options(options: ReplayOptions) -> tuple[Job, Checks, PrintedEvents | None]:
+    """Return the arguments of `perform`. Raise `UsageError` for conflicting options."""
     _check_files(
         {
             "FILE": options["file"],
@@ -87,7 +87,7 @@ def parse_options(options: ReplayOptions) -> tuple[Job, ResultOptions]:
             "--junit": options["junit"],
         }
     )
-    json = options["output_format"] == "json"
+    events = _printed_events(options)
     job = selected_job(options)
     job = replace(
         job,
@@ -100,7 +100,7 @@ def parse_options(options: ReplayOptions) -> tuple[Job, ResultOptions]:
         output=options["output"],
         # Events that are only printed need not stay in memory.
         keep=bool(
-            json
+            events is None
             or options["golden"]
             or options["golden_from"]
             or options["junit"]
@@ -109,22 +109,20 @@ def parse_options(options: ReplayOptions) -> tuple[Job, ResultOptions]:
         ),
     )
     other, label = _other(job, options)
-    result_options = ResultOptions(
-        Checks(
-            junit=options["junit"],
-            golden=options["golden"],
-            golden_from=options["golden_from"],
-            update_golden=options["update_golden"],
-            other=other,
-            other_label=label,
-        ),
-        json=json,
-        events=_printed_events(options),
+    checks = Checks(
+        junit=options["junit"],
+        golden=options["golden"],
+        golden_from=options["golden_from"],
+        update_golden=options["update_golden"],
+        other=other,
+        other_label=label,
     )
-    return job, result_options
+    return job, checks, events
 
 
-def _printed_events(options: ReplayOptions) -> PrintedEvents:
+def _printed_events(options: ReplayOptions) -> PrintedEvents | None:
+    if options["output_format"] == "json":
+        return None
     if options["quiet"] or options["others"] or options["without"]:
         return PrintedEvents.PROBLEMS
     return PrintedEvents.CHANGES if options["only_changes"] else PrintedEvents.ALL

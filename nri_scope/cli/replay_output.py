@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -34,33 +33,23 @@ class PrintedEvents(Enum):
     """Failed events, without plugins' output."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResultOptions:
-    """Options for output and comparison of a replay's result."""
+def perform(job: Job, checks: Checks, events: PrintedEvents | None) -> bool:
+    """Replay and print the result, as JSON without ``events``.
 
-    checks: Checks
-    json: bool = False
-    events: PrintedEvents = PrintedEvents.ALL
-
-
-def perform(job: Job, options: ResultOptions) -> bool:
-    """Replay and print the result; return whether the exit status is 0.
-
-    Also returns True if the output's reader is gone.
+    Return whether the exit status is 0; also True if the output's reader is gone.
     """
-    checks = options.checks
     job, expected = prepared(job, checks)
     with Output() as output:
-        text, audience = printing(output, job, options.events)
-        replayed = play(job, Notices(job.notes) if options.json else audience)
+        text, audience = printing(output, job, events or PrintedEvents.ALL)
+        replayed = play(job, audience if events else Notices(job.notes))
         mismatches = compare(replayed, expected, checks, say)
         other = None if checks.other is None else play(checks.other, ReplayListener())
         result = CheckedReplay(replayed, mismatches, other, expected, checks)
         result.write_junit()
-        if options.json:
-            output.line(to_json(result.document()))
-        else:
+        if events:
             _print(result, output, text)
+        else:
+            output.line(to_json(result.document()))
         return result.well
     return True
 
