@@ -55,28 +55,23 @@ class Isulad:
             f"{prefix}sandbox-uid": request.uid,
         }
         labels = {"cri.isulad.type": "podsandbox", "io.kubernetes.container.name": "POD"}
-        return cri_request.sandbox(
-            request,
-            labels=labels,
-            annotations=own,
-            linux=api.LinuxPodSandbox(cgroup_parent=request.cgroup_parent),
-            pid=request.pid,
-        )
+        pod = cri_request.sandbox(request)
+        pod.pid = request.pid
+        pod.labels.update(labels)
+        pod.annotations.update(own)
+        pod.linux.cgroup_parent = request.cgroup_parent
+        return pod
 
     def container(self, pod: SandboxRequest, request: ContainerRequest) -> api.Container:
         """Return a container as it is in CreateContainer: the request, without the command."""
-        resources = cri_request.requested_resources(request.resources)
+        container = cri_request.container(pod, request, request.env)
+        container.annotations.update(request.annotations)
+        container.args.extend(request.args)
+        container.mounts.extend(map(cri_request.bind_mount, request.mounts))
+        resources = container.linux.resources
+        resources.CopyFrom(cri_request.requested_resources(request.resources))
         resources.unified.update(request.resources.unified)
-        return cri_request.container(
-            pod,
-            request,
-            labels=request.labels,
-            annotations=request.annotations,
-            args=request.args,
-            env=request.env,
-            mounts=map(cri_request.bind_mount, request.mounts),
-            linux=api.LinuxContainer(resources=resources),
-        )
+        return container
 
     def remarks(self, request: ContainerRequest) -> Iterator[str]:
         """Yield what is unknown of a container as this runtime sends it."""

@@ -56,24 +56,20 @@ class Containerd:
             f"{prefix}sandbox-namespace": request.namespace,
             f"{prefix}sandbox-uid": request.uid,
         }
-        labels = {"io.cri-containerd.kind": "sandbox"}
+        pod = cri_request.sandbox(request)
+        pod.pid = request.pid
+        pod.labels["io.cri-containerd.kind"] = "sandbox"
         if self._since(_V2):
             own[f"{prefix}podsandbox.image-name"] = self._pause_image()
+            pod.ips.extend(request.ips)
         if self._since(_V2_3):
-            labels["oci_runtime_type"] = "io.containerd.runc.v2"
-        return cri_request.sandbox(
-            request,
-            labels=labels,
-            annotations=own,
-            linux=api.LinuxPodSandbox(
-                cgroup_parent=request.cgroup_parent,
-                cgroups_path=_cgroups_path(request.cgroup_parent, request.id),
-                namespaces=cri_request.namespaces(self._sandbox_namespaces(request)),
-                resources=cri_request.sandbox_resources(),
-            ),
-            pid=request.pid,
-            ips=request.ips if self._since(_V2) else (),
-        )
+            pod.labels["oci_runtime_type"] = "io.containerd.runc.v2"
+        pod.annotations.update(own)
+        pod.linux.cgroup_parent = request.cgroup_parent
+        pod.linux.cgroups_path = _cgroups_path(request.cgroup_parent, request.id)
+        pod.linux.namespaces.extend(cri_request.namespaces(self._sandbox_namespaces(request)))
+        pod.linux.resources.CopyFrom(cri_request.sandbox_resources())
+        return pod
 
     def container(self, pod: SandboxRequest, request: ContainerRequest) -> api.Container:
         """Return a container as it is in CreateContainer."""
@@ -91,20 +87,15 @@ class Containerd:
         if request.has_tty:
             env["TERM"] = "xterm"
         env |= {"HOSTNAME": pod.hostname, **dict(request.env)}
-        container = cri_request.container(
-            pod,
-            request,
-            labels={**request.labels, "io.cri-containerd.kind": "container"},
-            annotations={**own, **request.annotations},
-            args=(*request.command, *request.args),
-            env=env.items(),
-            mounts=self._mounts(pod, request),
-            linux=api.LinuxContainer(
-                namespaces=cri_request.namespaces(self._container_namespaces(pod, request)),
-                resources=self._resources(request),
-                cgroups_path=_cgroups_path(pod.cgroup_parent, request.id),
-            ),
-        )
+        container = cri_request.container(pod, request, env.items())
+        container.labels["io.cri-containerd.kind"] = "container"
+        container.annotations.update({**own, **request.annotations})
+        container.args.extend((*request.command, *request.args))
+        container.mounts.extend(self._mounts(pod, request))
+        namespaces = cri_request.namespaces(self._container_namespaces(pod, request))
+        container.linux.namespaces.extend(namespaces)
+        container.linux.resources.CopyFrom(self._resources(request))
+        container.linux.cgroups_path = _cgroups_path(pod.cgroup_parent, request.id)
         container.hooks.SetInParent()
         if self._since(_V2_2):
             container.linux.seccomp_profile.CopyFrom(_seccomp_profile(request))

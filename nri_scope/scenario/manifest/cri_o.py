@@ -31,43 +31,29 @@ class CriO:
     def sandbox(self, request: SandboxRequest) -> api.PodSandbox:
         """Return a pod as it is when its sandbox runs."""
         parent = self._parent(request)
-        return cri_request.sandbox(
-            request,
-            labels={"io.kubernetes.container.name": "POD"},
-            annotations={},
-            linux=api.LinuxPodSandbox(
-                cgroup_parent=parent,
-                cgroups_path=_cgroups_path(parent, request.id),
-                namespaces=cri_request.namespaces(_sandbox_namespaces(request)),
-                resources=cri_request.sandbox_resources(),
-            ),
-            # Only containers that share their processes need the process of the sandbox.
-            pid=request.pid if request.namespaces.shares_pid else 0,
-            ips=request.ips,
-        )
+        pod = cri_request.sandbox(request)
+        # Only containers that share their processes need the process of the sandbox.
+        pod.pid = request.pid if request.namespaces.shares_pid else 0
+        pod.ips.extend(request.ips)
+        pod.labels["io.kubernetes.container.name"] = "POD"
+        pod.linux.cgroup_parent = parent
+        pod.linux.cgroups_path = _cgroups_path(parent, request.id)
+        pod.linux.namespaces.extend(cri_request.namespaces(_sandbox_namespaces(request)))
+        pod.linux.resources.CopyFrom(cri_request.sandbox_resources())
+        return pod
 
     def container(self, pod: SandboxRequest, request: ContainerRequest) -> api.Container:
         """Return a container as it is in CreateContainer."""
         terminal = [("TERM", "xterm")] * (2 if request.has_tty else 1)
-        container = cri_request.container(
-            pod,
-            request,
-            labels=request.labels,
-            annotations=self._annotations(pod, request),
-            args=(*request.command, *request.args),
-            env=[
-                ("PATH", cri_request.DEFAULT_PATH),
-                *terminal,
-                ("HOSTNAME", pod.hostname),
-                *request.env,
-            ],
-            mounts=self._mounts(pod, request),
-            linux=api.LinuxContainer(
-                namespaces=cri_request.namespaces(self._container_namespaces(pod, request)),
-                resources=self._resources(request),
-                cgroups_path=_cgroups_path(self._parent(pod), request.id),
-            ),
-        )
+        path, host = ("PATH", cri_request.DEFAULT_PATH), ("HOSTNAME", pod.hostname)
+        container = cri_request.container(pod, request, [path, *terminal, host, *request.env])
+        container.annotations.update(self._annotations(pod, request))
+        container.args.extend((*request.command, *request.args))
+        container.mounts.extend(self._mounts(pod, request))
+        namespaces = cri_request.namespaces(self._container_namespaces(pod, request))
+        container.linux.namespaces.extend(namespaces)
+        container.linux.resources.CopyFrom(self._resources(request))
+        container.linux.cgroups_path = _cgroups_path(self._parent(pod), request.id)
         container.hooks.SetInParent()
         container.user.CopyFrom(cri_request.user(request.uid, request.gid, request.groups))
         return container

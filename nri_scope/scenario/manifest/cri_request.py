@@ -133,32 +133,20 @@ DEV_MQUEUE = api.Mount(
 )
 
 
-def sandbox(
-    request: SandboxRequest,
-    *,
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
-    linux: api.LinuxPodSandbox,
-    pid: int,
-    ips: Iterable[str] = (),
-) -> api.PodSandbox:
-    """Return a pod with the values that all runtimes take over from its request.
-
-    ``pid`` and ``ips`` are not taken from the request, as some runtimes do not pass them on.
-    """
-    linux.pod_overhead.CopyFrom(requested_resources(request.overhead))
-    linux.pod_resources.CopyFrom(requested_resources(request.resources))
+def sandbox(request: SandboxRequest) -> api.PodSandbox:
+    """Return a pod with the values that all runtimes take over from its request."""
     return api.PodSandbox(
         id=request.id,
         name=request.name,
         uid=request.uid,
         namespace=request.namespace,
-        labels={**request.labels, **labels},
-        annotations={**request.annotations, **annotations},
+        labels=request.labels,
+        annotations=request.annotations,
         runtime_handler=request.runtime_handler,
-        linux=linux,
-        pid=pid,
-        ips=ips,
+        linux=api.LinuxPodSandbox(
+            pod_overhead=requested_resources(request.overhead),
+            pod_resources=requested_resources(request.resources),
+        ),
     )
 
 
@@ -170,29 +158,18 @@ def sandbox_resources() -> api.LinuxResources:
 
 
 def container(
-    pod: SandboxRequest,
-    request: ContainerRequest,
-    *,
-    labels: Mapping[str, str],
-    annotations: Mapping[str, str],
-    args: Iterable[str],
-    env: Iterable[tuple[str, str]],
-    mounts: Iterable[api.Mount],
-    linux: api.LinuxContainer,
+    pod: SandboxRequest, request: ContainerRequest, env: Iterable[tuple[str, str]]
 ) -> api.Container:
     """Return a container with the values that all runtimes take over from its request."""
-    linux.oom_score_adj.value = request.resources.oom_score_adj
-    return api.Container(
+    result = api.Container(
         id=request.id,
         pod_sandbox_id=pod.id,
         name=request.name,
-        labels=labels,
-        annotations=annotations,
-        args=args,
+        labels=request.labels,
         env=[f"{name}={value}" for name, value in env],
-        mounts=mounts,
-        linux=linux,
     )
+    result.linux.oom_score_adj.value = request.resources.oom_score_adj
+    return result
 
 
 def memory(resources: CriResources, *, has_swap_accounting: bool) -> api.LinuxMemory:
