@@ -33,6 +33,7 @@ from .main import RECORDING_SUFFIXES
 from .output import Output
 from .params import say
 from .recording_views import open_view, open_views, resolved_where
+from .time_arguments import limited
 
 if TYPE_CHECKING:
     from nri_scope.share.redaction import Rules
@@ -109,13 +110,9 @@ def one_recording(file: Path, what: str | None, options: DiffOptions) -> bool:
         if isinstance(subject, Pod | Container):
             observed = life_coverage(recording, subject)
         elif subject is None:
-            since_ns, until_ns = times_of(view.original, options["since"], options["until"])
-            where = within(view.original, options["where"])
-            if where is not None:
-                low, high = where.times
-                since_ns = since_ns if low is None else max(low, since_ns or low)
-                until_ns = until_ns if high is None else min(high + 1, until_ns or high + 1)
-            observed = coverage(recording, since_ns, until_ns, CHANGING)
+            times = times_of(view.original, options["since"], options["until"])
+            times = limited(within(view.original, options["where"]), times)
+            observed = coverage(recording, *times, CHANGING)
         if not has_rounds:
             if meant is not None and what is not None:
                 raise error_without_changes(view.original, what)

@@ -17,7 +17,7 @@ from nri_scope.filter.fields import epilog
 
 from .output import Output
 from .params import ANY_PATH, format_option, say, where_option
-from .time_arguments import since_option, until_option
+from .time_arguments import limited, since_option, until_option
 
 if TYPE_CHECKING:
     from nri_scope.cluster.pod_events import PodEvents
@@ -99,7 +99,7 @@ def command(
                 "leave out --follow, or run this as the recording's owner",
             )
         where = within(recording, where)
-        times = _limits(where, times_of(recording, since, until))
+        times = limited(where, times_of(recording, since, until))
         printer = LogPrinter(
             output,
             jsonl=output_format == "jsonl",
@@ -192,13 +192,3 @@ def _follow(new: _NewItems, output: Output) -> None:
             if output.wait(_POLL_SECONDS):
                 return
         new.print(ended=True)
-
-
-def _limits(
-    where: Filter | None, times: tuple[int | None, int | None]
-) -> tuple[int | None, int | None]:
-    """Return the times, also limited by a filter, so that gaps and output are limited, too."""
-    low, high = where.times if where is not None else (None, None)
-    since = [each for each in (low, times[0]) if each is not None]
-    until = [each for each in (None if high is None else high + 1, times[1]) if each is not None]
-    return max(since, default=None), min(until, default=None)

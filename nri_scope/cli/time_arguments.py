@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from nri_scope.filter import Filter
     from nri_scope.replay.script import RecordingPlace
 
 
@@ -31,6 +32,16 @@ def _text(parse: Callable[[str], object]) -> Callable[[str], str]:
 
 _TIME = Checked("time", _text(moment))
 _PLACE = Checked("place", _text(event_or_moment))
+
+
+def limited(
+    where: Filter | None, times: tuple[int | None, int | None]
+) -> tuple[int | None, int | None]:
+    """Return the times, also limited by a filter, so that gaps and output are limited, too."""
+    low, high = where.times if where is not None else (None, None)
+    since = [each for each in (low, times[0]) if each is not None]
+    until = [each for each in (None if high is None else high + 1, times[1]) if each is not None]
+    return max(since, default=None), min(until, default=None)
 
 
 def places_of(

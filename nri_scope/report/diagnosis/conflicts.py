@@ -127,7 +127,7 @@ class FailedStartDetector(Detector):
             )
         key = clipped(title, WORDS_MAX), clipped(error, WORDS_MAX)
         if key not in self._cases and len(self._cases) < CASES_MAX:
-            detail = f"{clipped(error[:1].upper() + error[1:], 2 * WORDS_MAX)}. {about}"
+            detail = f"{clipped(capital(error), 2 * WORDS_MAX)}. {about}"
             self._cases[key] = FindingText(key[0], detail.rstrip(), advice)
         return self._cases.get(key)
 

@@ -16,7 +16,7 @@ from nri_scope.nri.versions import runtime_title
 from nri_scope.text.quantities import deadline, duration, many
 from nri_scope.wire.ttrpc import Code
 
-from ..finding import Finding, FindingEvents, FindingKind, Level
+from ..finding import Finding, FindingKind, Level, FindingEvents, capital
 from .recording_facts import Detector, Latest, RecordingFacts, policy_of
 
 _ADVICE = (
@@ -189,7 +189,7 @@ def _consequence(slow: _Slow) -> str:
         unknown = "the runtime then disconnects the plugin"
         effect = "Each late reply fails the creation. " if validates else ""
         if slow.outcome and not validates:
-            effect = f"{slow.outcome[0].upper()}{slow.outcome[1:]}. "
+            effect = f"{capital(slow.outcome)}. "
         unknown += "" if effect else ", or fails the request,"
         return f"{effect}Whether {unknown} is unknown: its failure policy is not in the recording"
     which = "each" if policy.keep_connected else "one"

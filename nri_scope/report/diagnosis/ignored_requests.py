@@ -236,7 +236,7 @@ class ReplacedValueDetector(Detector):
             )
             case = self._cases[key] = _Replaced(
                 clipped(title, WORDS_MAX),
-                clipped(f"{detail[:1].upper()}{detail[1:]}", WORDS_MAX),
+                clipped(capital(detail), WORDS_MAX),
             )
         self._kept += 1
         case.steps.append((step, self._facts.name_of(step.container)))

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
@@ -95,10 +95,4 @@ class NameClashDetector(Detector):
 
 
 def _duplicates(items: Iterable[str]) -> list[str]:
-    seen: set[str] = set()
-    names: dict[str, None] = {}
-    for item in items:
-        if item in seen:
-            names[item] = None
-        seen.add(item)
-    return [*names]
+    return [item for item, count in Counter(items).items() if count > 1]
