@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output of a launched plugin, line by line, in bounded memory, and the crash that it shows.
 
-Real runtimes discard it. Here it is stored up to a limit: a plugin that prints endlessly must
+Real runtimes discard it. Here it is forwarded up to a limit: a plugin that prints endlessly must
 neither exhaust memory nor block on a full pipe.
 
 A crash is a message, and the place where it was caused. Unrelated Go panics or Python tracebacks
@@ -15,7 +15,6 @@ import re
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
@@ -24,10 +23,10 @@ LINE_MAX = 16 << 10
 """Maximum bytes of one line; longer lines are cut."""
 
 OUTPUT_MAX = 4 << 20
-"""Maximum bytes stored of both streams, from their start, including `LINE_COST` per line."""
+"""Maximum bytes forwarded of both streams, from their start, including `LINE_COST` per line."""
 
 PASSING_RATE = 256 << 10
-"""Bytes of `OUTPUT_MAX` regained each second if lines are forwarded instead of stored. The limit
+"""Bytes of `OUTPUT_MAX` regained each second if the receiver does not store lines. The limit
 remains, as splitting output into lines takes time of the event loop."""
 
 LINE_COST = 256
@@ -46,43 +45,29 @@ class Stream(StrEnum):
 
 OnOutput = Callable[[Stream, str, int], None]
 """Called with the stream, the line without its end, and the monotonic time (ns) at which its first
-byte was read. The call is made when the line is complete, so times may decrease between streams.
+byte was read. Undecodable bytes are ``\\xNN``; control characters are as printed.
+The call is made when the line is complete, so times may decrease between streams.
 Lines over `OUTPUT_MAX` are not forwarded, only counted.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class OutputLine:
-    """One line, with undecodable bytes as ``\\xNN`` and with control characters as printed."""
-
-    stream: Stream
-    text: str
-    mono_ns: int
 
 
 class ProcessOutput:
     """The output of one process."""
 
     def __init__(self, on_output: OnOutput | None = None, *, passing: bool = False) -> None:
-        """Collect lines; with ``passing``, forward each line instead of storing it."""
+        """Forward lines to ``on_output``; with ``passing``, the limit is that of a rate."""
         self.left_out = 0
-        """Number of printed lines that are not in `lines`, or were not forwarded."""
+        """Number of printed lines that were not forwarded."""
         self.crash_output = CrashOutput()
         """The last crash printed to stderr."""
         self._passing = passing
         self._passed_ns = 0
         self._on_output = on_output
-        self._lines: list[OutputLine] = []
         self._budget = OUTPUT_MAX
         self._streams = {stream: _LineSplitter() for stream in Stream}
         self._last: dict[Stream, deque[str]] = {
             stream: deque(maxlen=LAST_KEPT) for stream in Stream
         }
-
-    @property
-    def lines(self) -> Sequence[OutputLine]:
-        """The stored lines of both streams, in the order in which they were completed."""
-        return tuple(self._lines)
 
     def last(self, stream: Stream, count: int) -> list[str]:
         """Return the last lines of a stream, including a partial one, at most ``count`` and
@@ -102,27 +87,24 @@ class ProcessOutput:
             skipped, data = self._streams[stream].skip(data)
             self.left_out += skipped
         for text, started_ns in self._streams[stream].feed(data, mono_ns):
-            self._add(OutputLine(stream, text, started_ns))
+            self._add(stream, text, started_ns)
 
     def finish(self, stream: Stream) -> None:
         """End the stream; a last line without a line end is complete now."""
         lines = self._streams[stream]
         if lines.partial:
-            text, started_ns = lines.take()
-            self._add(OutputLine(stream, text, started_ns))
+            self._add(stream, *lines.take())
 
-    def _add(self, line: OutputLine) -> None:
-        self._last[line.stream].append(line.text)
-        if line.stream is Stream.STDERR:
-            self.crash_output.add(line.text, line.mono_ns)
+    def _add(self, stream: Stream, text: str, mono_ns: int) -> None:
+        self._last[stream].append(text)
+        if stream is Stream.STDERR:
+            self.crash_output.add(text, mono_ns)
         if self._budget <= 0:
             self.left_out += 1
             return
-        self._budget -= len(line.text) + LINE_COST
-        if not self._passing:
-            self._lines.append(line)
+        self._budget -= len(text) + LINE_COST
         if self._on_output is not None:
-            self._on_output(line.stream, line.text, line.mono_ns)
+            self._on_output(stream, text, mono_ns)
 
 
 class _LineSplitter:

@@ -110,8 +110,9 @@ class Process:
     ) -> Process:
         """Start ``command``, with ``connection`` as descriptor 3; return after its execve.
 
-        With ``pass_output`` its output is forwarded to ``on_output``, and only the last lines are
-        stored. Raises `UsageError` if the command cannot be started.
+        Its output is forwarded to ``on_output``, with ``pass_output`` limited by a rate, otherwise
+        by a size; only the last lines are stored. Raises `UsageError` if the command cannot be
+        started.
         """
         keeper, pipes = _spawn_keeper(command.argv[0], connection)
         process = cls(command, keeper, pipes, on_output, pass_output=pass_output)
@@ -310,8 +311,8 @@ async def launch(
 ) -> tuple[Process, socket.socket]:
     """Start a plugin and return the runtime's end of the connection.
 
-    The plugin inherits only descriptor 3. Its output, which real runtimes discard, is stored in
-    `Process.output`; with ``pass_output`` it is only forwarded to ``on_output``.
+    The plugin inherits only descriptor 3. Its output, which real runtimes discard, is
+    forwarded to ``on_output``; see `Process.start`.
     Raises `UsageError` if the plugin cannot be started.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)

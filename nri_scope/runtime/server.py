@@ -230,7 +230,7 @@ class EmulatedRuntime:
         """Start a plugin by a command line; return once it gets events.
 
         Unlike in real runtimes, ``environment`` is added to its three variables, and its output is
-        stored and passed to ``on_output``. `Plugin.process` has its exit status. Raises
+        passed to ``on_output``. `Plugin.process` has its exit status. Raises
         `UsageError` for a command that cannot be run, and `ConnectionClosed` like `adopt`, with the
         exit status and last lines of a plugin that ended, which is then the last of `former`.
         """

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import ConnectionClosed, UsageError
+from nri_scope.runtime.output import Stream
 from tests.runtime_emulation.runtime import Runtime
 
 from .profiles import NEW, OLD, patient
@@ -133,7 +134,7 @@ async def test_command_becomes_a_plugin_of_the_given_name(
     process = plugin.process
     assert process is not None
     assert (process.exit_words, process.ended_by_us) == ("killed by SIGKILL", True)
-    assert [line.text for line in process.output.lines] == [f"yes {tmp_path}"]
+    assert process.output.last(Stream.STDOUT, 2) == [f"yes {tmp_path}"]
 
 
 @pytest.mark.parametrize(
@@ -206,7 +207,7 @@ async def test_plugin_is_killed_before_its_connection_closes() -> None:
     for plugin in plugins:
         assert plugin.process is not None
         assert plugin.process.exit_words == "killed by SIGKILL"
-        assert [line.text for line in plugin.process.output.lines] == ["in"]
+        assert plugin.process.output.last(Stream.STDOUT, 2) == ["in"]
 
 
 async def test_plugin_whose_child_keeps_the_connection_continues() -> None:
