@@ -8,7 +8,7 @@ of Kubernetes 1.34 (k8s.io/api/core/v1) serve to notice misspelt ones.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nri_scope.errors import UsageError
 from nri_scope.text.escape import safe
@@ -223,11 +223,8 @@ class _Reader:
             raise pod["spec"].missing()
         own = pod["metadata"]
         labels, annotations = own["labels"].string_map(), own["annotations"].string_map()
-        if kind == "Pod":
-            return PodObject(pod, name, namespace, uid, labels, annotations)
-        return _controlled(
-            kind, document, PodObject(pod, name, namespace, uid, labels, annotations)
-        )
+        found = PodObject(pod, name, namespace, uid, labels, annotations)
+        return found if kind == "Pod" else _controlled(kind, document, found)
 
 
 def _no_kind(field: ManifestField) -> UsageError:
@@ -292,14 +289,13 @@ def _controlled(kind: str, document: ManifestField, workload: PodObject) -> PodO
     remarks = [f"the name and the uid of this pod of {kind} {name} are made up"]
     if replicas != 1:
         remarks.append(f"{kind} {name} asks for {replicas} pods; this is one of them")
-    return PodObject(
-        workload.field,
-        pod_name,
-        workload.namespace,
-        uid_of("Pod", workload.namespace, pod_name),
-        labels,
-        annotations,
-        hostname,
-        replicas,
-        tuple(remarks),
+    return replace(
+        workload,
+        name=pod_name,
+        uid=uid_of("Pod", workload.namespace, pod_name),
+        labels=labels,
+        annotations=annotations,
+        hostname=hostname,
+        replicas=replicas,
+        remarks=tuple(remarks),
     )
