@@ -90,7 +90,7 @@ def gaps_between(sessions: Iterable[Session], noted: Sequence[Gap]) -> list[Gap]
     The id of a gap is the negated id of the session after it; `_PART` tells parts that noted gaps
     divide.
     """
-    lost = _joined(gap for gap in noted if not gap.is_left_out)
+    lost = joined((gap.from_ns, gap.to_ns) for gap in noted if not gap.is_left_out)
     gaps: list[Gap] = []
     newest: Session | None = None
     until_ns: float = -inf
@@ -137,15 +137,15 @@ def gaps_after_synchronize(
             )
 
 
-def _joined(gaps: Iterable[Gap]) -> list[tuple[int, int]]:
-    """Return the intervals that gaps cover, ascending and without overlaps."""
-    joined: list[tuple[int, int]] = []
-    for from_ns, to_ns in sorted((gap.from_ns, gap.to_ns) for gap in gaps):
-        if joined and from_ns <= joined[-1][1]:
-            joined[-1] = joined[-1][0], max(joined[-1][1], to_ns)
+def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return what spans cover, ascending; those that overlap or touch become one."""
+    found: list[tuple[int, int]] = []
+    for begin, end in sorted(spans):
+        if found and begin <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], end)
         else:
-            joined.append((from_ns, to_ns))
-    return joined
+            found.append((begin, end))
+    return found
 
 
 def _uncovered(

@@ -11,6 +11,7 @@ from nri_scope.differ.attribution.attributed_changes import NameOf
 from nri_scope.events import Event, Gap, Session
 from nri_scope.nri.events import EventStage
 from nri_scope.recording.lifetimes import Lifetime
+from nri_scope.recording.sessions import joined
 
 from .limits import COLUMNS, LANES_KEPT, LANES_MAX, PLUGINS_MAX, TRACKED_MAX
 from .report_data import ConnectedTime, Lane, LaneMark, Timeline
@@ -100,7 +101,7 @@ class LaneCollector:
             COLUMNS,
             tuple(self._counts),
             tuple(self._bad),
-            _merged(self._columns(gap.from_ns, gap.to_ns) for gap in gaps),
+            tuple(joined(self._columns(gap.from_ns, gap.to_ns) for gap in gaps)),
             self._presences(sessions),
             tuple(self._lane(candidate, name_of, drawn) for candidate in chosen),
         )
@@ -172,15 +173,5 @@ class LaneCollector:
             if end < self.first_ns or session.started_ns > self.last_ns:
                 continue
             times.setdefault(session.plugin, set()).add(self._columns(session.started_ns, end))
-        return tuple(ConnectedTime(title, _merged(spans)) for title, spans in times.items())
-
-
-def _merged(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Return first and last columns of spans, merged where they touch to limit their number."""
-    stretches: list[tuple[int, int]] = []
-    for begin, end in sorted(set(spans)):
-        if stretches and begin <= stretches[-1][1]:
-            stretches[-1] = stretches[-1][0], max(stretches[-1][1], end)
-        else:
-            stretches.append((begin, end))
-    return tuple(stretches)
+        # Columns are joined where they touch, which limits their number.
+        return tuple(ConnectedTime(title, tuple(joined(spans))) for title, spans in times.items())

@@ -61,10 +61,11 @@ class Whole:
         if not turn.supports(self.field, value):
             return
         turn.claim(self.field)
-        _set(self.name, value, None if self.field in _HIDDEN else shown, merged)
+        set_field(self.name, value, None if self.field in _HIDDEN else shown, merged)
 
 
-def _set(name: str, value: Any, *messages: Message | None) -> None:
+def set_field(name: str, value: Any, *messages: Message | None) -> None:
+    """Set a text or a message in several messages."""
     for message in messages:
         if message is None:
             continue
@@ -88,7 +89,7 @@ class Group:
         targets = _targets(self.name, shown, merged)
         for descriptor, value in getattr(source, self.name).ListFields():
             turn.claim(self.members[descriptor.name])
-            _set(descriptor.name, value, *targets)
+            set_field(descriptor.name, value, *targets)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from nri_scope.errors import AdjustmentRefused, RuntimeKilled
 
 from ..changes import pointer, requested_fields
 from ..versions import NriVersion
+from .field_order import set_field
 from .owners import Dropped, text_of
 from .reply_merging import ReplyMerging, StopMerging, drop_evictions
 
@@ -236,12 +237,8 @@ class IsuladCreation(ReplyMerging):
                 self._claim(name, plugin, begins=True)
 
     def _copy(self, group: str, name: str, value: object, own: api.LinuxResources) -> None:
-        for resources in (self.adjustment.linux.resources, own):
-            into = getattr(resources, group)
-            if isinstance(value, str):
-                setattr(into, name, value)
-            else:
-                getattr(into, name).CopyFrom(value)
+        both = self.adjustment.linux.resources, own
+        set_field(name, value, *(getattr(resources, group) for resources in both))
 
     def _rlimits(
         self, rest: api.ContainerAdjustment, own: api.ContainerAdjustment, plugin: str
