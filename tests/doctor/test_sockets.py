@@ -168,7 +168,9 @@ def test_an_inaccessible_folder_or_socket_is_unknown(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 def test_root_without_access_is_not_advised_to_become_root() -> None:
-    (check,) = check_listener(PATH, ListeningProcess(PermissionError(errno.EACCES, "Permission denied")))
+    (check,) = check_listener(
+        PATH, ListeningProcess(PermissionError(errno.EACCES, "Permission denied"))
+    )
     assert check.status is Health.UNKNOWN
     assert "as root" not in check.fix
 

@@ -16,6 +16,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import EventKind
 from nri_scope.runtime import PROFILES, Plugin
+from nri_scope.runtime.output import LAST_KEPT, Stream
 from tests.plugin_builders import adjust
 from tests.runtime_emulation.runtime import Runtime
 
@@ -77,10 +78,10 @@ async def adjusted(runtime: Runtime) -> str:
 async def line_of(plugin: Plugin) -> str:
     """Return the first line that a launched plugin prints."""
     assert plugin.process is not None
-    while not plugin.process.output.lines:
+    while not (printed := plugin.process.output.last(Stream.STDOUT, LAST_KEPT)):
         await asyncio.sleep(0.01)
         plugin.process.read_output()
-    return plugin.process.output.lines[0].text
+    return printed[0]
 
 
 @asynccontextmanager
@@ -281,7 +282,7 @@ async def test_launched_plugin_logs_from_level_info_on(
         plugin = await runtime.launch(own_options)
         await adjusted(runtime)
     assert plugin.process is not None
-    texts = [line.text for line in plugin.process.output.lines]
+    texts = plugin.process.output.last(Stream.STDERR, LAST_KEPT)
     assert [text for text in texts if "connected" not in text and "selector" not in text] == lines
     # The library's own lines are those of the plugin's own configuration only.
     assert ("connected" in " ".join(texts)) == ("basicConfig" in setup)

@@ -16,7 +16,7 @@ from nri_scope.nri.versions import runtime_title
 from nri_scope.text.quantities import deadline, duration, many
 from nri_scope.wire.ttrpc import Code
 
-from ..finding import Finding, FindingKind, Level, FindingEvents, capital
+from ..finding import Finding, FindingEvents, FindingKind, Level, capital
 from .recording_facts import Detector, Latest, RecordingFacts, policy_of
 
 _ADVICE = (
