@@ -166,7 +166,7 @@ class NewFile(_Parsed["Path | None"]):
 
     def __init__(self, content: str, *, is_text: bool = False, is_folder: bool = False) -> None:
         """``content``: what is written, for messages."""
-        path: click.ParamType[Any] = ANY_PATH if is_folder else FILE_PATH
+        path: Any = ANY_PATH if is_folder else FILE_PATH
         super().__init__("path", path, is_file=True)
         self._content = content
         self._is_text = is_text
