@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from nri_scope.nri.events import EventKind
     from nri_scope.share.redaction.rules import Rules
 
+_PRINTER = "nri_scope.cli.log_lines"
+"""Module of a writer that also prints."""
+
 
 class RecorderOptions(TypedDict):
     """Options shared by `record` and ``tui --live``, as click passes them."""
@@ -161,7 +164,7 @@ def command(
             chosen = _with_folder_size(chosen, max_folder_size)
         if options["spool"] is None and os.path.isdir(V01_SPOOL):  # noqa: PTH112
             chosen = replace(chosen, spool=V01_SPOOL, is_spool_default=True)
-        record(chosen, notices.put, print_format or "")
+        record(chosen, notices.put, (_PRINTER, print_format) if print_format else ())
     finally:
         notices.close()
 

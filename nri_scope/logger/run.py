@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,8 +29,6 @@ from .v01_spool import SpoolRecorder, check_spool
 if TYPE_CHECKING:
     from nri_scope.writer.metrics_reader import FirstReading
 
-PRINTS = "nri_scope.cli.log_lines"
-"""Name of the module of a writer that also prints. This package may not import it."""
 REFUSED_STOP = "not stopped (^Z): without its reply, no container would be created; end it with ^C"
 
 
@@ -59,12 +57,12 @@ class RecordOptions:
     """Whether it was not named: it is left out, with a warning, if it cannot be recorded."""
 
 
-def record(options: RecordOptions, say: Callable[[str], None], print_format: str = "") -> None:
+def record(options: RecordOptions, say: Callable[[str], None], program: Sequence[str] = ()) -> None:
     """Record until a signal, the end of the duration or, with `RecordOptions.once`, of the session.
 
-    ``say`` is called with messages for the user, line by line. ``print_format`` is the value of
-    ``--print``, or "". Raises `NriScopeError` if there is no runtime, if the file cannot be
-    written, or if events were lost because the writer process failed.
+    ``say`` is called with messages for the user, line by line. ``program``: name and arguments of
+    the module of a writer that also prints; see `WriterProcess`. Raises `NriScopeError` if there is
+    no runtime, if the file cannot be written, or if events were lost because the writer failed.
     """
     if EventKind.ValidateContainerAdjustment in (options.events or ()) and not options.validate:
         raise UsageError(
@@ -77,7 +75,7 @@ def record(options: RecordOptions, say: Callable[[str], None], print_format: str
         # Before anything is created, so that an error has no effect.
         metrics = FirstReading.of(options.metrics)
     options = _with_spool(options, say)
-    running = _Run(options, say, print_format, metrics)
+    running = _Run(options, say, program, metrics)
     prepare_process()
     run(running.main())
 
@@ -100,13 +98,13 @@ class _Run:
         self,
         options: RecordOptions,
         say: Callable[[str], None],
-        print_format: str,
+        program: Sequence[str],
         metrics: FirstReading | None,
     ) -> None:
         self._options = options
         self._metrics = metrics
         self._say = say
-        self._print_format = print_format
+        self._program = program
         self._stopped = ""
         self._sessions = 0
         self._opening: asyncio.Task[None] | None = None
@@ -158,8 +156,8 @@ class _Run:
                 validator=(options.socket, options.identity) if options.validate else None,
             ),
             self._say,
-            *((PRINTS, self._print_format) if self._print_format else ()),
-            prints=bool(self._print_format),
+            *self._program,
+            prints=bool(self._program),
         )
         self._opening = asyncio.create_task(writer.open())
         try:

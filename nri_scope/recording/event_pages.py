@@ -363,15 +363,15 @@ def _found(
     values: tuple[Value, ...],
     bounds: tuple[int, int],
 ) -> array[int]:
-    text, of_filter = sql_of(question.where)
+    condition, parameters = sql_of(question.where)
     with recording_errors(recording):
         # As one row: after each row, this thread would have to wait for the GIL.
-        ((text,),) = recording.connection.execute(
+        ((ids,),) = recording.connection.execute(
             "SELECT group_concat(id) FROM "
-            f"(SELECT id FROM events WHERE ({text}) AND {which} ORDER BY id)",
-            [*of_filter, *values],
+            f"(SELECT id FROM events WHERE ({condition}) AND {which} ORDER BY id)",
+            [*parameters, *values],
         )
-        return _in_order(map(_as_number, text.split(",")) if text else (), bounds)
+        return _in_order(map(_as_number, ids.split(",")) if ids else (), bounds)
 
 
 def sql_of(where: Filter | None) -> tuple[str, Sequence[Value]]:

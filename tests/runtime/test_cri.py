@@ -9,7 +9,7 @@ from time import monotonic_ns
 
 import pytest
 
-from nri_scope.differ.attribution.applied_spec import CriAnswer
+from nri_scope.differ.attribution.applied_spec import CriStatus
 from nri_scope.errors import RpcError
 from nri_scope.specs import agrees, value_at
 from tests.cli.tap_process import PATIENCE, plugin_file, tapping
@@ -66,7 +66,7 @@ def files_of(containerd: Containerd, container: Container) -> dict[str, str]:
     return {key: path.read_text().strip() for key, path in paths.items() if path.exists()}
 
 
-def assert_same(status: CriAnswer, files: dict[str, str]) -> None:
+def assert_same(status: CriStatus, files: dict[str, str]) -> None:
     """Compare an answer with the files, read at a time without changes in between."""
     assert status.cgroup.keys() == files.keys()
     for key, text in files.items():

@@ -374,7 +374,7 @@ def _of_move(path: str, real: Spec, known: Spec) -> _ShownResult:
     return _YES if preceding[0] == preceding[1] else _NO._replace(note=OTHER_ORDER)
 
 
-class CriAnswer(NamedTuple):
+class CriStatus(NamedTuple):
     """What the CRI and the container's files said, at the time of one question."""
 
     spec: Spec | None
@@ -393,14 +393,14 @@ _WORDS_MAX = 1_000
 _RESOURCES = "/linux/resources/"
 
 
-def container_status(reply: bytes) -> CriAnswer:
+def container_status(reply: bytes) -> CriStatus:
     """Parse the CRI's verbose answer; invalid JSON is an empty status."""
     try:
         info = json.loads(reply, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
-        return CriAnswer(None)
+        return CriStatus(None)
     if not isinstance(info, dict):
-        return CriAnswer(None)
+        return CriStatus(None)
     spec, patch, cgroup = map(info.get, ("runtimeSpec", "bundleSpec", "cgroup"))
     spec = spec if isinstance(spec, dict) else None
     limits = cgroup.items() if isinstance(cgroup, dict) else ()
@@ -408,7 +408,7 @@ def container_status(reply: bytes) -> CriAnswer:
         bundle_spec = specs.patched(spec, patch) if spec and isinstance(patch, dict) else None
     except RecursionError:
         bundle_spec = None
-    return CriAnswer(
+    return CriStatus(
         spec,
         _failure(info.get("status")),
         bundle_spec,

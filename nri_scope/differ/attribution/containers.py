@@ -11,11 +11,12 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
 from nri_scope.nri.events import CONTAINER_ENDS, CREATE, POD_ENDS, STOP, UPDATE
 from nri_scope.nri.request_subject import name_of_container, name_of_pod
+from nri_scope.recording.cache import RecentlyUsed
 from nri_scope.specs import Spec
 from nri_scope.text.quantities import SHORT_ID
 
 from . import applied_spec, later_changes
-from .applied_spec import CriAnswer
+from .applied_spec import CriStatus
 from .attributed_changes import REQUESTED, ChangeStep, RequestOutcome, Shows, dropped
 from .history import History, ShownChanges
 from .observed_round import Round, ShownContainer
@@ -30,6 +31,8 @@ UNDECIDED_MAX = 10_000
 """Maximum number of creations with an unknown outcome that are stored."""
 GONE_MAX = 100_000
 """Maximum number of ids stored of stopped containers, and of removed containers."""
+_PODS_KEPT = 10_000
+"""Number of names stored of pods in Synchronize requests."""
 
 
 NOT_REPORTED = (
@@ -44,7 +47,7 @@ class Containers:
     def __init__(self) -> None:
         self.histories: dict[str, History] = {}
         self._names: dict[str, str] = {}
-        self._pods: dict[str, str] = {}
+        self._pods = RecentlyUsed[str, str](_PODS_KEPT)
         self._shown: dict[str, tuple[bytes, int]] = {}
         """Fingerprint and number of steps of each container at its newest event."""
         self._described: dict[str, tuple[bytes, Spec]] = {}
@@ -74,7 +77,7 @@ class Containers:
 
     def learn_pod(self, pod: api.PodSandbox) -> None:
         """Store the name of a pod, to which its containers refer by id."""
-        self._pods[pod.id] = f"{pod.namespace}/{name_of_pod(pod)}"
+        self._pods.put(pod.id, f"{pod.namespace}/{name_of_pod(pod)}")
 
     def name_of(self, container_id: str) -> str:
         """Return ``ns/pod/container``; the beginning of the id if the name is unknown."""
@@ -267,7 +270,7 @@ class Containers:
             if container in self.histories:
                 self.histories[container].running = frozenset()
 
-    def judge(self, container_id: str, status: CriAnswer, event: Event) -> ShownChanges | None:
+    def judge(self, container_id: str, status: CriStatus, event: Event) -> ShownChanges | None:
         """Settle the container's requests by an answer of the CRI; return what it shows.
 
         None if the newest change may not have been complete when the CRI was asked.

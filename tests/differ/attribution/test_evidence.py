@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.attribution.applied_spec import CriAnswer, container_status
+from nri_scope.differ.attribution.applied_spec import CriStatus, container_status
 from nri_scope.recording.event_messages import NOT_FOUND
 from nri_scope.specs import Spec, patch_of
 
@@ -26,9 +26,9 @@ def test_a_reply_has_what_the_containers_files_say() -> None:
     limits: Spec = {"/linux/resources/pids/limit": -1, "/linux/resources/cpu/cpus": "0-1"}
     reply = {"runtimeSpec": spec, "bundleSpec": patch_of(spec, config)}
     status = container_status(json.dumps({**reply, "cgroup": {**limits, "/other": 1}}).encode())
-    assert status == CriAnswer(spec, "", config, limits)
+    assert status == CriStatus(spec, "", config, limits)
     assert container_status(b'{"runtimeSpec": {"a": 1}, "bundleSpec": {}}').bundle_spec == {"a": 1}
-    assert container_status(NOT_FOUND.encode()) == CriAnswer(None, not_found=True)
+    assert container_status(NOT_FOUND.encode()) == CriStatus(None, not_found=True)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_a_reply_has_what_the_containers_files_say() -> None:
     ],
 )
 def test_unusable_members_say_nothing(member: Spec) -> None:
-    assert container_status(json.dumps(member).encode()) == CriAnswer(None)
+    assert container_status(json.dumps(member).encode()) == CriStatus(None)
 
 
 @pytest.mark.parametrize(

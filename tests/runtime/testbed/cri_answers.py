@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from nri_scope.differ.attribution.applied_spec import CriAnswer, container_status
+from nri_scope.differ.attribution.applied_spec import CriStatus, container_status
 from nri_scope.events import CONTAINER_STATUS, Event
 from nri_scope.recording.reader import Recording
 from tests.cli.tap_process import PATIENCE
@@ -19,7 +19,7 @@ class Answers:
     def __init__(self, file: Path) -> None:
         self._file = file
 
-    def all(self) -> list[tuple[Event, CriAnswer]]:
+    def all(self) -> list[tuple[Event, CriStatus]]:
         with Recording.open(self._file) as recording:
             return [
                 (event, container_status(recording.reply(event.id)))
@@ -28,8 +28,8 @@ class Answers:
             ]
 
     async def newest(
-        self, container: str, condition: Callable[[CriAnswer], bool] = lambda status: True
-    ) -> CriAnswer:
+        self, container: str, condition: Callable[[CriStatus], bool] = lambda status: True
+    ) -> CriStatus:
         """Wait until an answer fulfils the condition, and return it."""
         async with asyncio.timeout(PATIENCE):
             while True:
@@ -38,7 +38,7 @@ class Answers:
                     return found[-1]
                 await asyncio.sleep(0.1)
 
-    async def after(self, mono_ns: int, container: str) -> CriAnswer:
+    async def after(self, mono_ns: int, container: str) -> CriStatus:
         """Wait for an answer to a question that was asked after ``mono_ns``."""
         async with asyncio.timeout(PATIENCE):
             while True:
