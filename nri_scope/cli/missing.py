@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -67,7 +67,12 @@ class Missed(NamedTuple):
 @until_option
 @format_choice
 def command(
-    file: Path, since: str | None, until: str | None, output_format: str, **asked: Any
+    file: Path,
+    plugin: str | None,
+    expected: Sequence[Expectation],
+    since: str | None,
+    until: str | None,
+    output_format: str,
 ) -> int:
     """List pods and containers created without a plugin.
 
@@ -87,22 +92,26 @@ def command(
     with Output() as output:
         with nri_scope.open(file) as recording:
             times = times_of(recording.reader, since, until)
-            answer = answer_of(recording.reader, times, **asked)
-        return print_answers(output, asked["plugin"], {"": answer}, {}, output_format)
+            answer = answer_of(recording.reader, times, plugin, expected)
+        return print_answers(output, plugin, {"": answer}, {}, output_format)
+    # The reader of a pipe has closed it.
     return 0
 
 
-def answer_of(recording: Recording, times: tuple[int | None, int | None], **asked: Any) -> Missed:
-    """Return the creations of a time, in ns. ``asked``: what `creations` gets. Raises
-    RecordingError.
-    """
+def answer_of(
+    recording: Recording,
+    times: tuple[int | None, int | None],
+    plugin: str | None,
+    expected: Sequence[Expectation],
+) -> Missed:
+    """Return the creations between two times, in ns; see `creations`. Raises RecordingError."""
     from nri_scope.differ.missing_plugin import creations
     from nri_scope.recording.coverage import coverage
 
     since_ns, until_ns = times
     found = [
         creation
-        for creation in creations(recording, since_ns=since_ns, **asked)
+        for creation in creations(recording, plugin, since_ns, expected)
         if not (at_ns := creation.about.at_ns)
         or ((since_ns or 0) <= at_ns and (until_ns is None or at_ns < until_ns))
     ]

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +18,9 @@ from ..output import Output
 from ..params import say
 from . import ClusterOptions, cluster_options
 
+if TYPE_CHECKING:
+    from nri_scope.differ.missing_plugin import Expectation
+
 
 @click.command("missing", cls=RuledCommand, rules=missing.RULES)
 @missing.plugin_option
@@ -27,7 +31,14 @@ from . import ClusterOptions, cluster_options
 @click.option("--until", metavar="TIME", default="", help="Creations before this time.")
 @cluster_options
 @missing.format_choice
-def command(since: str, until: str, output_format: str, **options: Any) -> int:
+def command(
+    since: str,
+    until: str,
+    output_format: str,
+    plugin: str | None,
+    expected: Sequence[Expectation],
+    **options: Any,
+) -> int:
     """List pods and containers created without a plugin, and nodes on which it was never seen.
 
     Without --plugin: without those that the annotation required-plugins.noderesource.dev of the pod
@@ -54,7 +65,7 @@ def command(since: str, until: str, output_format: str, **options: Any) -> int:
     async def ask() -> Answers[missing.Missed]:
         agents = await agent_pods(kubectl, cluster.agent_namespace)
         without = await nodes_without_agent(kubectl, agents, say)
-        read = partial(missing.answer_of, times=times, **options)
+        read = partial(missing.answer_of, times=times, plugin=plugin, expected=expected)
         by_node, silent = await read_nodes(kubectl, agents, request, read)
         return by_node, {**dict.fromkeys(without, NO_AGENT), **silent}
 
@@ -64,5 +75,5 @@ def command(since: str, until: str, output_format: str, **options: Any) -> int:
     if not by_node:
         raise UsageError("no node answered", "see the messages above")
     with Output() as output:
-        return missing.print_answers(output, options["plugin"], by_node, silent, output_format)
+        return missing.print_answers(output, plugin, by_node, silent, output_format)
     return 0
