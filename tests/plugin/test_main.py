@@ -78,7 +78,8 @@ async def adjusted(runtime: Runtime) -> str:
 async def line_of(plugin: Plugin) -> str:
     """Return the first line that a launched plugin prints."""
     assert plugin.process is not None
-    while not (printed := plugin.process.output.last(Stream.STDOUT, LAST_KEPT)):
+    output = plugin.process.output
+    while not (printed := [line for each in Stream for line in output.last(each, LAST_KEPT)]):
         await asyncio.sleep(0.01)
         plugin.process.read_output()
     return printed[0]
