@@ -197,15 +197,21 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             await asyncio.wait_for(self._has_rows.wait(), _FIRST_ROWS_S)
         await asyncio.sleep(_PAUSE_S)
         await self.views.complete()
-        events = self.views.events
-        problem = await self.store.run(first_problem) if self.opens_on_problem else 0
+        if self.opens_on_problem:
+            # The poller reports errors of the file.
+            with suppress(NriScopeError):
+                await self._show_first_problem()
+        self._has_started.set()
+        self.started()
+
+    async def _show_first_problem(self) -> None:
+        """Move the cursor to the first problem, unless it has moved; show the note of a bundle."""
+        problem, events = await self.store.run(first_problem), self.views.events
         if problem and self.views.current is events and not events.listing.cursor:
             events.go_to_event(problem)
         for name, text in await self.store.run(sender_facts):
-            if name == "note" and self.opens_on_problem:
+            if name == "note":
                 self.frame.say(f"note of the sender: {safe(text, _NOTE_MAX)}")
-        self._has_started.set()
-        self.started()
 
     def _make_commands(self) -> None:
         frame, views, store = self.frame, self.views, self.store
