@@ -144,13 +144,18 @@ def limit_words(seconds: float) -> str:
 
 def nearest_word(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return the most similar known word, ignoring case; "" if none is similar."""
+    return next(iter(nearest_words(word, known, 1, cutoff=cutoff)), "")
+
+
+def nearest_words(word: str, known: Iterable[str], most: int, *, cutoff: float) -> list[str]:
+    """Return at most ``most`` known words, the most similar first, ignoring case."""
     # Imported here: few processes need it.
     import difflib
 
     by_lower = {each.lower(): each for each in known}
     # Long words take quadratic time.
-    found = difflib.get_close_matches(word[:300].lower(), list(by_lower), n=1, cutoff=cutoff)
-    return by_lower[found[0]] if found else ""
+    near = difflib.get_close_matches(word[:300].lower(), list(by_lower), n=most, cutoff=cutoff)
+    return [by_lower[each] for each in near]
 
 
 def did_you_mean(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:

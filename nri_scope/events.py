@@ -305,6 +305,16 @@ class Event:
         """Number of requests that evidence shows as changes: the first ones of `changed`."""
         return sum(kind in HAPPENED for kind in self.outcomes)
 
+    @property
+    def count(self) -> int:
+        """Number of changes; without any, of requests."""
+        return self.changes or len(self.changed)
+
+    @property
+    def main_owners(self) -> tuple[str, ...]:
+        """The owners of the changes, each once; without changes, of the requests."""
+        return self.owners_of(slice(self.changes or None))
+
     def owners_of(self, some: slice) -> tuple[str, ...]:
         """Return the owners of some requests, each once; all owners if outcomes are not known."""
         return tuple(dict.fromkeys(self.owners[some] if self.outcomes else self.owners))

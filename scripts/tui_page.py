@@ -106,7 +106,7 @@ HEADS = {
     "Status": "ok, or what went wrong; `↑slow`: plugins before this connection were slow; "
     "`↓failed`: the operation failed after this reply; `slow 40`: the plugin that took longest",
     "Plugin, Pl": "plugin that received the event; in a narrow column its index; of an operation, "
-    "the owners of its changes",
+    "the owners of its changes, or of its requests if nothing shows a change",
     "Took, Took/of": "time until the reply, and the deadline; of an operation, the time in the "
     "whole chain",
     "Of": "the deadline: a plugin that takes longer is disconnected",

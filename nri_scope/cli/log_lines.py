@@ -13,13 +13,15 @@ from nri_scope.cluster.pod_events import PodEvent
 from nri_scope.differ.operations import Operation
 from nri_scope.entries import Began, Ended, Item, time_of
 from nri_scope.events import LATE, CapturedCall, Event, Gap, Note, Printed, Problem, Session, Status
+from nri_scope.nri.identity import index_of
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import (
+    changes_count,
     changes_words,
     left_out_words,
     mark_words,
-    outcome_sign,
     runtime,
+    short_subject,
     subject,
 )
 from nri_scope.recording.log_rows import sessions_overlap
@@ -33,7 +35,6 @@ from nri_scope.recording.records import (
 from nri_scope.specs import label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.quantities import Days, clock, duration, response_time
-from nri_scope.text.short_names import short_container, short_pod
 from nri_scope.text.styled_text import Style, paint
 from nri_scope.writer.background_output import Background
 from nri_scope.writer.main import serve
@@ -96,9 +97,9 @@ class LogLines:
             by_plugin.setdefault(session.plugin, []).append(session)
             self._plugins[session.id] = session.plugin
         self._with_session = any(map(sessions_overlap, by_plugin.values()))
-        indices = {plugin.partition("-")[0] for plugin in by_plugin}
+        indices = set(map(index_of, by_plugin))
         if self._width is not None and self._width < _NARROW:
-            self._only_index = len(indices) == len(by_plugin) and all(map(str.isdigit, indices))
+            self._only_index = len(indices) == len(by_plugin)
         if len(by_plugin) > 1 and self.has_plugins:
             shown = indices if self._only_index else by_plugin
             longest = max(columns(safe(plugin, _PLUGIN_WIDTH)) for plugin in shown)
@@ -159,16 +160,11 @@ class LogLines:
                 # Names are cut first, down to what tells replicas and containers apart.
                 least = min(room, max(room // 2, _NAME_WIDTH))
                 if event.changed and room - least < _DETAIL_WIDTH:
-                    sign = outcome_sign(event) or "Δ"
-                    detail = f"  {sign}{event.changes or len(event.changed)}"
-                room = max(room - len(detail), least)
-                is_container = event.container or event.container_id
-                about = (short_container if is_container else short_pod)(about, max(room, 0))
-            rest = f"{rest}{about}{detail}"
-            if len(rest) > left or not rest.isascii():
-                rest = safe(rest, max(left, 0))
-        else:
-            rest = f"{rest}{about}{detail}"
+                    detail = f"  {changes_count(event)}"
+                about = short_subject(event, about, max(room - len(detail), least, 0))
+        rest = f"{rest}{about}{detail}"
+        if self._width is not None and (len(rest) > left or not rest.isascii()):
+            rest = safe(rest, left)
         if mark == "!":
             return self._paint(Style.BAD, f"{first}{at} {took}{rest}".rstrip())
         if self._colour:
@@ -178,7 +174,7 @@ class LogLines:
     def _plugin(self, name: str) -> str:
         if not self._plugin_width:
             return ""
-        text = safe(name.partition("-")[0] if self._only_index else name, self._plugin_width)
+        text = safe(index_of(name) if self._only_index else name, self._plugin_width)
         return f"{text}{' ' * (self._plugin_width - columns(text))} "
 
     def _gap(self, gap: Gap) -> str:

@@ -16,7 +16,6 @@ from .params import ANY_PATH, format_option, say
 if TYPE_CHECKING:
     from nri_scope.api import OpenRecording
     from nri_scope.events import Event
-    from nri_scope.nri.plain import Plain
 
 
 @click.command()
@@ -58,23 +57,15 @@ def command(file: Path, what: str, output_format: str, part: str | None) -> None
         if part and not isinstance(subject, Event):
             raise UsageError(f"--{part} is of an event, and {what} is none", "give its number")
         if output_format == "raw":
-            message = message_bytes(recording.reader, subject)
-            if isinstance(subject, Event) and part == "reply":
-                message = recording.reader.reply(subject.id)
-            output.bytes(message)
+            output.bytes(message_bytes(recording.reader, subject, part))
             return
         if isinstance(subject, Event) and not part:
             subject = _with_outcomes(recording, subject)
-        document: Plain = recording.document(subject)
-        assert isinstance(document, dict)
-        if part:
-            document = document[part]
-        elif output_format == "json":
-            document = {"schema_version": SCHEMA_VERSION, **document}
-        if output_format == "json":
-            output.line(to_json(document))
-        else:
-            output.text(to_yaml(document))
+        document = recording.document(subject)
+        is_json = output_format == "json"
+        version = {"schema_version": SCHEMA_VERSION} if is_json else {}
+        shown = document[part] if part else {**version, **document}
+        output.text(f"{to_json(shown)}\n" if is_json else to_yaml(shown))
 
 
 def _with_outcomes(recording: OpenRecording, event: Event) -> Event:

@@ -45,6 +45,12 @@ def plugin_id(index: str, name: str) -> str:
     return f"{index}-{name}"
 
 
+def index_of(plugin: str) -> str:
+    """Return the index of ``NN-name``; the whole text if it has none."""
+    index, _, name = plugin.partition("-")
+    return index if name and _INDEX.fullmatch(index) else plugin
+
+
 def parse_plugin_file(file_name: str) -> tuple[str, str]:
     """Split the name of a file in the plugin folder, ``NN-name``, into index and name.
 

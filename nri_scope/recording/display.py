@@ -11,6 +11,7 @@ from nri_scope.nri.request_subject import MALFORMED, OVERSIZED, UNKNOWN
 from nri_scope.nri.versions import runtime_remark, runtime_words
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import SHORT_ID, many
+from nri_scope.text.short_names import short_container, short_pod
 
 OUTCOME_SIGNS = {
     OutcomeKind.REFUSED: "!",
@@ -26,6 +27,11 @@ def outcome_sign(event: Event, number: int = 0) -> str:
     if number >= len(event.outcomes):
         return OUTCOME_SIGNS[OutcomeKind.REQUESTED]
     return OUTCOME_SIGNS.get(OutcomeKind(event.outcomes[number]), "")
+
+
+def changes_count(event: Event) -> str:
+    """Return the number of an event's changes, ``Δ4``, or of its requests with a sign."""
+    return f"{outcome_sign(event) or 'Δ'}{event.count}"
 
 
 def changes_words(
@@ -85,6 +91,12 @@ def subject(event: Event) -> str:
     if not (event.container_id or event.container):
         return named
     return f"{named}/{safe(event.container or event.container_id[:SHORT_ID])}"
+
+
+def short_subject(event: Event, named: str, width: int) -> str:
+    """Return the `subject` of an event, already formatted, in at most ``width`` columns."""
+    is_container = event.container or event.container_id
+    return (short_container if is_container else short_pod)(named, width)
 
 
 def mark_words(mark: str) -> str:

@@ -65,10 +65,13 @@ def document(recording: Recording, subject: lookup.Found) -> dict[str, Plain]:
             }
 
 
-def message_bytes(recording: Recording, subject: lookup.Found) -> bytes:
-    """Return an event's request, or the newest message of a pod or container, as protobuf bytes."""
+def message_bytes(recording: Recording, subject: lookup.Found, part: str | None = None) -> bytes:
+    """Return an event's request, or the newest message of a pod or container, as protobuf bytes.
+
+    ``part``: "reply" for the event's reply.
+    """
     if isinstance(subject, Event):
-        return recording.request(subject.id)
+        return (recording.reply if part == "reply" else recording.request)(subject.id)
     told = lookup.newest_message(recording, subject)
     return told.content if told else b""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from nri_scope.errors import nearest_words
 from nri_scope.filter.compiled import Filter
 from nri_scope.filter.fields import BY_NAME, FieldKind, FilterField
 from nri_scope.filter.sql import condition
@@ -18,7 +19,7 @@ _COMPARED_MAX = 5_000
 """Maximum number of values that are compared for a suggestion, each in about 20 µs."""
 _EXAMINED_MAX = 100_000
 """Maximum number of events whose values are compared."""
-_COMPARED_LENGTH, _SHOWN = 300, 3
+_SHOWN = 3
 _TEXTS = (FieldKind.NAME, FieldKind.PLUGIN, FieldKind.PATH)
 
 
@@ -67,9 +68,7 @@ def _values(recording: Recording, field: FilterField) -> list[str]:
 
 def _similar(text: str, values: list[str]) -> list[str]:
     """Return the shortest value that contains ``text``, or else the most similar ones."""
-    # Imported here: few processes need it.
-    import difflib
-
     containing = [value for value in values if text.lower() in value.lower()]
-    near = [min(containing, key=len)] if containing else []
-    return near or difflib.get_close_matches(text[:_COMPARED_LENGTH], values, _SHOWN, cutoff=0.5)
+    if containing:
+        return [min(containing, key=len)]
+    return nearest_words(text, values, _SHOWN, cutoff=0.5)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from nri_scope.events import Event, Problem
 from nri_scope.nri.events import METHODS
+from nri_scope.nri.identity import index_of
 from nri_scope.recording import display
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.short_names import short_container, short_pod
 
 from ..store.rows import COLUMNS, ListColumn, ListRow, first_change, more_changes
 from ..text.styled_line import GAP, fitted
@@ -163,27 +163,19 @@ def _forms(row: ListRow, placed: PlacedColumn) -> Iterator[str]:
             yield from _changes(event, whole, placed.width)
         case "plugin" if row.events:
             yield whole
-            indices = [*dict.fromkeys(map(_index, whole.split(", ")))]
+            indices = [*dict.fromkeys(map(index_of, event.main_owners))]
             yield " ".join(indices)
             yield f"{indices[0]} +{len(indices) - 1}"
         case "status" if row.events and whole == Problem.SLOW:
             # The index of the slowest plugin or connection.
-            yield f"{whole} {_index(row.slowest.partition(' ')[2].removeprefix('↕ '))}"
+            yield f"{whole} {index_of(row.slowest.partition(' ')[2].removeprefix('↕ '))}"
             yield whole
         case "plugin" if placed.width < ROOM_FOR_WORDS:
-            yield _index(whole)
-        case "subject" if event.container or event.container_id:
-            yield short_container(whole, placed.width)
+            yield index_of(whole)
         case "subject":
-            yield short_pod(whole, placed.width)
+            yield display.short_subject(event, whole, placed.width)
         case _:
             yield whole
-
-
-def _index(plugin: str) -> str:
-    """Return a plugin's index; the whole name if it has none."""
-    index, _, name = plugin.partition("-")
-    return index if name and index.isdigit() else plugin
 
 
 def _changes(event: Event, text: str, width: int) -> Iterator[str]:
@@ -191,7 +183,7 @@ def _changes(event: Event, text: str, width: int) -> Iterator[str]:
     if width < _ROOM_FOR_CHANGES:
         # The same form in all rows, so that numbers can be compared vertically.
         sign = display.outcome_sign(event) or "Δ"
-        count = f"{sign}{event.changes or len(event.changed)}"
+        count = display.changes_count(event)
         yield f"{count} {first.removeprefix(f'{sign} ')}" if width >= ROOM_FOR_WORDS else count
         return
     yield text

@@ -145,8 +145,8 @@ OPEN, CLOSED = "▾", "▸"
 _WIDTH = 200
 """Maximum columns of a text; Kubernetes names have at most 253 characters."""
 _WORDS_WIDTH = 400
-_OWNERS_MAX = 10
-"""Maximum number of owners of an operation's changes."""
+_JOINED_OWNERS = 10
+"""Maximum number of owners in the cell of an operation."""
 _MAX_OWNERS = 2
 """Maximum number of owners listed by name."""
 _PATH_WIDTH = 60
@@ -179,11 +179,10 @@ def operation_row(
 ) -> ListRow:
     """Return the row of an operation of several events; see `event_row`."""
     row = event_row(operation.summary(), first_ns, before_ns)
-    assert row.event is not None
-    owners = row.event.owners_of(slice(row.event.changes or None)) if row.event.changed else ()
+    owners = operation.summary().main_owners[:_JOINED_OWNERS]
     names = {
         "event": f"{OPEN if is_open else CLOSED} {row.cell('event')}",
-        "plugin": ", ".join(_cut(owner, 64) for owner in owners[:_OWNERS_MAX]),
+        "plugin": ", ".join(_cut(owner, 64) for owner in owners),
     }
     slowest = _cut(operation.slowest_words, 64)
     if row.cell("status") in (SLOW_BEFORE, FAILED_AFTER):
@@ -269,8 +268,7 @@ def changed_in_short(event: Event) -> str:
     """
     if not event.changed:
         return ""
-    owners = event.owners_of(slice(event.changes or None))
-    return f"{first_change(event)}{more_changes(event)}{_by(owners)}"
+    return f"{first_change(event)}{more_changes(event)}{_by(event.main_owners)}"
 
 
 def first_change(event: Event) -> str:
@@ -282,8 +280,7 @@ def first_change(event: Event) -> str:
 
 def more_changes(event: Event) -> str:
     """Return the number of an event's other changes, or of other requests, as a suffix."""
-    count = event.changes or len(event.changed)
-    return f", {count - 1:,} more" if count > 1 else ""
+    return f", {event.count - 1:,} more" if event.count > 1 else ""
 
 
 def path_in_short(path: str) -> str:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.differ.operations import Operation
 from nri_scope.events import Event
 from nri_scope.text.escape import columns
 from nri_scope.tui.list.columns import cell, place
-from nri_scope.tui.store.rows import event_row
+from nri_scope.tui.store.rows import event_row, operation_row
 from tests.recording.made import SECOND, an_event, at
 
 _CHANGED = an_event(
@@ -98,3 +99,12 @@ def test_cell_is_exactly_as_wide_as_its_column(
     row = event_row(event, at(0))
     for each in place(width):
         assert columns(cell(row, each)) == each.width
+
+
+def test_an_owner_that_lists_plugins_is_one_owner() -> None:
+    first = replace(_CHANGED, owners=("one of 00–19, 20-qos",) * len(_CHANGED.changed))
+    events = (first, replace(first, id=2))
+    row = operation_row(Operation(events, ()), at(0), is_open=False)
+    placed = next(each for each in place(117, grouped=True) if each.column.name == "plugin")
+    assert cell(row, replace(placed, width=30)).strip() == "one of 00–19, 20-qos"
+    assert cell(row, replace(placed, width=14)).strip() == "one of 00–19,…"
