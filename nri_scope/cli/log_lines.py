@@ -162,9 +162,11 @@ class LogLines:
                 if event.changed and room - least < _DETAIL_WIDTH:
                     detail = f"  {changes_count(event)}"
                 about = short_subject(event, about, max(room - len(detail), least, 0))
-        rest = f"{rest}{about}{detail}"
-        if self._width is not None and (len(rest) > left or not rest.isascii()):
-            rest = safe(rest, left)
+            rest = f"{rest}{about}{detail}"
+            if len(rest) > left or not rest.isascii():
+                rest = safe(rest, left)
+        else:
+            rest = f"{rest}{about}{detail}"
         if mark == "!":
             return self._paint(Style.BAD, f"{first}{at} {took}{rest}".rstrip())
         if self._colour:
