@@ -50,7 +50,7 @@ KEYS = (
     DebuggerKey("differences", ("d",), "", "show what differed after the last restart"),
     DebuggerKey("pause", ("escape",), "", "stop at the next event; close a message or an input"),
     DebuggerKey("focus_next_pane", ("tab",), "", "go to the next pane, to scroll or select"),
-    DebuggerKey("wrap", ("z",), "", "wrap long lines"),
+    DebuggerKey("wrap", ("W",), "", "wrap long lines"),
 )
 """The actions, the most useful first."""
 

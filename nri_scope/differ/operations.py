@@ -66,6 +66,16 @@ class Grouping:
         """The sessions by id."""
         return self._rounds.sessions
 
+    def finish(self, event: Event) -> bool:
+        """End the open operation if no event of it may follow ``event``; return whether none is
+        open.
+        """
+        if self._rounds.goes_on(event):
+            return False
+        self._rounds.flush()
+        self._begun, self._is_creation = None, False
+        return True
+
     def begins(self, event: Event) -> bool:
         """Return whether this newest event has begun the open operation."""
         return self._begun is event

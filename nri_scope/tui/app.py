@@ -13,7 +13,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.command import CommandPalette
 from textual.containers import Container
 from textual.screen import Screen
 from textual.widgets import Input
@@ -227,6 +226,10 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         copier = Copier(*parts, marker, chooser)
         saver = Saver(*parts, marker, jobs, chooser, self._fill)
         narrower, searcher, detail = self.narrower, self.searcher, views.detail
+        self.bar.commands = {
+            **{name: partial(views.show, name) for name in SCOPES},
+            "quit": self.exit,
+        }
         actions: dict[str, Callable[[], object]] = {
             **{f"mode_{name}": partial(views.show, name) for name in SCOPES},
             "blame": partial(views.open_tab, Tab.BLAME),
@@ -400,7 +403,12 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             case Purpose.SEARCH:
                 self.searcher.begin(text, in_detail=self._opened_in_detail)
             case Purpose.GO_TO:
-                self.jumper.go_to(text)
+                command = self.bar.command(text)
+                if command is None:
+                    self.jumper.go_to(text)
+                    return
+                self._opened_in_detail = False
+                command()
             case Purpose.COMMENT:
                 self.marker.comment(text)
 
@@ -417,7 +425,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self._open_bar(Purpose.SEARCH)
 
     def action_go_to(self) -> None:
-        """Open the filter bar for an event's number or a time."""
+        """Open the filter bar for an event's number, a time or a view."""
         self._open_bar(Purpose.GO_TO)
 
     def action_comment(self) -> None:
@@ -446,19 +454,14 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         """Quit."""
         self.exit()
 
-    async def action_command_palette(self) -> None:  # type: ignore[override]
-        """Show all actions. Focus the palette's input at once, so that it gets the next key."""
-        palette = CommandPalette()
-        await self.push_screen(palette)
-        palette.set_focus(palette.query_one(Input))
-
     async def action_help(self) -> None:
         """Show the help."""
         here = Scope.DETAIL if self.views.in_detail else self.views.scope
         lines = help_lines((here, Scope.APP, Scope.FILTER), self.available())
         if isinstance(board := self.views.current, Board):
             lines += board.legend()
-        await self.push_screen(ReadingScreen("keys", lines, wrap=True))
+        search = "searches them", self.action_command_palette
+        await self.push_screen(ReadingScreen("keys", lines, wrap=True, search=search))
 
     def action_clear_filter(self) -> None:
         """Remove filter, restriction and search."""
@@ -480,10 +483,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         else:
             self.searcher.rest()
             self.frame.status.clear_message()
-
-    def action_redraw(self) -> None:
-        """Redraw the screen."""
-        self.redraw()
 
     def action_suspend(self) -> None:
         """Stop this program, as ^Z does elsewhere, until the shell continues it."""

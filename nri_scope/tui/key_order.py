@@ -12,19 +12,19 @@ from functools import partial
 from typing import cast
 
 from textual import events, on
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
 
-from .actions import ACTION_OF, ACTIONS, Action, Scope, keys_of
+from .actions import ACTION_OF, ACTIONS, Action, Scope, footer, keys_of
 from .commands.filter import NARROW_GROUP, Narrower
 from .commands.jump import GROUP as JUMP_GROUP
 from .commands.search import GROUP as SEARCH_GROUP
 from .frame import Frame
 from .list.event_list import EventList
 from .terminal import TerminalDriver
-from .textual_workarounds import TerminalApp, do_bound
+from .textual_workarounds import TerminalApp, do_bound, pressed
 from .views import SCOPES, Views
 from .widgets import messages
 from .widgets.board import Board, BoardLines
@@ -60,6 +60,8 @@ _WORDS = {
 _MOUSE_EVENTS = (events.MouseDown, events.MouseScrollDown, events.MouseScrollUp)
 _MAX_HELD_KEYS = 1_000
 """Maximum number of keys held for a view; more are ignored."""
+_ALWAYS = ("quit", "help", "redraw", "suspend")
+"""Actions that need no search, at the end of the palette."""
 _IMMEDIATE = ("quit", "stop")
 """Actions that never wait, so that the user can leave a view that is slow to read."""
 _MOVING = ("up", "down", "page_up", "page_down", "home", "end", "first_line", "last_line")
@@ -99,6 +101,16 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
             if any(hasattr(part, f"action_{action.name}") for part in parts)
         )
 
+    async def action_command_palette(self) -> None:  # type: ignore[override]
+        """Show all actions. Focus the palette's input at once, so that it gets the next key."""
+        palette = CommandPalette()
+        await self.push_screen(palette)
+        palette.set_focus(palette.query_one(Input))
+
+    def action_redraw(self) -> None:
+        """Redraw the screen."""
+        self.redraw()
+
     async def on_event(self, event: events.Event) -> None:
         """Handle a key completely before the next one.
 
@@ -121,6 +133,10 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
             self.frame.status.clear_message()
             await self.views.complete()
         await super().on_event(event)
+
+    @on(messages.KeyClicked)
+    async def _key_clicked(self, event: messages.KeyClicked) -> None:
+        await self.on_event(pressed(ACTION_OF[event.action].keys[0]))
 
     @on(messages.LinesAvailable)
     @on(Worker.StateChanged)
@@ -216,6 +232,9 @@ class PaletteActions(Provider):
         here, available = (Scope.APP, app.views.scope), app.available()
         actions = [action for action in ACTIONS if action.in_palette and action.name in available]
         near = [action for action in actions if not set(here).isdisjoint(action.scopes)]
+        # As in the footer: the most useful first. What is always there, such as quit, is last.
+        wanted = [*(name for name, _ in footer(app.frame.keys.now)), *ACTION_OF]
+        near.sort(key=lambda action: (action.name in _ALWAYS, wanted.index(action.name)))
         far = [action for action in actions if action not in near and _places(action)]
         for action in (*near, *far):
             where = "" if action in near else f"{_places(action)[0].value}: "

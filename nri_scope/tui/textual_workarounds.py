@@ -22,6 +22,7 @@ from textual.dom import DOMNode
 from textual.driver import Driver
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.geometry import Region, Size
+from textual.keys import _character_to_key
 from textual.screen import Screen
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar, ScrollBarRender
@@ -111,6 +112,14 @@ async def do_bound(app: App[Any], key: str) -> bool:
     for each key, and has no fallback if an action is skipped.
     """
     return await app._check_bindings(key)
+
+
+def pressed(key: str) -> events.Key:
+    """Return the event of a key, which is named as in bindings."""
+    is_character = len(key) == 1
+    return events.Key(
+        _character_to_key(key) if is_character else key, key if is_character else None
+    )
 
 
 def can_suspend(app: App[Any]) -> bool:

@@ -84,6 +84,8 @@ _OF_256 = (
         panel="#262626",
         variables={
             **THEMES[0].variables,
+            # Textual's own mixture would be nearly the foreground's colour.
+            "text-accent": "#d787ff",
             "block-cursor-background": "#005f87",
             "block-cursor-blurred-background": "#3a3a3a",
             "block-cursor-blurred-foreground": "#dadada",
@@ -103,6 +105,7 @@ _OF_256 = (
         panel="#e4e4e4",
         variables={
             **THEMES[1].variables,
+            "text-accent": "#5f00af",
             "block-cursor-background": "#005faf",
             "block-cursor-blurred-background": "#dadada",
             "block-cursor-blurred-foreground": "#262626",

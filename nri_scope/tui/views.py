@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.widget import Widget
@@ -146,6 +147,10 @@ class Views(Container):
     def scope(self) -> Scope:
         """The scope of the keys of the current view."""
         return SCOPES[self.mode]
+
+    @on(EventHeader.Clicked)
+    def _column_clicked(self, event: EventHeader.Clicked) -> None:
+        self.events.select_field(event.column)
 
     @property
     def in_detail(self) -> bool:

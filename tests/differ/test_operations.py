@@ -9,6 +9,7 @@ import pytest
 
 from nri_scope.differ.operations import Operation
 from nri_scope.differ.recording_differ import rounds
+from nri_scope.events import SET_UP, Event
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.store.event_grouping import Grouper
 from tests.amount import amount
@@ -24,14 +25,23 @@ CHAINS = ("demo", "conflict", "normal-life", "slow-plugin", "containerd-2.4", "c
 
 
 def groups(recording: Recording) -> dict[int, list[int]]:
-    """Return the events of each operation by its first event."""
+    """Return the events of each operation by its first event; check those of start-ups."""
     first: dict[int, int] = {}
+    set_ups: set[int] = set()
     for step in Grouper().steps(recording):
         first.update(zip(step.rest, step.firsts, strict=True))
-    found: dict[int, list[int]] = {}
+        set_ups.update(step.set_ups)
+    found: dict[int, list[Event]] = {}
     for event in recording.events():
-        found.setdefault(first.get(event.id, event.id), []).append(event.id)
-    return found
+        found.setdefault(first.get(event.id, event.id), []).append(event)
+    for number in set_ups:
+        events = found.pop(number)
+        assert [event.id for event in events] == [number + at for at in range(len(events))]
+        assert len(events) > 1
+        assert {event.session for event in events} == {events[0].session}
+        assert {event.method for event in events} <= SET_UP
+        found |= {event.id: [event] for event in events}
+    return {number: [event.id for event in events] for number, events in found.items()}
 
 
 def check(path: Path) -> int:

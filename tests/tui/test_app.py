@@ -26,7 +26,7 @@ async def test_first_screen_shows_title_and_events() -> None:
     async with showing() as screen:
         await screen.shows("CreateContainer", "1 of 34")
         title = screen.text().splitlines()[0]
-        assert "containerd 2.1.9" in title and "recording" in title and "32 events" in title
+        assert "containerd 2.1.9" in title and "recorded" in title and "32 events" in title
         assert "shop/web/app" in screen.line("22:17:21.228 CreateContainer")
 
 

@@ -46,7 +46,7 @@ async def test_footer_follows_selection_filter_and_focus(tmp_path: Path) -> None
         await screen.until(lambda: "b blame" in footer_line() and "x show all" in footer_line())
         assert "Enter connections" in footer_line()
         await screen.press("tab")
-        await screen.until(lambda: "] next tab" in footer_line())
+        await screen.until(lambda: "L next tab" in footer_line())
         await screen.press("escape", "f")
         await screen.until(lambda: "Enter accept" in footer_line())
         await screen.press("escape", "3")

@@ -125,7 +125,7 @@ async def test_a_key_switches_between_operations_and_events() -> None:
         await screen.press("down", "v")
         await screen.shows("one row for each operation")
         assert event_rows(screen) == operations
-        assert len(operations) == 24
+        assert len(operations) == 20
         assert screen.selected == 29
 
 
@@ -220,6 +220,23 @@ async def test_copied_yaml_has_all_events_of_the_operation() -> None:
         await screen.go_to(13)
         await screen.press("y")
         await screen.shows("copied 4 events of an operation")
+
+
+async def test_the_start_of_a_session_is_one_row_that_opens() -> None:
+    async with showing(CONFLICT, WIDE) as screen:
+        await screen.press("g")
+        assert "▸ session 1 " in screen.line(">   1")
+        assert "session 1: " not in screen.text()
+        await screen.shows("1  00-nri-scope joins the chain", "Configure", "Synchronize")
+        await screen.press("enter")
+        await screen.until(lambda: "  Synchronize" in screen.line("    2 "))
+        await screen.press("enter", "=")
+        await screen.shows("session:1")
+        await screen.press("x", "v")
+        await screen.shows("one row for each event")
+        await screen.press("home")
+        await screen.shows("session 1: 00-nri-scope on containerd")
+        assert event_rows(screen)[:2] == [1, 2]
 
 
 async def test_a_recording_of_one_connection_has_a_row_for_each_event() -> None:

@@ -16,7 +16,7 @@ from nri_scope.recording.tap_tables import printed_by, tapped
 from nri_scope.specs import label
 from nri_scope.text.quantities import clock, day, deadline, duration, size
 
-from ..store.rows import ListRow
+from ..store.rows import ListRow, is_set_up
 from ..text.styled_line import Span, Style, StyledLine, clipped_text
 
 INDENT = 12
@@ -75,11 +75,18 @@ def of_operation(
     """
     event = row.event
     assert event is not None
-    yield fact("operation", (event.event, Style.STRONG))
+    is_joining = is_set_up(row.events)
+    if is_joining:
+        yield fact(
+            "session", (f"{event.session}", Style.STRONG), f"  {event.plugin} joins the chain"
+        )
+    else:
+        yield fact("operation", (event.event, Style.STRONG))
     yield from _remarks(comment, findings)
     first, last = row.events[0], row.events[-1]
     yield fact("events", f"{first.id} to {last.id}, {len(row.events)} in all")
-    chain = f"  in the chain for {duration(event.took_ns)}" if event.took_ns else ""
+    within = "in all" if is_joining else "in the chain for"
+    chain = f"  {within} {duration(event.took_ns)}" if event.took_ns else ""
     yield fact("time", _moment(event.at_ns), chain)
     status, style = row.cell("status"), _STATUS_STYLES.get(event.status, Style.WARN)
     yield fact("result", (status, style if status == event.status else Style.BAD))
@@ -91,7 +98,7 @@ def of_operation(
     yield ()
     for call in row.events:
         after = duration(max(0, call.mono_ns - first.mono_ns))
-        name = "validates" if call.event != event.event else ""
+        name = call.event if is_joining else "validates" if call.event != event.event else ""
         state = (call.status, _STATUS_STYLES.get(call.status, Style.WARN))
         took = f" in {duration(call.took_ns)}" if call.took_ns else ""
         text = f"+{after:<7} {call.plugin}  "

@@ -11,7 +11,7 @@ from nri_scope.filter.tree import Matches, quote
 from nri_scope.specs import label
 from nri_scope.text.quantities import duration
 
-from ..store.rows import COLUMNS, POSITION, ListRow, RowKind
+from ..store.rows import COLUMNS, POSITION, ListRow, RowKind, is_set_up
 from ..text.filter_text import check
 
 
@@ -46,6 +46,8 @@ def row_term(row: ListRow, column: str) -> str:
     """Return a filter for the value of a row in a column; "" if there is none."""
     if row.event is None or (row.events and COLUMNS[POSITION[column]].of_one_event):
         return ""
+    if column in ("event", "subject") and is_set_up(row.events):
+        return f"session:{row.event.session}"
     return term(row.event, column)
 
 

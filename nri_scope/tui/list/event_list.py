@@ -450,7 +450,11 @@ class EventList(RowWindow, can_focus=True, inherit_bindings=False):
     def _select_field(self, by: int) -> None:
         names = [each.column.name for each in self._painter.placed]
         at = names.index(self._painter.field) if self._painter.field in names else 0
-        self._painter.field = names[min(max(0, at + by), len(names) - 1)]
+        self.select_field(names[min(max(0, at + by), len(names) - 1)])
+
+    def select_field(self, name: str) -> None:
+        """Select the field of a column that is shown."""
+        self._painter.field = name
         self._header.show(self._painter.placed, self._painter.field)
         self._strips.clear()
         self.refresh()

@@ -4,10 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style as RichStyle
+from textual import events
+from textual.message import Message
 from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
@@ -117,6 +120,19 @@ class EventHeader(Widget):
     def show(self, placed: tuple[PlacedColumn, ...], field: str) -> None:
         """Update the columns and the selected field."""
         self._placed, self._field = placed, field
+
+    @dataclass
+    class Clicked(Message):
+        """The title of a column was clicked."""
+
+        column: str
+
+    def on_click(self, event: events.Click) -> None:
+        """Tell which column's title was clicked."""
+        begin = GUTTER
+        for placed in self._placed:
+            if begin <= event.x < (begin := begin + placed.width + 1):
+                self.post_message(self.Clicked(placed.column.name))
 
     def render_line(self, y: int) -> Strip:
         """Draw the titles."""

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import ANY_TIME, SET_UP
@@ -34,12 +34,22 @@ _STEPS = 20
 """Maximum steps of grouping per refresh."""
 
 
+class SetUp(NamedTuple):
+    """Adjacent events of one session by which its plugin joins its runtime."""
+
+    first: int
+    last: int
+    session: int
+
+
 class Grouper:
     """Reader that groups a recording's events, also while it grows. Not thread-safe."""
 
     def __init__(self) -> None:
         self.newest = 0
         """Number of the newest grouped event."""
+        self._set_up = SetUp(0, 0, 0)
+        """The newest events by which a plugin joins its runtime."""
         self._grouping: Grouping | None = None
         """None while no two connections have existed at the same time."""
 
@@ -61,6 +71,7 @@ class Grouper:
 
     def _step(self, recording: Recording, until: int) -> Grouped:
         rest, firsts = array("q"), array("q")
+        joins: list[int] = []
         newest = self.newest
         if self._grouping is None:
             newest, pairs = validations(
@@ -74,10 +85,21 @@ class Grouper:
             if event.id > until:
                 break
             first, newest = self._grouping.first_of(event), event.id
+            if event.method in SET_UP and self._grouping.finish(event):
+                first = self._first_set_up(newest, event.session)
+                joins += [first] if first != newest else []
             if first != newest:
                 rest.append(newest)
                 firsts.append(first)
-        return Grouped(rest, firsts, newest)
+        return Grouped(rest, firsts, newest, joins)
+
+    def _first_set_up(self, number: int, session: int) -> int:
+        """Return the first of the adjacent events by which a plugin joins its runtime."""
+        before = self._set_up
+        is_adjacent = (before.last + 1, before.session) == (number, session)
+        first = before.first if is_adjacent else number
+        self._set_up = SetUp(first, number, session)
+        return first
 
 
 class EventGrouping:

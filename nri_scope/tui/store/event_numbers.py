@@ -181,6 +181,8 @@ class Grouped(NamedTuple):
     """For each of them, the number of the first event of its operation."""
     newest: int
     """Number of the last event that was grouped."""
+    set_ups: Sequence[int] = ()
+    """Those of ``firsts`` by which a plugin begins to join its runtime."""
     is_restart: bool = False
     """Whether the results of all earlier steps are void."""
 
@@ -261,6 +263,8 @@ class Operations:
         """Number of the newest grouped event."""
         self.grouped = GroupedEvents.none()
         """The other events; replaced, instead of changed, if some are removed."""
+        self.set_ups: set[int] = set()
+        """Numbers of the operations by which a plugin joins its runtime."""
         self._all = numbers
         self._places = array("q")
         """Number of operations before each of the other events, counting trimmed events, too."""
@@ -295,6 +299,8 @@ class Operations:
         """Add the next events; return whether existing rows have moved."""
         if grouped.is_restart:
             self.grouped, self._places = GroupedEvents.none(), array("q")
+            self.set_ups.clear()
+        self.set_ups.update(grouped.set_ups)
         before = len(self.grouped.numbers)
         for known, number in enumerate(grouped.rest, before):
             place = self._all.rank(number) - known
@@ -317,6 +323,8 @@ class Operations:
         if gone < len(numbers) and firsts[gone] < oldest:
             # The first event of its operation was removed: this is the first one now.
             renamed = firsts[gone], numbers[gone]
+            if renamed[0] in self.set_ups:
+                self.set_ups.add(renamed[1])
             gone += 1
         numbers, firsts = self.grouped = GroupedEvents(numbers[gone:], firsts[gone:])
         at = 0

@@ -45,7 +45,7 @@ class RecordingKind(Enum):
     """The origin of a recording's events, by its title."""
 
     LIVE = "live"
-    RECORDING = "recording"
+    RECORDING = "recorded"
     REPLAY = "replay"
     TAP = "tap"
     SCENARIO = "scenario, not observed"

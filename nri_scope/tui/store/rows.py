@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nri_scope.entries import Began, Ended
 from nri_scope.errors import RecordingError
-from nri_scope.events import Container, Event, Gap, Pod, Problem, Session, Status
+from nri_scope.events import SET_UP, Container, Event, Gap, Pod, Problem, Session, Status
 from nri_scope.nri.events import VALIDATE
 from nri_scope.nri.request_subject import UNKNOWN
 from nri_scope.recording import display
@@ -116,7 +116,7 @@ class ListRow:
     events: tuple[Event, ...] = ()
     """All events of an operation of several events; ``event`` is a summary of them."""
     slowest: str = ""
-    """The longest time of that operation, and whose it was; "" if no time was observed."""
+    """The longest time of that operation, and whose it was; "" if none was observed in a chain."""
     summary: Callable[[Recording, int], Iterable[StyledLine]] | None = None
     """Reads the lines of the Summary tab, laid out for a width; only for places in the chain."""
     subject: Pod | Container | None = None
@@ -185,9 +185,21 @@ def operation_row(
         "plugin": ", ".join(_cut(owner, 64) for owner in owners),
     }
     slowest = _cut(operation.slowest_words, 64)
+    if is_set_up(operation.events):
+        slowest = ""
+        names |= {
+            "event": f"{OPEN if is_open else CLOSED} session {operation.first.session}",
+            "subject": row.cell("plugin"),
+            "plugin": row.cell("plugin"),
+        }
     if row.cell("status") in (SLOW_BEFORE, FAILED_AFTER):
         names["status"] = operation.summary().problem
     return replace(row, cells=_with(row, names), events=operation.events, slowest=slowest)
+
+
+def is_set_up(events: Sequence[Event]) -> bool:
+    """Return whether a plugin joined its runtime by these events of an operation."""
+    return len(events) > 1 and events[0].method in SET_UP
 
 
 def connection_row(event: Event, first_ns: int) -> ListRow:
@@ -195,7 +207,9 @@ def connection_row(event: Event, first_ns: int) -> ListRow:
     shown = replace(event, problem="") if _is_failed_later(event) else event
     row = replace(event_row(shown, first_ns), event=event)
     names = {"event": f"  {row.cell('plugin')}", "subject": "", "plugin": ""}
-    if event.event == VALIDATE:
+    if event.method in SET_UP:
+        names["event"] = f"  {row.cell('event')}"
+    elif event.event == VALIDATE:
         names["event"] += " validates"
     key = RowKey.of_connection(event.id)
     return replace(row, key=key, cells=_with(row, names))

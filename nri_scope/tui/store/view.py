@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
+from nri_scope.entries import Began
 from nri_scope.events import Container, Gap, Pod
 from nri_scope.filter import Filter
 
@@ -239,6 +240,11 @@ class View:
             return True
         if marker.key.event > self.looked_at + 1:
             return False
+        if self.groups is not None and isinstance(marker, EntryMarker):
+            # The row of a session's first events names it.
+            is_named = marker.key.event in self.groups.set_ups
+            if is_named and isinstance(marker.entry, Began):
+                return False
         if self.is_everything:
             return True
         # Omit sessions, which could outnumber the matches. Show a gap if events may have been lost

@@ -83,11 +83,14 @@ def _label(at_ns: int, step: int) -> str:
     return f"{text}.{rest:09d}"[: len(text) + 1 + digits] if digits else text
 
 
-def axis(window: TimeWindow, width: int) -> str:
-    """Return the ticks as one line: ``╵`` at the column, followed by the label."""
+def axis(window: TimeWindow, width: int, cursor: int = -1) -> str:
+    """Return the ticks as one line: ``╵`` at the column, followed by the label.
+
+    ``cursor``: column of the cursor, whose sign must not stand inside a label.
+    """
     line = [" "] * width
     for column, label in ticks(window, width):
-        text = f"{TICK[0]}{label}"
+        text = TICK[0] if column < cursor <= column + len(label) else f"{TICK[0]}{label}"
         line[column : column + len(text)] = text
     return "".join(line[:width])
 
@@ -170,7 +173,9 @@ def lane_cells(
     until_ns: int,
     blind: Sequence[TimeInterval] = (),
 ) -> list[Span]:
-    """Return the ``width`` cells of a lane. Cells with several events are drawn bold."""
+    """Return the ``width`` cells of a lane. Cells with several events are drawn bold, but problems
+    keep their colour.
+    """
     blank = Span(" ")
     cells = [blank] * width
     for stage, from_ns, to_ns in phases(life, until_ns):
@@ -187,9 +192,11 @@ def lane_cells(
     for at_ns, _, kind, _ in points:
         column = window.column(at_ns, width)
         if 0 <= column < width:
-            sign, style = SIGNS[max(kind, drawn.get(column, kind))]
-            cells[column] = Span(sign, Style.STRONG if column in drawn else style)
-            drawn[column] = max(kind, drawn.get(column, kind))
+            shown = max(kind, drawn.get(column, kind))
+            sign, style = SIGNS[shown]
+            is_bold = column in drawn and shown < PointKind.SLOW
+            cells[column] = Span(sign, Style.STRONG if is_bold else style)
+            drawn[column] = shown
     return cells
 
 

@@ -169,7 +169,7 @@ def ruled(cells: list[Span], column: int) -> list[Span]:
 
 def axis_line(window: TimeWindow, width: int, column: int, margin: int) -> StyledLine:
     """Return the axis, indented by ``margin`` columns, with a sign at the cursor's ``column``."""
-    text = axis(window, width)
+    text = axis(window, width, column)
     if not 0 <= column < width:
         return (Span(" " * margin + text),)
     return (

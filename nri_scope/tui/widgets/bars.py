@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from time import monotonic
 
+from rich.style import Style
 from rich.text import Text
 from textual import events
 from textual.geometry import Size
@@ -18,7 +19,7 @@ from nri_scope.text.quantities import many
 from ..actions import Situation, footer, key_of
 from ..store.recording_overview import RecordingKind, RecordingOverview
 from ..text.styled_line import folded, line, text_of
-from .messages import TabChosen
+from .messages import KeyClicked, TabChosen
 
 _MIN_RUNTIME_COLUMNS = 12
 """Minimum columns of the runtime's name and versions."""
@@ -272,6 +273,13 @@ class KeyLine(Widget):
             key = key_of(name)
             if columns(text.plain) + columns(f"{key} {label}") > self.size.width:
                 break
-            text.append(key, style="bold")
-            text.append(f" {label}  ")
+            meta = Style(meta={"key": name})
+            text.append(key, style=meta + Style(bold=True))
+            text.append(f" {label}", style=meta)
+            text.append("  ")
         return text
+
+    def on_click(self, event: events.Click) -> None:
+        """Press the clicked key."""
+        if name := event.style.meta.get("key"):
+            self.post_message(KeyClicked(name))

@@ -27,7 +27,7 @@ from nri_scope.text.escape import MAX_MARKS, columns, safe
 
 from ..actions import Scope, bindings
 from ..actions import key_of as key
-from ..text.filter_text import TypedHistory, Values, check, complete
+from ..text.filter_text import Completion, TypedHistory, Values, check, complete
 from ..textual_workarounds import ShownInput
 
 HIDDEN = "·"
@@ -170,6 +170,8 @@ class FilterBar(Vertical, inherit_bindings=False):
         """Known values by field, for completion."""
         self.span: Callable[[], TimeSpan | None] = lambda: None
         """Times of the recording, on which those of a filter depend."""
+        self.commands: Mapping[str, Callable[[], object]] = {}
+        """What else than a place can be typed to go to, such as the name of a view."""
         self._when_accepted = accepted
         self._when_closed = closed
         self._histories = {purpose: TypedHistory() for purpose in Purpose}
@@ -238,6 +240,13 @@ class FilterBar(Vertical, inherit_bindings=False):
             choice.chosen()
         return True
 
+    def command(self, text: str) -> Callable[[], object] | None:
+        """Return the command that a text, or its beginning, names; None if it is no command."""
+        name = text.strip().lower()
+        names = [each for each in self.commands if name and each.startswith(name)]
+        chosen = name if name in names else names[0] if len(names) == 1 else ""
+        return self.commands.get(chosen)
+
     def remember(self, text: str) -> None:
         """Add a filter from elsewhere to the history."""
         self._histories[Purpose.FILTER].add(text)
@@ -285,7 +294,7 @@ class FilterBar(Vertical, inherit_bindings=False):
                 )
             case Purpose.GO_TO:
                 problem = self._place_error(text)
-                remark = f"an event's number, or a time: 17, 14:05, +30s, -10m · {remark}"
+                remark = f"a number, a time or a view: 17, 14:05, -10m, plugins · {remark}"
             case Purpose.COMMENT:
                 remark = f"{self._note} · {remark}"
             case Purpose.QUESTION:
@@ -302,6 +311,8 @@ class FilterBar(Vertical, inherit_bindings=False):
         self.query_one("#remark", Label).update(f"error: {safe(problem)}" if is_wrong else remark)
 
     def _place_error(self, text: str) -> str:
+        if self.command(text) is not None:
+            return ""
         try:
             event_or_moment(text or "0", self.span())
         except UsageError as error:
@@ -389,11 +400,11 @@ class FilterBar(Vertical, inherit_bindings=False):
         """
         if self.purpose is Purpose.FORM:
             self._show_field((self._field + 1) % len(self._fields))
-        if self.purpose is not Purpose.FILTER:
+        if self.purpose not in (Purpose.FILTER, Purpose.GO_TO):
             return
         line = self.query_one(Input)
         if not self._options:
-            found = complete(line.value, line.cursor_position, self.values)
+            found = self._completions(line)
             if not found.options:
                 self.query_one("#remark", Label).update("no completion found")
                 return
@@ -413,6 +424,13 @@ class FilterBar(Vertical, inherit_bindings=False):
         line.cursor_position = start + len(option)
         if only:
             self._options, self._option = (), -1
+
+    def _completions(self, line: Input) -> Completion:
+        if self.purpose is Purpose.FILTER:
+            return complete(line.value, line.cursor_position, self.values)
+        typed = line.value.strip().lower()
+        names = tuple(name for name in self.commands if name.startswith(typed))
+        return Completion(0, len(line.value), names)
 
     def action_older(self) -> None:
         """Insert the previous text of the history."""

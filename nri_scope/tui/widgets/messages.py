@@ -75,6 +75,13 @@ class ToggleOperations(Message):
 
 
 @dataclass
+class KeyClicked(Message):
+    """The key of an action was clicked in the footer."""
+
+    action: str
+
+
+@dataclass
 class TabChosen(Message):
     """A tab was clicked."""
 

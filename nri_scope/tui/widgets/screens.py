@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 from textual import events
@@ -105,7 +105,8 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
     """Modal screen of lines with a title. Any key that opens or closes such a screen closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1,enter,ctrl+c", "dismiss", show=False)
+        Binding("escape,q,question_mark,f1,enter,ctrl+c", "dismiss", show=False),
+        Binding("slash", "search", show=False),
     ]
     DEFAULT_CSS = """
     ReadingScreen { align: center middle; }
@@ -113,9 +114,19 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
                             padding: 0 1; }
     """
 
-    def __init__(self, title: str, lines: Sequence[StyledLine], *, wrap: bool = False) -> None:
-        """Create the screen. ``wrap``: wrap long lines."""
+    def __init__(
+        self,
+        title: str,
+        lines: Sequence[StyledLine],
+        *,
+        wrap: bool = False,
+        search: tuple[str, Callable[[], object]] | None = None,
+    ) -> None:
+        """Create the screen. ``wrap``: wrap long lines. ``search``: what the key ``/`` does after
+        it has closed the screen, with its label.
+        """
         super().__init__()
+        self._search = search
         self._title = title
         self._lines = lines
         self._wrap = wrap
@@ -124,5 +135,12 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
         """Compose the lines."""
         lines = LinesView(self._lines, wrap=self._wrap)
         lines.border_title = self._title
-        lines.border_subtitle = "Esc closes"
+        more = f"/ {self._search[0]}, " if self._search is not None else ""
+        lines.border_subtitle = f"{more}Esc closes"
         yield lines
+
+    def action_search(self) -> None:
+        """Search, if possible."""
+        if self._search is not None:
+            self.dismiss()
+            self.call_after_refresh(self._search[1])

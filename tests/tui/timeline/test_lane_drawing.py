@@ -92,6 +92,13 @@ def test_ticks_ascend_and_their_labels_do_not_touch(window: TimeWindow, width: i
         assert before.column + len(before.label) + 1 < after.column
     assert all(column >= 0 and column + len(label) < width for column, label in found)
     assert len(axis(window, width)) == width
+    for cursor in range(width):
+        line = axis(window, width, cursor)
+        for column, label in found:
+            is_covered = column < cursor <= column + len(label)
+            assert line[column : column + 1 + len(label)].strip() == (
+                "╵" if is_covered else f"╵{label}"
+            )
     assert len({tick.label for tick in found}) == len(found) or window.span > 86_400 * SECOND
 
 
@@ -172,13 +179,13 @@ def test_open_life_is_drawn_until_the_end_of_observation() -> None:
     assert drawn(life(), until=4) == "────      "
 
 
-def test_cell_with_several_events_shows_the_most_serious_in_strong_style() -> None:
+def test_cell_with_several_events_shows_the_most_serious_in_its_style() -> None:
     points = [
         LanePoint(NOW + at, 1, kind)
         for at, kind in enumerate([PointKind.CREATED, PointKind.FAILED, PointKind.STARTED])
     ]
     cells = lane_cells(life(), points, WINDOW, 10, until_ns=NOW)
-    assert cells[0] == Span("!", Style.STRONG)
+    assert cells[0] == Span("!", Style.BAD)
     alone = lane_cells(life(), points[:1], WINDOW, 10, until_ns=NOW)
     assert alone[0] == Span("+", SIGNS[PointKind.CREATED][1])
 

@@ -24,7 +24,7 @@ async def facts() -> RecordingOverview:
 
 
 async def test_wide_title_contains_everything(facts: RecordingOverview) -> None:
-    assert title(facts, 160).startswith(f"{LONG} · recording · 32 events")
+    assert title(facts, 160).startswith(f"{LONG} · recorded · 32 events")
 
 
 async def test_narrow_title_keeps_the_nri_version(facts: RecordingOverview) -> None:
