@@ -64,6 +64,8 @@ _ALWAYS = ("quit", "help", "redraw", "suspend")
 """Actions that need no search, at the end of the palette."""
 _IMMEDIATE = ("quit", "stop")
 """Actions that never wait, so that the user can leave a view that is slow to read."""
+_LEAVING = tuple(f"mode_{name}" for name in SCOPES)
+"""Actions that leave a view, which need not wait until it has been read."""
 _MOVING = ("up", "down", "page_up", "page_down", "home", "end", "first_line", "last_line")
 """Actions that do not need the content of lines."""
 _OPENING = (
@@ -171,6 +173,12 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
             return False
         opens = any(_is_for(_OPENING, held) for held in self._held)
         if _is_for(_IMMEDIATE, key) and not (opens and key.is_printable):
+            self._held.clear()
+            return False
+        is_reading = bool(self.screen_stack) and isinstance(self.focused, BoardLines)
+        is_left = is_reading and _is_for(_LEAVING, key)
+        if is_left and all(_is_for(_MOVING, held) for held in self._held):
+            # No line of the view, which is still being read, has been chosen.
             self._held.clear()
             return False
         if len(self._held) < _MAX_HELD_KEYS:

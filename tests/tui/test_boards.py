@@ -174,7 +174,7 @@ async def test_key_waits_until_the_line_under_the_cursor_is_read(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("keys", [["escape"], ["1", "escape"], ["f", "q", "escape"]])
+@pytest.mark.parametrize("keys", [["escape"], ["enter", "1", "escape"], ["f", "q", "escape"]])
 async def test_escape_discards_keys_that_wait_for_a_slow_view(
     slow: asyncio.Event, keys: list[str]
 ) -> None:
@@ -183,6 +183,13 @@ async def test_escape_discards_keys_that_wait_for_a_slow_view(
         await shown.shows("[2 Containers]", "reading…")
         slow.set()
         await shown.shows("[2 Containers]", "> ▾ kube-system/node-agent")
+
+
+async def test_another_view_does_not_wait_for_a_slow_one(slow: asyncio.Event) -> None:
+    async with showing() as shown:
+        _type(shown, "2", "down", "1", "down", "3")
+        await shown.shows("[3 Timeline]", "shop/web")
+        assert not slow.is_set()
 
 
 @pytest.mark.parametrize("keys", [["q"], ["down", "q"], ["f", "ctrl+c"]])

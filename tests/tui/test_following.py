@@ -185,9 +185,7 @@ async def test_nothing_is_awaited_after_the_recorder_has_ended(recording: LiveRe
         await screen.press("6")
         await screen.shows("no findings so far")
         status.ended = True
-        await screen.shows(
-            "no findings in the whole recording", "· recording ·", status.status_text
-        )
+        await screen.shows("no findings in the whole recording", "· recorded ·", status.status_text)
         await screen.press("5")
         # The session is open in the file, as its recorder was killed.
         await screen.shows("its end was not recorded")

@@ -116,7 +116,7 @@ async def test_events_that_are_not_shown_are_reported() -> None:
 async def test_what_is_typed_is_checked() -> None:
     async with showing() as shown:
         await shown.press(":")
-        await shown.shows("an event's number, or a time: 17, 14:05, +30s, -10m")
+        await shown.shows("a number, a time or a view: 17, 14:05, -10m, plugins")
         await shown.type("soon")
         await shown.press("enter")
         await shown.shows('error: "soon" is neither the number of an event nor a time; write 17,')
