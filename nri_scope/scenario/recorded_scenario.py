@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
@@ -20,6 +21,8 @@ from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import NO_ID, Event, InitialState, Session
 from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import METHODS, EventKind
+from nri_scope.nri.merging import ADJUSTABLE
+from nri_scope.nri.plain import clear_fields, fields_of
 from nri_scope.nri.request_subject import (
     container_of,
     decode_request,
@@ -29,14 +32,24 @@ from nri_scope.nri.request_subject import (
     pod_of,
 )
 from nri_scope.nri.versions import NriVersion, runtime_title
+from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_choice import concerns, find_session, sessions_of
 from nri_scope.runtime import PROFILES, Profile
 from nri_scope.runtime.lifecycle import own_request
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
 
-from .model import RuntimeChoice, Scenario, ScenarioContainer, ScenarioPod, unused_key
-from .recorded_steps import RecordedSteps
+from .model import (
+    FieldChanges,
+    RuntimeChoice,
+    Scenario,
+    ScenarioContainer,
+    ScenarioPod,
+    Step,
+    Verb,
+    unused_key,
+)
+from .subjects import KILLED, EventContents, Subjects
 from .value_readers import LATEST_NS, LONGEST_NS
 
 MAX_BYTES = 24 << 20
@@ -46,6 +59,12 @@ _OBJECT_BYTES = 1_000
 _PAUSE_SHOWN_NS = 100_000_000
 """Shortest pause that the scenario has a step for."""
 _PAUSE_UNIT_NS = 10_000_000
+_STEP_BYTES = 700
+"""Size that is counted for each step in addition to its messages."""
+TIMES = frozenset({"created_at", "started_at", "finished_at"})
+"""Fields of a container that the time of the scenario determines."""
+
+M = TypeVar("M", api.PodSandbox, api.Container)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,22 +136,23 @@ class _Reading:
             )
         self._scenario.pods = {pod.key: pod for pod in self._pods.values()}
         self._left_out.clear()
-        steps = RecordedSteps(self._scenario, self._profile)
+        steps = _RecordedSteps(self._scenario, self._profile)
         before_ns = self._scenario.start_ns
         for event in self._events():
             at_ns = event.at_ns if isinstance(event, Restart) else event.recorded.at_ns
             pause = at_ns - before_ns - self._scenario.pause_ns
             before_ns = at_ns
             if pause >= _PAUSE_SHOWN_NS:
-                steps.wait(min(pause, LONGEST_NS) // _PAUSE_UNIT_NS * _PAUSE_UNIT_NS)
+                pause_ns = min(pause, LONGEST_NS) // _PAUSE_UNIT_NS * _PAUSE_UNIT_NS
+                steps.made.append(Step(Verb.WAIT, pause_ns=pause_ns))
             if isinstance(event, Restart):
-                steps.restart()
+                steps.made.append(Step(Verb.RESTART))
                 continue
-            pod = self._pods[event.pod.id]
             container = self._container_of(event)
-            steps.add(event.event, event.request, pod.key, container.key if container else "")
+            key = "" if container is None else container.key
+            steps.add(event.event, event.request, self._pods[event.pod.id].key, key)
             self._check_size(steps.bytes)
-        self._scenario.steps = steps.finished()
+        self._scenario.steps = tuple(steps.made)
         notes = [f"left out: {count:,} × {what}" for what, count in self._left_out.items()]
         return self._scenario, [*self._notes, *notes]
 
@@ -291,6 +311,79 @@ class _Reading:
         pod.containers[key] = added
         self._containers[container.id] = (pod, added)
         return added
+
+
+class _RecordedSteps:
+    """The steps of a scenario, one for each recorded event."""
+
+    def __init__(self, scenario: Scenario, profile: Profile) -> None:
+        """Begin with the pods and containers that exist at the start of ``scenario``."""
+        self._subjects = Subjects(scenario)
+        self._contents = EventContents(profile)
+        self.made: list[Step] = []
+        self.bytes = 0
+        """Size of the steps and the messages in them."""
+        # Otherwise, requests do not depend on the plugins.
+        rules = runtime_rules_of(profile.runtime_name)
+        self._reports_adjustments = rules.reports_adjustments
+        for pod in self._subjects.pods:
+            if pod.spec.exists:
+                pod.exist(tells_states=profile.lifecycle_rules.tells_states)
+
+    def add(self, event: EventKind, request: Message, pod_key: str, container_key: str) -> None:
+        """Add an event about the pod and the container with these keys; "" for no container.
+
+        Its step changes the fields in which the request differs from that of the scenario.
+        """
+        (pod,) = self._subjects.find_pods(pod_key)
+        container = pod.containers[container_key] if container_key else None
+        step = Step(event, pod.name if container is None else container.name)
+        if isinstance(request, api.UpdateContainerRequest | api.UpdatePodSandboxRequest):
+            step = replace(step, resources=request.linux_resources)
+        if isinstance(request, api.UpdatePodSandboxRequest):
+            step = replace(step, overhead=request.overhead_linux_resources)
+        recorded = container_of(event.name, request) or api.Container()
+        is_stopped = event is EventKind.StopContainer and recorded.exit_code != KILLED
+        if is_stopped and (recorded.exit_code or recorded.finished_at):
+            step = replace(step, exit_code=recorded.exit_code)
+        own = self._contents.begin(event, pod, container, step, 0)
+        made = self._contents.request(event, own, pod, container, step)
+        old, new = pod_of(event.name, request), pod_of(event.name, made)
+        step = replace(step, pod=_changes(old or api.PodSandbox(), new or api.PodSandbox()))
+        if step.pod is not None:
+            step.pod.apply(pod.message)
+        if container is not None:
+            ignored = TIMES
+            if not container.spec.exists and self._reports_adjustments:
+                # Adjustments of the plugins that ran at that time are not part of the scenario.
+                ignored = TIMES.union(ADJUSTABLE)
+            told = container_of(event.name, made) or api.Container()
+            step = replace(step, container=_changes(recorded, told, ignored))
+            if step.container is not None:
+                step.container.apply(container.message)
+        self._contents.end(event, pod, container, step)
+        self.made.append(step)
+        changed = [each.message for each in (step.pod, step.container) if each is not None]
+        updated = [each for each in (step.resources, step.overhead) if each is not None]
+        self.bytes += _STEP_BYTES + sum(message.ByteSize() for message in (*changed, *updated))
+
+
+def _changes(recorded: M, made: M, ignored: frozenset[str] = frozenset()) -> FieldChanges | None:
+    """Return the fields of ``recorded`` that differ from ``made``; None if none does."""
+    names = frozenset(
+        name
+        for name, field in fields_of(type(recorded)).items()
+        if name not in ignored
+        and (
+            getattr(recorded, name) != getattr(made, name)
+            or (field.has_presence and recorded.HasField(name) != made.HasField(name))  # type: ignore[arg-type]
+        )
+    )
+    if not names:
+        return None
+    message = deepcopy(recorded)
+    clear_fields(message, (name for name in fields_of(type(recorded)) if name not in names))
+    return FieldChanges(message, names)
 
 
 def initial_state(

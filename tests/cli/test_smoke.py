@@ -42,7 +42,7 @@ OFFLINE = {
     "demo": ("-o new.nriscope.db", 0, r"The recording is$"),
     "doctor": ("--socket none", 1, r"^1 ok|failed"),
     "replay": ("FILE -- ./plugin", 1, r"cannot stop app"),
-    "scenario": ("from-recording FILE --only shop/web", 0, r"^  - create: shop/web/app$"),
+    "scenario": ("from-recording FILE --only shop/web", 0, r"^  - CreateContainer: shop/web/app$"),
     "new-plugin": ("my-plugin", 0, r"^my-plugin/my_plugin\.py$"),
     "report": ("FILE shop/web/app -o new.html", 0, r"^new\.html: "),
     "export": ("FILE --redact -o new.nriscope.zip", 0, r"new\.nriscope\.zip"),

@@ -22,8 +22,7 @@ from nri_scope.replay.testing import perform, plugin_set_of
 from nri_scope.scenario.compile import compile_scenario
 from nri_scope.scenario.document import parse_scenario
 from nri_scope.scenario.model import Scenario
-from nri_scope.scenario.recorded_scenario import read_recording, runtime_of
-from nri_scope.scenario.recorded_steps import TIMES
+from nri_scope.scenario.recorded_scenario import TIMES, read_recording, runtime_of
 from nri_scope.scenario.text import scenario_text
 from tests.replay.recordings import POD, container, life, recording, run_pod
 
@@ -88,11 +87,15 @@ def _without_pauses(scenario: Scenario) -> list[str]:
     return [line for line in lines if not re.match(r"start:|  - wait:|.*(_at|finished_at):", line)]
 
 
-def test_ordinary_events_become_verbs() -> None:
-    scenario, _ = read_recording(RECORDINGS[0].with_name("containerd-2.1.nriscope.db"))
+def test_the_steps_are_the_recorded_events() -> None:
+    path = RECORDINGS[0].with_name("containerd-2.1.nriscope.db")
+    scenario, _ = read_recording(path)
     steps = scenario_text(scenario).partition("\nsteps:\n")[2]
-    assert not re.search(r"^  - [A-Z]", steps, re.M)
-    assert "  - update: shop/web/app\n    linux_resources:\n      memory:\n" in steps
+    with Recording.open(path) as recording:
+        events = [event.event for event in recording.events() if event.pod_id]
+    assert re.findall(r"^  - ([A-Z]\w+): ", steps, re.M) == events
+    assert set(re.findall(r"^  - ([a-z]\w+): ", steps, re.M)) == {"wait"}
+    assert "  - UpdateContainer: shop/web/app\n    linux_resources:\n      memory:\n" in steps
 
 
 def test_only_a_container_and_what_it_needs(tmp_path: Path) -> None:
