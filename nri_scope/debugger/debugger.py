@@ -87,7 +87,6 @@ LINES_KEPT = 5_000
 """Maximum number of lines of the plugins' output that are stored."""
 UPCOMING_READ = 200
 """Number of later events that are read at once."""
-"""`PlayedEvent.event` of what is reported before the plugins start."""
 
 _AT_THE_END = UsageError("the replay is at its end", "go back, or send the last event again")
 

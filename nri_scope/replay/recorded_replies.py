@@ -21,11 +21,11 @@ from nri_scope.errors import RpcError, UsageError
 from nri_scope.events import Event, Role, Session
 from nri_scope.filter import parse
 from nri_scope.nri.events import CREATE, SYNCHRONIZE
-from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
+from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request
 from nri_scope.recording.lookup import container_name
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_choice import subject_of
-from nri_scope.runtime.plugin_setup import SETUP_METHODS
+from nri_scope.runtime.plugin_setup import is_setup
 from nri_scope.text.escape import safe
 from nri_scope.wire import Code
 
@@ -137,7 +137,7 @@ class _RecordedReplies:
                         counts[SYNCHRONIZE, ""] = 1
                         yield from self._reply(event, data, plugin, 0, 1)
                     continue
-                if event.method in SETUP_METHODS or is_plugins_call(event.method, event.mark):
+                if is_setup(event.method, event.mark):
                     continue
                 if event.event == CREATE:
                     creations[event.container_id] = event.id

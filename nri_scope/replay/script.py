@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from google.protobuf.message import Message
 
-from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import THE_RECORDING, UsageError, did_you_mean
 from nri_scope.events import Event, Role
 from nri_scope.filter import Filter, parse
@@ -16,16 +15,15 @@ from nri_scope.nri.events import (
     CONFIGURE,
     DEFAULT_REGISTRATION_TIMEOUT_MS,
     DEFAULT_REQUEST_TIMEOUT_MS,
-    METHODS,
     EventKind,
 )
-from nri_scope.nri.request_subject import container_of, decode_request, is_plugins_call
+from nri_scope.nri.request_subject import container_of
 from nri_scope.recording.coverage import range_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_choice import concerns, find_session, sessions_of, subject_of
 from nri_scope.runtime import Profile
-from nri_scope.runtime.lifecycle import own_request
-from nri_scope.runtime.plugin_setup import SETUP_METHODS
+from nri_scope.runtime.lifecycle import recorded_request
+from nri_scope.runtime.plugin_setup import is_setup
 from nri_scope.runtime.rules import recorded_rules_of
 from nri_scope.scenario.recorded_scenario import initial_state
 
@@ -116,11 +114,6 @@ class SelectionSpan:
         return end is None or not end.reached(event)
 
 
-def _is_setup(event: Event) -> bool:
-    """Return whether an event is of the set-up of a session, or a request by the plugin."""
-    return event.method in SETUP_METHODS or is_plugins_call(event.method, event.mark)
-
-
 class Script:
     """One session of a recording, which can be played repeatedly.
 
@@ -169,7 +162,7 @@ class Script:
         for recorded, request in self._exchanges():
             if recorded.method == CONFIGURE and recorded.session != self.session.id:
                 yield ReplayStep(recorded, None, None, b"", selected=span.begun, restarts=True)
-            if _is_setup(recorded):
+            if is_setup(recorded.method, recorded.mark):
                 continue
             if not span.reach(recorded):
                 return
@@ -191,7 +184,7 @@ class Script:
         span = SelectionSpan(self._selection)
         sessions = " OR ".join(f"session:{session.id}" for session in self._sessions)
         for recorded in self._recording.events(where=parse(sessions), after_id=event_id):
-            if _is_setup(recorded):
+            if is_setup(recorded.method, recorded.mark):
                 continue
             if not span.reach(recorded):
                 return
@@ -216,18 +209,15 @@ class Script:
             )
 
     def _step(self, recorded: Event, request: bytes, selected: bool) -> ReplayStep:
-        decoded = decode_request(recorded.method, request)
-        method = METHODS.get(decoded.event)
-        if recorded.mark or decoded.message is None or method is None or method.event is None:
+        known = recorded_request(recorded.method, request, recorded.mark)
+        if known is None:
             return ReplayStep(recorded, None, None, request, selected=selected)
-        message = decoded.message
-        if isinstance(message, api.StateChangeEvent):
-            message = own_request(method.request, message)
-        container = container_of(method.name, message)
+        event, message = known
+        container = container_of(event.name, message)
         if container is not None and not container.id:
             # iSulad assigns it later; for the plugins, the profile removes it again.
             container.id = recorded.container_id
-        return ReplayStep(recorded, method.event, message, request, selected=selected)
+        return ReplayStep(recorded, event, message, request, selected=selected)
 
     def _never_synchronized(self) -> bool:
         session = self.session

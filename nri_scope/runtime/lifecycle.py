@@ -20,7 +20,7 @@ from google.protobuf.message import DecodeError, Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError
 from nri_scope.nri.events import METHODS, EventKind
-from nri_scope.nri.request_subject import container_of, pod_of
+from nri_scope.nri.request_subject import container_of, decode_request, pod_of
 
 from .profile import Profile
 
@@ -44,6 +44,20 @@ def state_change_of(event: EventKind, payload: bytes) -> bytes:
     except DecodeError as error:
         raise LocalProtocolError(f"{event.name}: the request cannot be decoded: {error}") from error
     return as_state_change(event, request)
+
+
+def recorded_request(method: str, payload: bytes, mark: str) -> tuple[EventKind, Message] | None:
+    """Return the event of a recorded request, and its own request message.
+
+    None for an unknown event. ``mark``: that of the recorded event.
+    """
+    decoded = decode_request(method, payload)
+    known, message = METHODS.get(decoded.event), decoded.message
+    if mark or message is None or known is None or known.event is None:
+        return None
+    if isinstance(message, api.StateChangeEvent):
+        message = own_request(known.request, message)
+    return known.event, message
 
 
 def own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Message:
@@ -148,7 +162,8 @@ class LifecycleState:
             case _:
                 pass
         return tuple(
-            LifecycleStep(event, _request(event, pod, container), added=True) for event in undone
+            LifecycleStep(event, request_about(event, pod, container), added=True)
+            for event in undone
         )
 
     # -- inside -------------------------------------------------------------------------------
@@ -211,7 +226,7 @@ class LifecycleState:
             yield LifecycleStep(event, self._of_gone_pod(request, pod, container))
             return
         if self._rules.tracks_containers and stage is _Phase.LIVE:
-            stop = _request(EventKind.StopContainer, pod, container)
+            stop = request_about(EventKind.StopContainer, pod, container)
             yield LifecycleStep(
                 EventKind.StopContainer, self._of_gone_pod(stop, pod, container), added=True
             )
@@ -227,7 +242,7 @@ class LifecycleState:
         pod_id = container.pod_sandbox_id or (pod.id if pod is not None else "")
         if not self._rules.forgets_pods or pod_id not in self._gone_pods:
             return request
-        return _request(EventKind.StopContainer, api.PodSandbox(id=pod_id), container)
+        return request_about(EventKind.StopContainer, api.PodSandbox(id=pod_id), container)
 
     def _pod_ends(
         self, event: EventKind, request: Message, pod: api.PodSandbox
@@ -249,7 +264,7 @@ class LifecycleState:
         yield LifecycleStep(event, request)
 
 
-def _request(
+def request_about(
     event: EventKind, pod: api.PodSandbox | None, container: api.Container | None
 ) -> Message:
     """Return the event's own request about this pod and container."""

@@ -24,6 +24,7 @@ from nri_scope._gen.nri.api_pb2 import (
 from nri_scope.errors import DeadlineExceeded, RemoteProtocolError
 from nri_scope.nri.events import CONFIGURE, REGISTER, SYNCHRONIZE
 from nri_scope.nri.identity import plugin_id
+from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.session import MessageKind, check_part_reply
 from nri_scope.nri.versions import has_failure_policy
@@ -35,8 +36,6 @@ from .plugin import Plugin
 from .profile import Profile
 
 SETUP_METHODS = frozenset({CONFIGURE, SYNCHRONIZE})
-"""Methods of the set-up, which are never played as events."""
-
 PART_MAX = MESSAGE_DATA_MAX - 1024
 """Maximum bytes of a part of Synchronize. A ttRPC request without its payload needs less than 100.
 """
@@ -46,6 +45,11 @@ FIELD_OVERHEAD_MAX = 6
 
 MORE_LENGTH = 2
 """Bytes of the field ``more``: a tag and a bool."""
+
+
+def is_setup(method: str, mark: str) -> bool:
+    """Return whether a recorded call is of a set-up, or a plugin's own; it is never played."""
+    return method in SETUP_METHODS or is_plugins_call(method, mark)
 
 
 @dataclass(slots=True)

@@ -20,13 +20,11 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import NO_ID, Event, InitialState, Session
 from nri_scope.filter import Filter, parse
-from nri_scope.nri.events import METHODS, EventKind
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.merging import ADJUSTABLE
 from nri_scope.nri.plain import clear_fields, fields_of
 from nri_scope.nri.request_subject import (
     container_of,
-    decode_request,
-    is_plugins_call,
     name_of_container,
     name_of_pod,
     pod_of,
@@ -36,8 +34,8 @@ from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.session_choice import concerns, find_session, sessions_of
 from nri_scope.runtime import PROFILES, Profile
-from nri_scope.runtime.lifecycle import own_request
-from nri_scope.runtime.plugin_setup import SETUP_METHODS
+from nri_scope.runtime.lifecycle import recorded_request
+from nri_scope.runtime.plugin_setup import is_setup
 
 from .model import (
     FieldChanges,
@@ -165,11 +163,9 @@ class _Reading:
             for recorded, request, _ in self._recording.exchanges(
                 where=parse(f"session:{session.id}"), allowance=self._recording.allowance()
             ):
-                if recorded.method in SETUP_METHODS or is_plugins_call(
-                    recorded.method, recorded.mark
-                ):
+                if is_setup(recorded.method, recorded.mark) or not self._is_selected(recorded):
                     continue
-                if self._is_selected(recorded) and (event := self._decoded(recorded, request)):
+                if event := self._decoded(recorded, request):
                     yield event
 
     def _is_selected(self, recorded: Event) -> bool:
@@ -178,17 +174,14 @@ class _Reading:
         return self._where is None or self._where.matches(recorded)
 
     def _decoded(self, recorded: Event, request: bytes) -> RecordedEvent | None:
-        decoded = decode_request(recorded.method, request)
-        method = METHODS.get(decoded.event)
-        event = None if method is None else method.event
-        message = decoded.message
-        is_validation = event is EventKind.ValidateContainerAdjustment
-        if method is None or event is None or is_validation or message is None or recorded.mark:
-            if not is_validation or recorded.mark:
-                self._leave_out(f"{recorded.event} ({recorded.mark or 'unknown'})")
+        known = recorded_request(recorded.method, request, recorded.mark)
+        if known is None:
+            what = f"{recorded.event} ({recorded.mark or 'unknown'})"
+            self._left_out[what] = self._left_out.get(what, 0) + 1
             return None
-        if isinstance(message, api.StateChangeEvent):
-            message = own_request(method.request, message)
+        event, message = known
+        if event is EventKind.ValidateContainerAdjustment:
+            return None
         container = container_of(event.name, message)
         if (
             container is not None
@@ -202,9 +195,6 @@ class _Reading:
         if pod is None:
             pod = api.PodSandbox(id=container.pod_sandbox_id if container else "")
         return RecordedEvent(recorded, event, message, pod, container)
-
-    def _leave_out(self, what: str) -> None:
-        self._left_out[what] = self._left_out.get(what, 0) + 1
 
     # -- pods and containers ------------------------------------------------------------------
 

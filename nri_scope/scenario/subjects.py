@@ -20,12 +20,12 @@ from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
-from nri_scope.nri.events import METHODS, EventKind
+from nri_scope.nri.events import EventKind
 from nri_scope.nri.merging import with_resources
 from nri_scope.nri.plain import is_map
 from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.runtime import Profile
-from nri_scope.runtime.lifecycle import own_request
+from nri_scope.runtime.lifecycle import request_about
 
 from .model import Place, Scenario, ScenarioContainer, ScenarioPod, Step, Verb, nearest, shown
 
@@ -352,10 +352,7 @@ class EventContents:
                 step.container.apply(container.message)
         if step.pod is not None:
             step.pod.apply(pod.message)
-        about = api.StateChangeEvent(
-            pod=pod.message, container=container.message if container else None
-        )
-        request = own_request(METHODS[event.name].request, about)
+        request = request_about(event, pod.message, container.message if container else None)
         if isinstance(request, api.UpdateContainerRequest | api.UpdatePodSandboxRequest):
             request.linux_resources.CopyFrom(step.resources or api.LinuxResources())
         if isinstance(request, api.UpdatePodSandboxRequest):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Event
 from nri_scope.filter import parse
-from nri_scope.nri.plain import plain_json
+from nri_scope.nri.plain import json_or_malformed
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.display import runtime
 from nri_scope.recording.documents import document
@@ -144,7 +144,7 @@ def test_other_bytes_are_not_parsed_as_a_status_request(request: bytes) -> None:
 
 
 def test_an_empty_answer_is_an_empty_object() -> None:
-    assert plain_json(b"") == {}
+    assert json_or_malformed(b"") == {}
 
 
 def test_a_cri_session_has_no_nri_version(path: Path) -> None:
