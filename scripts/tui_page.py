@@ -46,7 +46,8 @@ With several connections, such as probes or taps, each event is recorded several
 has one row per *operation*, which is an event on its way through the chain: with its result, all
 changes, the time from the first request to the last reply, and who took longest, where `↕` is the
 time between two connections. `▸` marks operations of several events, and Enter shows what each
-connection saw. `v` switches to a row for each event, and back. A filter, also a negated one, shows
+connection saw. The registration of a plugin and what follows it are one row, too, which names the
+session. `v` switches to a row for each event, and back. A filter, also a negated one, shows
 the operations of which it matches at least one event: `took:` compares the time of each reply, not
 that of the chain. Counts, copies and exports are of whole operations, and so are those of marked
 events.
@@ -56,7 +57,7 @@ completes fields and values. Its times, and those after `:`, are written like th
 `time:14:05`, `time:14:05..14:10`, `time:>=-30s`. The end of a range is not included, except that
 an end with one to three digits after the second, as times are shown, includes all that is shown
 with it: `time:14:05:07.250..14:05:07.250` has the events of this millisecond. `=` in the timeline
-filters all views by the time range that it shows, and `:` goes to an event's number or to a time.
+filters all views by the time range that it shows, and `:` goes to an event's number, to a time or to a view, by its name.
 A search finds text in names, ids, changes and comments, and hides no events.
 
 Details of the selected row are beside the list or below it, in tabs: a summary, the container as of
@@ -115,9 +116,11 @@ HEADS = {
     "Max/of": "share of the deadline that the slowest reply took",
     ">50%": "replies that took more than half of the deadline",
     "Errors": "errors and timeouts",
+    "!": "findings about the container, which the line below names",
+    "Slowest": "the longest reply time of a plugin, with its index",
     "Changes": "events in which the plugin made changes",
 }
-"""Column titles of the event list and the plugin chain, with their meanings."""
+"""Column titles of the views, with their meanings."""
 
 COLOURS = """\
 ## Colours

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
-from nri_scope.events import Container, Event, Pod
+from nri_scope.events import PASSIVE_ROLES, Container, Event, Pod, Role
 from nri_scope.filter import Filter
 from nri_scope.nri.events import CREATE, REMOVE, REMOVE_POD, RUN_POD, SYNCHRONIZE, EventKind
 from nri_scope.specs import label
@@ -181,6 +181,35 @@ def events_of_container(
             (container, after, *values),
         )
         return [number for (number,) in ascending(rows, (after,))]
+
+
+def slowest_event(recording: Recording, container: int) -> Event | None:
+    """Return the event of a container to which a plugin replied last after its request; None if no
+    plugin's time was observed. Raises RecordingError.
+    """
+    roles = sorted(PASSIVE_ROLES | {Role.CRI})
+    numbers = query_numbers(
+        recording,
+        f"SELECT id FROM event WHERE container = {container} AND took_ns > 0 AND session NOT IN "
+        f"(SELECT id FROM session WHERE role IN ({', '.join('?' * len(roles))})) "
+        "ORDER BY took_ns DESC, id LIMIT 1",
+        *roles,
+    )
+    return recording.event(numbers[0][0]) if numbers else None
+
+
+def events_of_containers(
+    recording: Recording, containers: Iterable[int], events: Iterable[int]
+) -> dict[int, list[int]]:
+    """Return which of the events are of each of the containers, by key. Raises RecordingError."""
+    found: dict[int, list[int]] = {}
+    for container, event in query_numbers(
+        recording,
+        f"SELECT container, id FROM event WHERE container IN {number_list(containers)} "
+        f"AND id IN {number_list(events)}",
+    ):
+        found.setdefault(container, []).append(event)
+    return found
 
 
 def points_between(

@@ -15,7 +15,7 @@ from nri_scope.recording.sqlite_text import HIGHEST
 from nri_scope.recording.subject_queries import events_of_container
 
 from ..actions import Scope, bindings
-from ..text.styled_line import StyledLine
+from ..text.styled_line import Style, StyledLine, line
 from ..widgets.messages import Narrow, OpenEvent
 from ..widgets.table_board import ColumnBoard
 from .census_board import CensusBoard
@@ -28,6 +28,7 @@ class ContainerBoard(ColumnBoard, CensusBoard):
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=False)
     FIELDS = FIELDS
+    FOOT_LINES = 2
 
     def on_mount(self) -> None:
         """Start empty."""
@@ -153,10 +154,10 @@ class ContainerBoard(ColumnBoard, CensusBoard):
 
     async def read_missing(self) -> bool:
         """Read the names of the visible lines."""
-        census, nodes = self.census, self._missing_nodes()
+        census, nodes, analysis = self.census, self._missing_nodes(), self.store.analysis
         if not nodes:
             return False
-        found = await self.store.run(lambda recording: read(recording, census, nodes))
+        found = await self.store.run(lambda recording: read(recording, census, nodes, analysis))
         for node, subject in found.items():
             self.subjects[node] = subject
         self._fresh.update(found)
@@ -178,7 +179,8 @@ class ContainerBoard(ColumnBoard, CensusBoard):
 
     def remarks_on(self, node: TreeNode, subject: SubjectDetails) -> Sequence[StyledLine]:
         """Return what does not fit into the line."""
-        return (node_words(subject, life_of(self.census, node), self.now_ns),)
+        findings = line("; ".join(subject.findings), Style.BAD)
+        return (findings, node_words(subject, life_of(self.census, node), self.now_ns))
 
     def open_line(self) -> None:
         """Narrow to a pod or container, or open an event."""

@@ -3,18 +3,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from nri_scope.events import Container, Event, Pod, Status
 from nri_scope.nri.events import EventStage
+from nri_scope.nri.identity import index_of
 from nri_scope.recording.attribution_file import owners_of
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import containers_by_key, pods_by_key, state_in
+from nri_scope.recording.subject_queries import (
+    containers_by_key,
+    events_of_containers,
+    pods_by_key,
+    slowest_event,
+    state_in,
+)
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import SHORT_ID, clock, duration, moment, response_time
 from nri_scope.text.short_names import short_pod
 
+from ..store.recording_overview import Analysis
 from ..store.rows import changed_in_short
 from ..text.styled_line import Span, Style, StyledLine, TableField, TableGrid
 from .census import STATES, Census, Life, life_words
@@ -41,6 +49,10 @@ class SubjectDetails:
     event: Event | None = None
     owners: tuple[str, ...] = ()
     """The owners of changes of the container, or of the pod's containers, by index."""
+    slowest: Event | None = None
+    """The container's event that took a plugin longest; None if no plugin's time was observed."""
+    findings: tuple[str, ...] = ()
+    """Titles of the findings that the container's events show."""
     listed_state: str = ""
     """The container's state according to Synchronize; "" if unknown."""
 
@@ -72,13 +84,23 @@ class SubjectDetails:
 
 
 def read(
-    recording: Recording, census: Census, nodes: Sequence[TreeNode]
+    recording: Recording,
+    census: Census,
+    nodes: Sequence[TreeNode],
+    analysis: Analysis | None = None,
 ) -> dict[TreeNode, SubjectDetails]:
-    """Read the details of nodes. Raises RecordingError."""
+    """Read the details of nodes. Raises RecordingError.
+
+    ``analysis``: what a survey has found; None to read only names, owners and states.
+    """
     pod_keys = {node.pod for node in nodes if node.level is Depth.POD} - {NO_POD}
     pods = {pod.key: pod for pod in pods_by_key(recording, pod_keys)}
     keys = {node.container for node in nodes if node.level is Depth.CONTAINER}
     containers = {container.key: container for container in containers_by_key(recording, keys)}
+    shown: Mapping[int, Sequence[int]] = {}
+    if analysis is not None:
+        events = {event for finding in analysis.findings for event in finding.events}
+        shown = events_of_containers(recording, keys, events)
     details: dict[TreeNode, SubjectDetails] = {}
     for node in nodes:
         match node.level:
@@ -92,6 +114,12 @@ def read(
                     owners=_owners(recording, container),
                     listed_state=_listed_state(recording, census.containers[node.container]),
                 )
+                if analysis is not None:
+                    details[node] = replace(
+                        details[node],
+                        slowest=slowest_event(recording, node.container),
+                        findings=analysis.titles(*shown.get(node.container, ())),
+                    )
             case Depth.EVENT:
                 details[node] = SubjectDetails(event=recording.event(node.event))
     return details
@@ -124,13 +152,17 @@ def _listed_state(recording: Recording, life: Life) -> str:
 _NAME_MAX = 600
 """Maximum number of characters of a name that are shown."""
 FIELDS = (
-    TableField("Pod / container / event", 34, grows=True, most=70),
+    TableField("Pod / container / event", 34, grows=True, most=56),
     TableField("State", 8),
-    TableField("Age", 7, right=True),
-    TableField("Events", 7, right=True),
-    TableField("Errors", 6, right=True, rank=2),
-    TableField("Changed by", 10, grows=True, rank=1),
+    TableField("Age", 7, right=True, rank=3),
+    TableField("Events", 6, right=True, rank=2),
+    TableField("Errors", 6, right=True, rank=1),
+    TableField("!", 2, right=True),
+    TableField("Slowest", 9, rank=1),
+    TableField("Changed by", 10, grows=True),
 )
+_NAMED_OWNERS = 24
+"""Minimum columns of a field that names owners."""
 _OPEN = {True: "▾ ", False: "▸ ", None: "  "}
 _STATE_STYLES = {
     EventStage.STARTED: Style.GOOD,
@@ -168,7 +200,9 @@ def node_line(
             Span(_age(life, now_ns)),
             Span(f"{life.events:,}"),
             Span(f"{life.problems:,}", Style.BAD if life.problems else Style.PLAIN),
-            Span(f"Δ {', '.join(subject.owners)}" if subject.owners else "", Style.NOTE),
+            Span(f"{len(subject.findings)}" if subject.findings else "", Style.BAD),
+            Span(_slowest(subject.slowest)),
+            Span(_owners_in(subject.owners, grid.widths[-1]), Style.NOTE),
         )
     )
 
@@ -184,6 +218,16 @@ def node_words(subject: SubjectDetails, life: Life, now_ns: int) -> StyledLine:
     return tuple(parts)
 
 
+def _slowest(event: Event | None) -> str:
+    return "" if event is None else f"{duration(event.took_ns)} {index_of(event.plugin)}"
+
+
+def _owners_in(owners: Sequence[str], width: int) -> str:
+    """Return the owners, in a narrow field their indices."""
+    names = " ".join(map(index_of, owners)) if width < _NAMED_OWNERS else ", ".join(owners)
+    return f"Δ {names}" if owners else ""
+
+
 def _event_line(event: Event | None, grid: TableGrid) -> StyledLine:
     if event is None:
         return grid.line_of(Span("  (removed from the recording)", Style.DIM))
@@ -192,9 +236,8 @@ def _event_line(event: Event | None, grid: TableGrid) -> StyledLine:
         (
             Span(f"  {clock(event.at_ns)} {event.event}"),
             Span(event.status, Style.PLAIN if ok else Style.BAD),
+            *(Span(""),) * 4,
             Span(response_time(event.took_ns)),
-            Span(""),
-            Span(""),
             Span(changed_in_short(event), Style.NOTE),
         )
     )

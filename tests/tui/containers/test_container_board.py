@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -15,17 +16,18 @@ from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen
 from tests.replay.recordings import RECORDING, of_capture, recording
+from tests.tui import screen
 from tests.tui.boards import GrowingRecording, growing, showing
 from tests.tui.hostile import CANARY, assert_harmless, hostile_recording
 
 
 def names(screen: list[str]) -> list[str]:
     """Return the first column of the tree."""
-    return [line[2:36].rstrip() for line in screen[1:-1] if line.strip()]
+    return [line[2:36].rstrip() for line in screen[1:-2] if line.strip()]
 
 
 async def test_shows_pods_and_containers_with_state_and_age() -> None:
-    async with showing(RECORDING, ContainerBoard) as shown:
+    async with showing(RECORDING, ContainerBoard, size=(110, 24)) as shown:
         assert names(shown.screen) == [
             "▾ kube-system/node-agent",
             "  ▸ agent",
@@ -40,7 +42,7 @@ async def test_shows_pods_and_containers_with_state_and_age() -> None:
         assert "removed" in shown.screen[4] and "918ms" in shown.screen[4]
         await shown.press(*["down"] * 3)
         assert shown.screen[-1] == (
-            "shop/web/app  creating 24.1ms, created 71.3ms, running 726ms, stopped 96.4ms, r…"
+            "shop/web/app  creating 24.1ms, created 71.3ms, running 726ms, stopped 96.4ms, removed"
         )
 
 
@@ -155,6 +157,20 @@ async def test_names_the_plugins_that_changed_a_container(tmp_path: Path) -> Non
         assert "Δ 20-device-injector, 30-env-injector, 60-cpu-policy" in app
 
 
+async def test_a_line_has_the_slowest_plugin_the_owners_and_the_findings(tmp_path: Path) -> None:
+    demo = shutil.copy(RECORDING.with_name("demo.nriscope.db"), tmp_path)
+    async with screen.showing(Path(demo), (80, 24), surveyed=True) as app:
+        await app.shows("3 problems")
+        await app.press("2", *["down"] * 8)
+        await app.shows("40-image-check missed its deadline; 40-image-check was disconnected")
+        cells = app.line(">").split()
+        assert cells[2:] == ["app", "removed", "1", "2", "2.00s", "40", "Δ", "20", "30", "60"]
+    async with showing(RECORDING, ContainerBoard) as shown:
+        # The passive plugin's own reply time is not a time of the chain.
+        assert shown.screen[0].split()[-4:] == ["!", "Slowest", "Changed", "by"]
+        assert shown.screen[4].split() == ["▸", "app", "removed", "0"]
+
+
 async def test_cursor_stays_when_containers_are_added(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
         await _check_growth(recorder)
@@ -173,7 +189,7 @@ async def _check_growth(recorder: GrowingRecording) -> None:
 
 async def test_tree_is_reread_after_the_ring_removed_events(tmp_path: Path) -> None:
     with growing(tmp_path / "r.nriscope.db") as recorder:
-        async with showing(recorder.path, ContainerBoard) as shown:
+        async with showing(recorder.path, ContainerBoard, size=(110, 24)) as shown:
             assert "      7 " in shown.screen[1]
             with sqlite3.connect(recorder.path) as connection:
                 connection.execute("DELETE FROM event WHERE id < 3")
@@ -206,7 +222,7 @@ async def test_cursor_and_marks_are_shown_as_signs() -> None:
             event is not None and event.id == shown.board.selected_event_id
         )
         await shown.press(*["down"] * 3, "right", "down")
-        signs = {line[:2] for line in shown.screen[1:-1] if line.strip()}
+        signs = {line[:2] for line in shown.screen[1:-2] if line.strip()}
         assert signs == {"  ", ">*"}
         assert shown.screen[5].startswith(">*  ") and "CreateContainer" in shown.screen[5]
 
