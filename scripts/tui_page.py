@@ -57,8 +57,9 @@ completes fields and values. Its times, and those after `:`, are written like th
 `time:14:05`, `time:14:05..14:10`, `time:>=-30s`. The end of a range is not included, except that
 an end with one to three digits after the second, as times are shown, includes all that is shown
 with it: `time:14:05:07.250..14:05:07.250` has the events of this millisecond. `=` in the timeline
-filters all views by the time range that it shows, and `:` goes to an event's number, to a time or to a view, by its name.
-A search finds text in names, ids, changes and comments, and hides no events.
+filters all views by the time range that it shows, and `:` goes to an event's number, to a time or
+to a view, by its name. A search finds text in names, ids, changes and comments, and hides no
+events.
 
 Details of the selected row are beside the list or below it, in tabs: a summary, the container as of
 this event, the changes by plugins in this event, the plugin behind each line of the container as of
