@@ -120,7 +120,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("end", ("end",), "to the end, again: follow; in the timeline: the last time", _LINES),
     Action("first_line", ("g",), "to the first line", _LINES, False),
     Action("last_line", ("G",), "to the last line, again: follow", _LINES, False),
-    Action("open", ("enter",), "open the line at the cursor", _ROWS, False),
+    Action("open", ("enter",), "go deeper: unfold the line, or go to its event", _ROWS, False),
     # -- events
     Action("toggle_operations", ("v",), "a row per operation, or per event (toggle)", _EVENTS),
     Action("follow", ("F",), "follow new events, like tail -f", _EVENTS),
@@ -269,7 +269,7 @@ class Situation:
 
 
 _OF_PLACE: dict[Scope, tuple[tuple[str, str], ...]] = {
-    Scope.CONTAINERS: (("open", "only this"), ("expand", "unfold"), ("collapse", "fold")),
+    Scope.CONTAINERS: (("open", "unfold"), ("narrow_container", "only this"), ("blame", "blame")),
     Scope.TIMELINE: (
         ("open", "go to event"),
         ("zoom_in", "zoom in"),
@@ -323,7 +323,10 @@ def footer(now: Situation) -> Iterator[tuple[str, str]]:
     if now.place is Scope.EVENTS and now.is_event:
         yield "open", "connections" if now.is_operation else "details"
         yield from _marking(now)
-    yield from (("filter", "filter"), ("search", "search"))
+    if now.place is not Scope.FINDINGS:
+        # Filters do not apply there.
+        yield "filter", "filter"
+    yield "search", "search"
     if now.is_operation:
         yield "toggle_operations", "single events"
     if now.marked:

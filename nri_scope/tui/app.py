@@ -344,10 +344,6 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
     def _failed(self, event: messages.Failed) -> None:
         self.frame.show_trouble(event.error)
 
-    @on(messages.Narrow)
-    def _narrow(self, event: messages.Narrow) -> None:
-        self.narrower.narrow(event.subject)
-
     @on(messages.SetFilter)
     def _set_filter(self, event: messages.SetFilter) -> None:
         self.narrower.filter_by(event.text)

@@ -23,7 +23,6 @@ from nri_scope.tui.store.store import Store
 from nri_scope.tui.widgets.board import Board
 from nri_scope.tui.widgets.messages import (
     Failed,
-    Narrow,
     OpenEvent,
     OpenTime,
     RowChosen,
@@ -49,9 +48,6 @@ class BoardApp(App[None]):
 
     def compose(self) -> ComposeResult:
         yield self.board
-
-    def on_narrow(self, message: Narrow) -> None:
-        self.messages.append(message)
 
     def on_open_event(self, message: OpenEvent) -> None:
         self.messages.append(message)

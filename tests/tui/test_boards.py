@@ -35,7 +35,7 @@ async def test_narrowing_survives_a_change_of_view_and_backspace_undoes_it() -> 
     async with showing() as shown:
         await shown.press("2")
         await shown.shows("▾ shop/web", "▸ broken")
-        await shown.press("down", "down", "down", "enter")
+        await shown.press("down", "down", "down", "i")
         await shown.shows("> shop/web/app")
         await shown.hides("broken")
         await shown.press("3")
@@ -94,7 +94,7 @@ def _type(shown: Shown, *keys: str) -> None:
 
 async def test_keys_typed_right_after_a_view_key_are_not_lost() -> None:
     async with showing() as shown:
-        _type(shown, "2", "down", "down", "down", "enter")
+        _type(shown, "2", "down", "down", "down", "i")
         await shown.shows("[2 Containers]", "> shop/web/app")
 
 
@@ -114,7 +114,7 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 @pytest.mark.exhaustive
 async def test_keys_wait_until_a_slow_view_has_its_lines(slow: asyncio.Event) -> None:
     async with showing() as shown:
-        _type(shown, "2", *["down"] * 3, "enter", "3", "1", "f", "q", "enter")
+        _type(shown, "2", *["down"] * 3, "i", "3", "1", "f", "q", "enter")
         await shown.shows("[2 Containers]", "reading…")
         slow.set()
         await shown.shows("[1 Events]", "None of 32 events matches shop/web/app · q")
@@ -165,7 +165,7 @@ async def test_key_waits_until_the_line_under_the_cursor_is_read(
             )
         )
         monkeypatch.setattr(ContainerBoard, "read_missing", read_missing_slowly)
-        _type(shown, "end", "enter", "1")
+        _type(shown, "end", "i", "1")
         await shown.until(
             lambda: isinstance(tree := shown.app.views.current, ContainerBoard) and tree.lacks_line
         )
@@ -174,7 +174,7 @@ async def test_key_waits_until_the_line_under_the_cursor_is_read(
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("keys", [["escape"], ["enter", "1", "escape"], ["f", "q", "escape"]])
+@pytest.mark.parametrize("keys", [["escape"], ["i", "1", "escape"], ["f", "q", "escape"]])
 async def test_escape_discards_keys_that_wait_for_a_slow_view(
     slow: asyncio.Event, keys: list[str]
 ) -> None:

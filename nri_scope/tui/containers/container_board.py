@@ -16,7 +16,7 @@ from nri_scope.recording.subject_queries import events_of_container
 
 from ..actions import Scope, bindings
 from ..text.styled_line import Style, StyledLine, line
-from ..widgets.messages import Narrow, OpenEvent
+from ..widgets.messages import OpenEvent
 from ..widgets.table_board import ColumnBoard
 from .census_board import CensusBoard
 from .outline import NO_POD, Depth, Outline, TreeNode
@@ -24,7 +24,7 @@ from .outline_lines import FIELDS, SubjectDetails, life_of, node_line, node_word
 
 
 class ContainerBoard(ColumnBoard, CensusBoard):
-    """Tree of pods and containers. Enter narrows all views to one of them, or opens an event."""
+    """Tree of pods and containers. Enter unfolds one of them, or goes to an event."""
 
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.CONTAINERS, of_lines=False)
     FIELDS = FIELDS
@@ -183,16 +183,14 @@ class ContainerBoard(ColumnBoard, CensusBoard):
         return (findings, node_words(subject, life_of(self.census, node), self.now_ns))
 
     def open_line(self) -> None:
-        """Narrow to a pod or container, or open an event."""
+        """Go to an event; unfold a pod or container, or fold it again."""
         node = self.node
-        if node is None:
-            return
-        if node.event:
+        if node is not None and node.event:
             self.post_message(OpenEvent(node.event))
-            return
-        selected = self.selected
-        if selected is not None:
-            self.post_message(Narrow(selected))
+        elif node is not None and self.outline.is_open(node):
+            self.action_collapse()
+        else:
+            self.action_expand()
 
     # -- folding --------------------------------------------------------------------------
 

@@ -15,8 +15,6 @@ from nri_scope.errors import NriScopeError
 from ..textual_workarounds import begin
 
 if TYPE_CHECKING:
-    from nri_scope.events import Container, Pod
-
     from ..store.rows import ListRow
 
 
@@ -32,13 +30,6 @@ class RowOpened(Message):
     """A request to show a row in the detail pane and to focus the pane."""
 
     row: ListRow
-
-
-@dataclass
-class Narrow(Message):
-    """A request to restrict every view to a pod or container."""
-
-    subject: Container | Pod
 
 
 @dataclass

@@ -14,7 +14,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.context import Context
-from nri_scope.tui.widgets.messages import Narrow, OpenEvent, RowChosen
+from nri_scope.tui.widgets.messages import OpenEvent, RowChosen
 from tests.replay.recordings import RECORDING, of_capture, recording
 from tests.tui import screen
 from tests.tui.boards import GrowingRecording, growing, showing
@@ -46,12 +46,15 @@ async def test_shows_pods_and_containers_with_state_and_age() -> None:
         )
 
 
-async def test_enter_narrows_to_a_container_and_opens_an_event() -> None:
+async def test_enter_unfolds_a_line_and_goes_to_an_event() -> None:
     async with showing(RECORDING, ContainerBoard) as shown:
-        await shown.press("down", "down", "down", "enter")
-        narrowed = shown.last(Narrow).subject
-        assert isinstance(narrowed, Container) and narrowed.name == "app"
-        await shown.press("right", "down", "enter")
+        await shown.press("down", "down", "enter")
+        assert "▸ shop/web" in shown.screen[3] and "▾ jobs/batch" in shown.screen[4]
+        await shown.press("enter", "down", "enter")
+        assert "▾ app" in shown.screen[4] and "CreateContainer" in shown.screen[5]
+        await shown.press("enter")
+        assert "▸ app" in shown.screen[4] and "▸ sidecar" in shown.screen[5]
+        await shown.press("enter", "down", "enter")
         assert shown.last(OpenEvent).event_id == 5
         assert shown.board.selected_event_id == 5
         chosen = shown.last(RowChosen).row
