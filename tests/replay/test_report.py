@@ -22,6 +22,7 @@ from nri_scope.replay.replies import Reply, Verdict
 from nri_scope.replay.report import ResultFormatter, document, junit
 from nri_scope.replay.result import PlayedEvent, PluginResult, PrintedLine, Replayed, ReplyCounts
 from nri_scope.replay.run import replay
+from nri_scope.specs.differences import Change
 from nri_scope.transport.loop import run
 from tests.amount import amount
 from tests.plugin_builders import adjust
@@ -235,3 +236,11 @@ def test_the_audience_receives_every_event(keep: bool) -> None:
     assert replayed.tally.verdicts == {Verdict.OK: 5}
     # The result has the plugin's changes whether or not events are kept.
     assert "/process/env/A" in replayed.containers["shop/web/app"].owners
+
+
+@pytest.mark.parametrize("width", [None, 80])
+def test_values_are_cut_only_on_a_terminal(width: int | None) -> None:
+    change = Change("/process/env/LONG", None, "x" * 300, "added")
+    shown = ResultFormatter(width=width).change(change)
+    assert shown.endswith(f' = "{"x" * 300}"' if width is None else "…")
+    assert width is None or len(shown) <= width

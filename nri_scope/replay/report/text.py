@@ -22,7 +22,7 @@ _SUBJECT_WIDTH = 28
 _INDENT = " " * 8
 _WRAP_WIDTH_MIN = 20
 _VALUE_MAX = 60
-"""Maximum number of characters of one value; ``--format json`` has all."""
+"""Maximum number of characters of one value on a terminal."""
 _PATHS_LISTED = 3
 _OK = "ok"
 _SIGNS = {"added": ("+", Style.GOOD), "removed": ("-", Style.BAD), "changed": ("~", Style.WARN)}
@@ -150,9 +150,8 @@ class ResultFormatter:
     def change(self, change: Change, note: str = "") -> str:
         """Format one change as a line."""
         sign, style = _SIGNS.get(str(change.kind), (">", Style.WARN))
-        return styled(
-            style, safe(f"  {sign} {label(change.path)}{_values(change)}{note}", self._width)
-        )
+        values = _values(change, _VALUE_MAX if self._width is not None else None)
+        return styled(style, safe(f"  {sign} {label(change.path)}{values}{note}", self._width))
 
     def differences(self, ours: Replayed, other: Replayed, label: str) -> Iterator[str]:
         """Yield the differences of each container, as changes from our chain's to the other's.
@@ -242,21 +241,22 @@ def _is_same(container: str, subject: str) -> bool:
     return container == subject or container.rpartition("#")[0] == subject != ""
 
 
-def _values(change: Change) -> str:
+def _values(change: Change, most: int | None) -> str:
+    before, after = _value(change.before, most), _value(change.after, most)
     match str(change.kind):
         case "added":
-            return f" = {value(change.after)}"
+            return f" = {after}"
         case "removed":
-            return f" (was {value(change.before)})"
+            return f" (was {before})"
         case "moved":
             return " moved"
-    return f" {value(change.before)} → {value(change.after)}"
+    return f" {before} → {after}"
 
 
-def value(json_value: Json) -> str:
-    """Format a JSON value on one line, cut if it is long."""
+def _value(json_value: Json, most: int | None) -> str:
+    """Format a JSON value on one line, cut to ``most`` characters if it is longer."""
     text = json.dumps(json_value, ensure_ascii=False)
-    return text if len(text) <= _VALUE_MAX else f"{text[: _VALUE_MAX - 1]}…"
+    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _printed(line: PrintedLine, *, chain: bool) -> str:
