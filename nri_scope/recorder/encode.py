@@ -327,7 +327,9 @@ class Encoder:
             position += 1
         for container in message.containers:
             row = self.subjects.container(container, None)
-            key, pod_key = (row.key, row.pod) if row is not None else (None, None)
+            key = row.key if row is not None else None
+            # Only the pod that the message names: a copy already knows those of later messages.
+            pod_key = row.pod if row is not None and container.pod_sandbox_id else None
             content = put_container(self.objects, container)
             rows.append((session.id, event_id, position, pod_key, key, content))
             position += 1
