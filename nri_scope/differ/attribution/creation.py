@@ -463,9 +463,11 @@ class _ChainWalk:
 
     def _undo_conflict(self, spec: Spec, pairs: Requests) -> Spec:
         """Undo the changes of the plugin whose reply made the round fail."""
-        culprit, failure = _refusal(pairs)
         was_accepted = self.creation.created or self.creation.owner_list is not None
-        if failure is None or self.results.cause or was_accepted:
+        if self.results.cause or was_accepted:
+            return spec
+        culprit, failure = _refusal(pairs)
+        if failure is None:
             return spec
         self.results.fail(failure)
         for request in self.results.steps:
