@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -110,10 +111,15 @@ class ContentError(ValueError):
     """Object that no recorder could have written. The text is the reason."""
 
 
-def unpack(stored: StoredObject, base: bytes | None) -> bytes:
+def unpack(
+    stored: StoredObject,
+    base: bytes | None,
+    decompressor: zstandard.ZstdDecompressor | None = None,
+) -> bytes:
     """Return the content of ``stored``, whose dictionary is ``base``. Raises ContentError.
 
-    Never allocates more than `MAX_CONTENT` bytes, and checks the hash.
+    Never allocates more than `MAX_CONTENT` bytes, and checks the hash. ``decompressor``: one with
+    this dictionary.
     """
     if not 0 <= stored.size <= MAX_CONTENT or len(stored.data) > stored.size:
         raise ContentError(f"object {stored.id} has an invalid size")
@@ -124,7 +130,7 @@ def unpack(stored: StoredObject, base: bytes | None) -> bytes:
             # written by recorders declare none.
             if zstandard.frame_content_size(content) not in (-1, stored.size):
                 raise ContentError(f"object {stored.id} declares another size in its zstd frame")
-            content = _decompressor(base).decompress(
+            content = (decompressor or _decompressor(base)).decompress(
                 content, max_output_size=stored.size, allow_extra_data=False
             )
         except zstandard.ZstdError as error:
@@ -148,11 +154,13 @@ def load(
     object_id: int,
     fetch: Callable[[int], StoredObject | None],
     cached: Callable[[int], tuple[int, bytes] | None] = lambda _: None,
+    unpack: Callable[[StoredObject, bytes | None], bytes] = unpack,
 ) -> tuple[int, bytes]:
     """Return the kind and content of an object, after loading the chain of its dictionaries.
 
     ``fetch`` reads a row; ``cached`` returns kind and content of an object loaded before, or None.
-    Raises ContentError for a missing or damaged object, a cycle and too many dictionaries.
+    ``unpack`` is called for the object and each dictionary that is not cached. Raises ContentError
+    for a missing or damaged object, a cycle and too many dictionaries.
     """
     chain: list[StoredObject] = []
     content: bytes | None = None
@@ -179,6 +187,9 @@ def load(
 
 
 _CACHE_BYTES = 8 << 20
+_DECOMPRESSOR_BYTES = 224 << 10
+"""Bytes of one decompressor after its first use, without its dictionary."""
+_DECOMPRESSORS_BYTES = 8 * _DECOMPRESSOR_BYTES
 _TYPES = (int, int, bytes, int, bytes)
 
 
@@ -199,22 +210,35 @@ def fetch(connection: sqlite3.Connection, object_id: int) -> StoredObject | None
 class Objects:
     """Unpacked objects of a recording, with a cache of recently used ones.
 
-    Methods raise ContentError if an object is missing or damaged, and sqlite3.Error.
+    Methods raise ContentError if an object is missing or damaged, and sqlite3.Error. Not
+    thread-safe.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._cache: RecentlyUsed[int, tuple[int, bytes]] = RecentlyUsed(_CACHE_BYTES)
+        self._decompressors = RecentlyUsed[int | None, zstandard.ZstdDecompressor](
+            _DECOMPRESSORS_BYTES
+        )
+        """By the id of their dictionary: creating one takes five times as long as unpacking."""
 
     def get(self, object_id: int) -> tuple[int, bytes]:
         """Return an object's kind and content."""
-        found = self._cache.get(object_id)
-        if found is None:
-            # Its dictionary was usually read shortly before.
-            found = load(object_id, lambda number: fetch(self._connection, number), self._cache.get)
-            self._cache.put(object_id, found, len(found[1]) + 100)
-        return found
+        # Its dictionary was usually read shortly before.
+        return self._cache.get(object_id) or load(
+            object_id, partial(fetch, self._connection), self._cache.get, self._unpack
+        )
 
     def content(self, object_id: int | None) -> bytes | None:
         """Return an object's content; None for None."""
         return None if object_id is None else self.get(object_id)[1]
+
+    def _unpack(self, stored: StoredObject, base: bytes | None) -> bytes:
+        decompressor = self._decompressors.get(stored.base)
+        if decompressor is None:
+            decompressor = _decompressor(base)
+            cost = _DECOMPRESSOR_BYTES + len(base or b"")
+            self._decompressors.put(stored.base, decompressor, cost)
+        content = unpack(stored, base, decompressor)
+        self._cache.put(stored.id, (stored.kind, content), len(content) + 100)
+        return content

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 
 import pytest
 import zstandard
@@ -14,6 +15,7 @@ from nri_scope.recording.blobs import (
     MAX_DEPTH_READ,
     ContentError,
     ObjectKind,
+    Objects,
     Packer,
     StoredObject,
     digest,
@@ -148,3 +150,21 @@ def test_cached_bases_are_not_fetched() -> None:
     assert packed is not None
     rows = {2: _stored(content, packed, number=2, base=1)}
     assert load(2, rows.get, {1: (int(ObjectKind.RAW), base)}.get) == (ObjectKind.RAW, content)
+
+
+def test_each_object_of_a_chain_is_read_once() -> None:
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE object (id, kind, hash, size, data, base)")
+    content, chain = b"", list[bytes]()
+    for number in range(1, 4):
+        base, content = content, a_container(a_pod()).SerializeToString() + bytes(number)
+        packed = Packer().against(content, base, 1) if base else Packer().alone(content)
+        assert packed is not None
+        row = number, ObjectKind.RAW, digest(content), len(content), packed, number - 1 or None
+        connection.execute("INSERT INTO object VALUES (?, ?, ?, ?, ?, ?)", row)
+        chain.append(content)
+    objects = Objects(connection)
+    assert objects.get(3) == (ObjectKind.RAW, chain[2])
+    connection.execute("DELETE FROM object")
+    assert [objects.content(number) for number in (1, 2, 3)] == chain
+    connection.close()
