@@ -7,14 +7,14 @@ import errno
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from nri_scope.errors import RecordingError
 
 from . import row_limits
 from .file_errors import code_of, error_words, is_damage, reading_hint
 from .opening import connect, fingerprint, to_recording_error
-from .rows import Row, ascending, optional_numbers_of
+from .rows import Row, ascending, number_of, optional_numbers_of
 from .schema_check import repair_hint
 from .sqlite_text import WORDS_MAX, characters_sql
 from .work_budget import QueryBudget
@@ -42,6 +42,8 @@ class RecordingConnection:
             words = error_words(OSError(errno.ELOOP, ""))
             raise RecordingError(path, words, reading_hint(words)) from error
         self._outdated: list[sqlite3.Connection] = []
+        self._unchanged: dict[str, tuple[tuple[sqlite3.Connection, int], list[Any]]] = {}
+        """See `_while_unchanged`."""
         self._connect()
 
     @classmethod
@@ -133,6 +135,18 @@ class RecordingConnection:
             # Discard a result from a file that has changed in the meantime.
             if not self._refresh():
                 return result
+
+    def _while_unchanged(self, read: Callable[[], list[T]]) -> list[T]:
+        """Return a copy of the result of ``read``, a method, which is called if the file has
+        changed since its last call.
+        """
+        (version,) = self._all(number_of, "PRAGMA data_version")
+        state = self._connection, version
+        known, values = self._unchanged.get(read.__name__, (None, []))
+        if known != state:
+            # The file may change during the call, which belongs to the state before.
+            self._unchanged[read.__name__] = state, (values := read())
+        return [*values]
 
     def _check_size(self, table: str, words: str) -> None:
         """Refuse a table with too many rows, or too much text in its column ``words``, before it is

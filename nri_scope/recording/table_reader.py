@@ -94,6 +94,9 @@ class TableReader(RecordingConnection):
 
     def sessions(self) -> list[Session]:
         """Return all sessions, oldest first."""
+        return self._while_unchanged(self._read_sessions)
+
+    def _read_sessions(self) -> list[Session]:
         self._check_size("session", "''")
         query = f"SELECT {SESSION_COLUMNS} FROM session ORDER BY id"
         sessions = self._table(session_of, query)
@@ -105,6 +108,14 @@ class TableReader(RecordingConnection):
 
     def gaps(self) -> list[Gap]:
         """Return all gaps, from the table, between sessions and up to now, ordered by start."""
+        gaps = self._while_unchanged(self._read_gaps)
+        heartbeat = read_heartbeat(self.path)
+        if heartbeat is not None and heartbeat.trouble(time_ns()):
+            newest = max((event.at_ns for event in self.events(last=1)), default=0)
+            gaps.append(gap_until(time_ns(), heartbeat, self.sessions(), newest))
+        return sorted(gaps, key=lambda gap: gap.from_ns)
+
+    def _read_gaps(self) -> list[Gap]:
         self._check_size("gap", "reason")
         gaps = self._table(
             gap_of,
@@ -114,12 +125,7 @@ class TableReader(RecordingConnection):
         sessions = self.sessions()
         gaps = unobserved(gaps, sessions)
         late = dict(self._table(_two_numbers, LATE_SYNCHRONIZE_QUERY))
-        gaps += [*gaps_after_synchronize(late, sessions, gaps), *gaps_between(sessions, gaps)]
-        heartbeat = read_heartbeat(self.path)
-        if heartbeat is not None and heartbeat.trouble(time_ns()):
-            newest = max((event.at_ns for event in self.events(last=1)), default=0)
-            gaps.append(gap_until(time_ns(), heartbeat, sessions, newest))
-        return sorted(gaps, key=lambda gap: gap.from_ns)
+        return [*gaps, *gaps_after_synchronize(late, sessions, gaps), *gaps_between(sessions, gaps)]
 
     def notes(self) -> list[Note]:
         """Return all notes, ordered by time."""

@@ -291,6 +291,7 @@ class TestTraps:
             assert isinstance(rows, int)
             monkeypatch.setattr("nri_scope.recording.row_limits.MAX_ROWS", rows)
             assert listed(recording)
+        with Recording.open(path) as recording:
             monkeypatch.setattr("nri_scope.recording.row_limits.MAX_ROWS", rows - 1)
             with pytest.raises(RecordingError, match=f"more than {rows - 1} {table}s, and no reco"):
                 listed(recording)

@@ -449,6 +449,24 @@ def test_a_recording_of_a_real_runtime_has_names_of_pods_and_containers(tmp_path
         assert {"web", "batch"} <= {pod.name for pod in recording.pods()}
 
 
+@pytest.mark.parametrize("is_settled", [True, False])
+def test_gaps_are_read_again_after_each_change(tmp_path: Path, is_settled: bool) -> None:
+    record(path := tmp_path / "r.nriscope.db", lifecycles(1))
+    with closing(sqlite3.connect(path)) as writer:
+        if not is_settled:
+            writer.execute("PRAGMA journal_mode = wal")
+            writer.execute("CREATE TABLE more (value)")
+        with Recording.open(path) as recording:
+            for number in range(4):
+                assert len(recording.gaps()) == number
+                # Callers own the list.
+                recording.gaps().clear()
+                assert len(recording.gaps()) == number
+                insert = "INSERT INTO gap (from_ns, to_ns, reason) VALUES (1, 2, 'why')"
+                writer.execute(insert)
+                writer.commit()
+
+
 def test_a_file_moved_while_it_is_opened_is_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
