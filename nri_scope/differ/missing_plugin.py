@@ -27,7 +27,7 @@ from nri_scope.nri.events import CREATE, RUN_POD, SYNCHRONIZE, VALIDATE
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.lookup import events_about
+from nri_scope.recording.lookup import events_about, last_events
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import rfc3339
 from nri_scope.text.quantities import clock, deadline, duration, moment
@@ -36,7 +36,8 @@ _ENDS = nri.POST_CREATE, nri.START, nri.STOP, nri.REMOVE
 WHERE = " OR ".join(f"event:{name}" for name in (RUN_POD, CREATE, *_ENDS, SYNCHRONIZE, VALIDATE))
 """Filter of the events that `creations` needs."""
 _EVENTS = parse(WHERE)
-_VALIDATIONS = parse(f"event:{VALIDATE}")
+_DECODED = frozenset({RUN_POD, CREATE, SYNCHRONIZE, VALIDATE})
+"""Those whose requests it needs."""
 _NEAR = 1_000
 """Maximum distance, in event ids, of a creation and its validation."""
 _TRACKED_MAX = 50_000
@@ -174,9 +175,8 @@ def missed_creations(
     among = None if reader.validators or reader.taps else list[int]()
     if containers is not None and among is None:
         numbers = {number for one in containers for number in events_about(recording, one)}
-        if numbers and reader.validators and (first := recording.event(min(numbers))):
-            earlier = recording.events(where=_VALIDATIONS, until_ns=first.at_ns, last=_EARLIER)
-            numbers |= {event.id for event in earlier}
+        if numbers and reader.validators:
+            numbers.update(last_events(recording, VALIDATE, min(numbers), _EARLIER))
         among = sorted(numbers)
     sentences: dict[str, tuple[str, ...]] = {}
     for one in reader.all(among):
@@ -192,6 +192,8 @@ class _Attempt:
     """A creation whose end is not read yet."""
 
     event: Event
+    required: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The plugins that it requires, each with what requires it."""
     validation: Event | None = None
     """A request to its validators that is not malformed."""
     plugins: tuple[str, ...] = ()
@@ -239,29 +241,31 @@ class _Creations:
 
     def all(self, among: Sequence[int] | None = None) -> Iterator[Creation]:
         """Yield all creations. ``among``: ids of the only events to read."""
-        for event in self._recording.events(where=_EVENTS, among=among):
+        for event, request, _ in self._recording.exchanges(
+            where=_EVENTS, among=among, needed=lambda event: event.event in _DECODED
+        ):
             subject = event.container_id or event.pod_id
             if event.event == SYNCHRONIZE:
-                yield from self._listed(event)
+                yield from self._listed(event, request)
             elif event.event in (CREATE, RUN_POD):
                 if event.event == CREATE and among is None:
-                    yield from self._unannounced(event)
+                    yield from self._unannounced(event, request)
                 known = self._open.get(subject)
                 if known is None or event.id - known.event.id > _NEAR:
                     yield from self._end(subject)
-                    self._open[subject] = _Attempt(event)
+                    pod = decode_request(event.method, request).pod
+                    self._open[subject] = _Attempt(event, self._required(event, pod))
                     self._is_new(subject)
                 if any(tap.id == event.session for tap in self.taps):
                     self._open[subject].tapped[event.session] = event
             elif event.event == VALIDATE:
-                self._validate(self._open.get(subject) or _Attempt(event), event)
+                self._validate(self._open.get(subject) or _Attempt(event), event, request)
             if len(self._open) > _TRACKED_MAX:
                 yield from self._end(next(iter(self._open)))
         for subject in list(self._open):
             yield from self._end(subject)
 
-    def _validate(self, attempt: _Attempt, event: Event) -> None:
-        request = self._recording.request(event.id)
+    def _validate(self, attempt: _Attempt, event: Event, request: bytes) -> None:
         consulted = consulted_plugins(request)
         if attempt.validation is not None or consulted is None:
             return
@@ -290,7 +294,7 @@ class _Creations:
         is_pod = event.event == RUN_POD
         if not is_pod and self._outcomes.outcome(event).fate is OperationFate.FAILED:
             return
-        plugins = self._required(event)
+        plugins = {**attempt.required}
         if self.compares:
             late = [one.plugin for one in attempt.tapped.values() if one.status == Status.TIMEOUT]
             for title in (*late, *sorted(attempt.named_before)):
@@ -304,13 +308,11 @@ class _Creations:
                 plugins_seen = *attempt.plugins, *(tap.plugin for tap in self.taps)
                 yield Creation(event, plugin, by, *presence, plugins_seen)
 
-    def _required(self, event: Event, pod: api.PodSandbox | None = None) -> dict[str, str]:
+    def _required(self, event: Event, pod: api.PodSandbox | None) -> dict[str, str]:
         """Return the plugins that a pod or container requires, each with what requires it.
 
-        ``event`` has the names and ids. ``pod``: None if it is in the event's request.
+        ``event`` has the names and ids. ``pod``: None if its message is malformed.
         """
-        if pod is None and (self._annotations or self._expected):
-            pod = decode_request(event.method, self._recording.request(event.id)).pod
         annotations: Mapping[str, str] = {} if pod is None else pod.annotations
         texts = [text for key, value in annotations.items() for text in (key, f"{key}={value}")]
         of_pod = {"event": "", "plugin": "", "annotations": texts}
@@ -369,10 +371,10 @@ class _Creations:
             return PluginPresence.UNKNOWN, f"named to the validator{doubt}", number
         return PluginPresence.CONNECTED, "named to the validator", number
 
-    def _unannounced(self, event: Event) -> Iterator[Creation]:
+    def _unannounced(self, event: Event, request: bytes) -> Iterator[Creation]:
         """Yield a pod that came in neither Synchronize nor RunPodSandbox of a tapped plugin.
 
-        ``event``: a CreateContainer in it.
+        ``event``: a CreateContainer in it, with its request.
         """
         runs_pods = nri.EventKind.RunPodSandbox
         tap = next((tap for tap in self.taps if tap.id == event.session), None)
@@ -384,15 +386,16 @@ class _Creations:
         # Docker has no events of pods: a pod has the id of its container.
         if event.pod_id not in ("", event.container_id) and self._is_new(event.pod_id):
             why = f"neither Synchronize nor {RUN_POD} of its tap (session {tap.id}) contained it"
-            pod = replace(event, container="", container_id="")
-            for plugin, by in self._required(event).items():
+            about = replace(event, container="", container_id="")
+            pod = decode_request(event.method, request).pod
+            for plugin, by in self._required(event, pod).items():
                 if is_named(plugin, [tap.plugin]):
                     missing = PluginPresence.MISSING, why, event.id
-                    yield Creation(pod, plugin, by, *missing, (tap.plugin,))
+                    yield Creation(about, plugin, by, *missing, (tap.plugin,))
 
-    def _listed(self, event: Event) -> Iterator[Creation]:
+    def _listed(self, event: Event, encoded: bytes) -> Iterator[Creation]:
         """Yield the pods and containers that were created before their Synchronize, unseen."""
-        request = decode_request(event.method, self._recording.request(event.id)).message
+        request = decode_request(event.method, encoded).message
         if not isinstance(request, api.SynchronizeRequest):
             return
         pods = {pod.id: pod for pod in request.pods}

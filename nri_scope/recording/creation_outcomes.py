@@ -107,10 +107,8 @@ class Creations:
         asked: list[_EventRow] = []
         later: list[_EventRow] = []
         for most in (_FEW, _ROWS_MAX):
-            rows = self._rows(
-                f"{self._of_container(event)} AND o.id > ? - ? ORDER BY o.id LIMIT {most}",
-                (event.id, _NEAR),
-            )
+            near = f"{self._of_container(event)} AND o.id > :event - {_NEAR}"
+            rows = self._rows(f"{near} ORDER BY o.id LIMIT {most}", event=event.id)
             self._many += len(rows) if most > _FEW else 0
             asked, later = _attempt(rows, event, self._index)
             if any(row.name in CREATED_ONLY_EVENTS for row in later):
@@ -133,8 +131,8 @@ class Creations:
     def _outcome_by_post(self, event: Event) -> OperationOutcome:
         """Return the outcome of an update or a start, by the events after its first, ``event``."""
         rows = self._rows(
-            f"{self._of_container(event)} AND o.id >= ? ORDER BY o.id LIMIT {_ROWS_MAX}",
-            (event.id,),
+            f"{self._of_container(event)} AND o.id >= :event ORDER BY o.id LIMIT {_ROWS_MAX}",
+            event=event.id,
         )
         asked: dict[int, _EventRow] = {}
         for row in rows:
@@ -193,8 +191,8 @@ class Creations:
     def _is_proven_next(self, event: Event) -> bool:
         """Return whether the container's next event shows that it was created, as usually."""
         rows = self._rows(
-            f"{self._of_container(event)} AND o.id > ? ORDER BY o.id LIMIT 1",
-            (event.id,),
+            f"{self._of_container(event)} AND o.id > :event ORDER BY o.id LIMIT 1",
+            event=event.id,
         )
         return any(row.name in CREATED_ONLY_EVENTS for row in rows)
 
@@ -276,7 +274,8 @@ class Creations:
             return None
         if key not in self._pods:
             self._pods[key] = self._rows(
-                f"o.pod = ? AND o.container IS NULL AND n.text IN {POD_ENDS} ORDER BY o.id", (key,)
+                f"o.pod = :pod AND o.container IS NULL AND n.text IN {POD_ENDS} ORDER BY o.id",
+                pod=key,
             )
         return _first_after(self._pods[key], asked)
 
@@ -287,9 +286,10 @@ class Creations:
             return None
         if (key, event.container) not in self._attempts:
             self._attempts[key, event.container] = self._rows(
-                "o.container IN (SELECT key FROM container WHERE pod = ? AND name = ?) "
+                "o.container IN (SELECT key FROM container WHERE pod = :pod AND name = :name) "
                 f"AND n.text = '{CREATE}' ORDER BY o.id",
-                (key, event.container),
+                pod=key,
+                name=event.container,
             )
         return _first_after(self._attempts[key, event.container], asked)
 
@@ -322,7 +322,7 @@ class Creations:
             self._keys[event.container_id] = keys
         if len(keys) < 2:
             # Without IN the rows are read in order, up to the limit.
-            return f"o.container = (SELECT container FROM event WHERE id = {int(event.id)})"
+            return "o.container = (SELECT container FROM event WHERE id = :event)"
         return f"o.container IN ({', '.join(map(str, keys))})"
 
     # -- the file -----------------------------------------------------------------------------
@@ -347,7 +347,7 @@ class Creations:
             self._indices[number] = session.plugin_index if session and is_ordered else ""
         return self._indices[number]
 
-    def _rows(self, condition: str, values: Sequence[int | str]) -> list[_EventRow]:
+    def _rows(self, condition: str, **values: int | str) -> list[_EventRow]:
         query = (
             "SELECT o.id, o.session, o.seq, o.at_ns, n.text FROM event AS o "
             f"JOIN name AS n ON n.id = o.event WHERE {condition}"

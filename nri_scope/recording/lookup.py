@@ -18,6 +18,7 @@ from .coverage import coverage
 from .node_files import NUMBERS
 from .reader import Recording
 from .sqlite_errors import query_column, query_numbers, query_rows
+from .sqlite_text import number_list
 from .subject_queries import column_of
 
 Found = Event | Pod | Container
@@ -29,6 +30,8 @@ _LEAST_PREFIX = 4
 """Minimum number of characters of an id prefix; a shorter one could match by accident."""
 _AROUND = 200
 """Maximum distance, in event ids, between events of one round."""
+_TOGETHER = 100
+"""Maximum number of events of one query."""
 _COMPARED = 5_000
 """Maximum number of names that are compared for a suggestion, each in about 20 µs."""
 _HEXADECIMAL = re.compile("[0-9a-f]+")
@@ -273,37 +276,36 @@ def events_for(recording: Recording, container: Container) -> list[int]:
     listing = query_column(recording, query, container.key)
     own = events_about(recording, container)
     # The next event shows that the chain had ended, and that the runtime has applied the request.
-    after = _next_events(recording, effects)
-    return sorted({*own, *listing, *_in_rounds(recording, [*effects, *after])})
+    rounds = [*effects, *_for_each(recording, effects, _NEXT_EVENT)]
+    return sorted({*own, *listing, *rounds, *_for_each(recording, rounds, _IN_ROUND)})
 
 
-def _next_events(recording: Recording, events: Iterable[int]) -> Iterator[int]:
-    """Yield, for each event, the next event of another round, if it is near."""
-    query = (
-        "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id + 1 AND e.id + ? "
-        "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN (SELECT id "
-        f"FROM name WHERE text IN ('{REGISTER}', '{CONFIGURE}', '{SYNCHRONIZE}', '{UNSOLICITED}', "
-        f"'{CONTAINER_STATUS}', '{SHUTDOWN}', '{VALIDATE}')) WHERE e.id = ? ORDER BY o.id LIMIT 1"
-    )
-    for number in events:
-        yield from query_column(recording, query, _AROUND, number)
+_NEXT_EVENT = (
+    "SELECT (SELECT o.id FROM event AS o WHERE o.id BETWEEN e.id + 1 AND e.id + ? "
+    "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN (SELECT id FROM "
+    f"name WHERE text IN ('{REGISTER}', '{CONFIGURE}', '{SYNCHRONIZE}', '{UNSOLICITED}', "
+    f"'{CONTAINER_STATUS}', '{SHUTDOWN}', '{VALIDATE}')) ORDER BY o.id LIMIT 1) AS next "
+    "FROM event AS e WHERE next IS NOT NULL"
+)
+"""For an event, the next event of another round, if it is near."""
+_IN_ROUND = (
+    "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ?1 AND e.id + ?1 "
+    "WHERE o.container = e.container AND (o.event = e.event OR o.event IN "
+    "(SELECT id FROM name WHERE text IN ('CreateContainer', 'ValidateContainerAdjustment')))"
+)
+"""For an event, the nearby events that may belong to the same round.
+
+Only the events of all connections show whether the chain of a round was completed.
+"""
 
 
-def _in_rounds(recording: Recording, events: Iterable[int]) -> list[int]:
-    """Return ``events`` and nearby events that may belong to the same rounds, in order.
-
-    Only the events of all connections show whether the chain of a round was completed.
-    """
-    query = (
-        "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ? AND e.id + ? "
-        "AND o.container = e.container AND (o.event = e.event OR o.event IN "
-        "(SELECT id FROM name WHERE text IN ('CreateContainer', 'ValidateContainerAdjustment'))) "
-        "WHERE e.id = ?"
-    )
-    numbers: set[int] = set()
-    for number in events:
-        numbers.update((number, *query_column(recording, query, _AROUND, _AROUND, number)))
-    return sorted(numbers)
+def _for_each(recording: Recording, events: Sequence[int], query: str) -> list[int]:
+    """Return the results of a query for each of some events ``e``."""
+    found: list[int] = []
+    for start in range(0, len(events), _TOGETHER):
+        some = number_list(events[start : start + _TOGETHER])
+        found += query_column(recording, f"{query} AND e.id IN {some}", _AROUND)
+    return found
 
 
 def events_about(recording: Recording, subject: Pod | Container) -> list[int]:
@@ -331,6 +333,14 @@ def next_after(
         container.key,
         *events,
     )
+
+
+def last_events(recording: Recording, name: str, before: int, most: int) -> list[int]:
+    """Return the ids of the last ``most`` events of this name before an event, newest first."""
+    query = (
+        f"SELECT id FROM event WHERE event IN {_ids_of([name])} AND id < ? ORDER BY id DESC LIMIT ?"
+    )
+    return query_column(recording, query, name, before, most)
 
 
 def has_event_before(

@@ -338,6 +338,22 @@ def test_blame_and_diff_begin_with_it(
     assert place["absences"] == [sentence]
 
 
+def test_a_history_reads_sessions_gaps_and_earlier_requests_together(tmp_path: Path) -> None:
+    queries: list[int] = []
+    for earlier in (2, 20):
+        pods = [NewPod(f"p{number}") for number in range(earlier)]
+        path = a_node(tmp_path / f"{earlier}.nriscope.db", pods)
+        with Recording.open(path) as recording:
+            *_, container = recording.containers()
+            run: list[str] = []
+            recording.connection.set_trace_callback(run.append)
+            excerpt_of_container(recording, container)
+        for table in ("session", "gap"):
+            assert sum(f" FROM {table} ORDER BY id" in one for one in run) == 1
+        queries.append(sum(" FROM object " not in one for one in run))
+    assert queries[0] == queries[1]
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
