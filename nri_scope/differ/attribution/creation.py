@@ -9,7 +9,7 @@ runtime's own list of owners, if there is one, is compared last.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple, TypeAlias
 
@@ -165,20 +165,12 @@ class CreatedContainer(NamedTuple):
         )
 
 
-class _ChainEnd(NamedTuple):
-    """What the connections of a chain show."""
-
-    spec: Spec
-    """The spec after the last of them."""
-    last: ConnectionPart | None
-    """None if no connection was observed."""
-    removals: Mapping[str, frozenset[str]]
-    """The removed keys in each known reply, as paths with the mark of a removal."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CreationEvaluation:
-    """The evaluation of one round and its request to validators, either of which may be missing."""
+    """The evaluation of one round and its request to validators, either of which may be missing.
+
+    It follows the container through the observed connections of the chain.
+    """
 
     parts: tuple[ConnectionPart, ...]
     owner_list: OwnerList | None
@@ -189,6 +181,18 @@ class CreationEvaluation:
     """Collector of the requests."""
     for_others: bool = False
     """Whether only the effects on other containers matter: a third of the time."""
+    _id: str = field(default="", init=False)
+    _base: Spec = field(default_factory=dict, init=False)
+    """The container before the chain."""
+    _expected: api.Container | None = field(default=None, init=False)
+    """The container that the next plugin receives if no unobserved plugin changes it first."""
+    _hidden: HiddenChanges = field(init=False)
+    _removals: dict[str, frozenset[str]] = field(default_factory=dict, init=False)
+    """The removed keys in each known reply, as paths with the mark of a removal."""
+    _before_reply: dict[str, Spec] = field(default_factory=dict, init=False)
+    """The container as received by each plugin whose reply is known."""
+    _last: ConnectionPart | None = field(default=None, init=False)
+    """The last observed connection so far."""
 
     def evaluate(self) -> CreatedContainer | None:
         """Add the requests to the results; return the container, or None without any message that
@@ -203,14 +207,17 @@ class CreationEvaluation:
 
     def _evaluate(self, pairs: Requests) -> CreatedContainer:
         container, owner = self._initial_state(pairs)
+        self._id, self._expected = container.id, container
+        described = b""
+        if not self.for_others:
+            described = oci.without_state(container)
+            self._base = oci.spec_of(container, known=described)
+        base, self._hidden = self._base, HiddenChanges(self._base)
+        spec = self._follow(pairs)
         if self.for_others:
-            _ChainWalk(self, container, {}).follow(pairs)
-            return CreatedContainer(container.id, {}, owner, {}, RUNTIME, {}, b"")
-        described = oci.without_state(container)
-        base = oci.spec_of(container, known=described)
-        end = _ChainWalk(self, container, base).follow(pairs)
-        spec, tail, removers = self._validate(base, end)
-        spec = self._without_dropped(base, spec, end.last)
+            return CreatedContainer(container.id, {}, owner, {})
+        spec, tail, removers = self._validate(spec)
+        spec = self._without_dropped(spec)
         self.results.supersede()
         if spec.get("mounts") != base.get("mounts"):
             spec = oci.sort_mounts(spec)
@@ -236,16 +243,16 @@ class CreationEvaluation:
         owner = SPEC if before == RUNTIME else replace(before, or_spec=before.or_runtime)
         return request.container, owner
 
-    def _validate(self, base: Spec, end: _ChainEnd) -> tuple[Spec, Owner, Mapping[str, Owner]]:
+    def _validate(self, spec: Spec) -> tuple[Spec, Owner, Mapping[str, Owner]]:
         """Return the spec after the request to validators, with `tail` and `removers` as in
         `CreatedContainer`.
         """
-        spec, last, removals = end
+        last = self._last
         removers: Mapping[str, Owner] = {}
         has_tail = last is not None and not self.results.failure and not self.is_replay
         if self.owner_list is not None:
-            validation = Validation(self.owner_list, self.chain, self.results, base)
-            final = validation.end(spec, last, removals)
+            validation = Validation(self.owner_list, self.chain, self.results, self._base)
+            final = validation.end(spec, last, self._removals)
             has_tail = final is None
             spec = spec if final is None else final
             validation.compare(spec)
@@ -258,7 +265,7 @@ class CreationEvaluation:
         """Whether nri-scope was the runtime, and so observed every plugin."""
         return bool(self.parts) and all(part.session.role == Role.REPLAY for part in self.parts)
 
-    def _without_dropped(self, base: Spec, spec: Spec, last: ConnectionPart | None) -> Spec:
+    def _without_dropped(self, spec: Spec) -> Spec:
         """Undo what later plugins see and the runtime does not apply; settle these requests."""
         if self.results.failure:
             return spec
@@ -266,13 +273,13 @@ class CreationEvaluation:
             # Changes that no observed reply requested.
             made = self.results.steps[number]
             reason = _never_applied(made.change.path)
-            if reason and last is not None and last.rules.adjusts_as_upstream:
+            if reason and self._last is not None and self._last.rules.adjusts_as_upstream:
                 made.settle(dropped(reason))
         newest = newest_steps(each for each in self.results.steps if each.is_expected)
         cancelled = {path: each for path, each in newest.items() if not each.has_effect}
         back: list[Change] = []
         for path in cancelled:
-            now, first = specs.value_at(spec, path), specs.value_at(base, path)
+            now, first = specs.value_at(spec, path), specs.value_at(self._base, path)
             if not specs.same(now, first):
                 back.append(specs.whole_change(path, now, first))
         for request in self.results.steps:
@@ -282,61 +289,40 @@ class CreationEvaluation:
                 request.exclude(superseded_by(later))
         return specs.apply(spec, back) if back else spec
 
-
-class _ChainWalk:
-    """The way of a container through the observed connections of a chain."""
-
-    def __init__(self, creation: CreationEvaluation, container: api.Container, base: Spec) -> None:
-        self.creation = creation
-        self.results = creation.results
-        self.id = container.id
-        self.base = base
-        self.expected = container
-        """The container that the next plugin receives if no unobserved plugin changes it first."""
-        self.hidden = HiddenChanges(base)
-        self.removals: dict[str, frozenset[str]] = {}
-        """See `_ChainEnd`."""
-        self.before_reply: dict[str, Spec] = {}
-        """The container as received by each plugin whose reply is known."""
-
-    def follow(self, pairs: Requests) -> _ChainEnd:
-        """Return what the connections show, and add the requests to the results."""
-        spec, last = self.base, None
+    def _follow(self, pairs: Requests) -> Spec:
+        """Return the spec after the last connection, and add the requests to the results."""
+        spec = self._base
         for part, request in pairs:
-            spec = self._add_unseen(spec, last, part, request)
+            spec = self._add_unseen(spec, part, request)
             spec = self._add_reply(spec, part, request)
-            last = part
+            self._last = part
             if self.results.failure:
                 break
-        return _ChainEnd(self._undo_conflict(spec, pairs), last, self.removals)
+        return self._undo_conflict(spec, pairs)
 
     def _add_unseen(
-        self,
-        spec: Spec,
-        after: ConnectionPart | None,
-        part: ConnectionPart,
-        request: api.CreateContainerRequest,
+        self, spec: Spec, part: ConnectionPart, request: api.CreateContainerRequest
     ) -> Spec:
-        """Apply to `spec` the changes made between `after` and `part`."""
-        if self.creation.for_others or request.container == self.expected:
+        """Apply to `spec` the changes made between the last connection and `part`."""
+        if self.for_others or request.container == self._expected:
             return spec
-        shown = self.hidden.apply_to(oci.spec_of(request.container))
-        if after is None and self.creation.owner_list is None:
+        shown = self._hidden.apply_to(oci.spec_of(request.container))
+        if self._last is None and self.owner_list is None:
             return shown
-        between = self.creation.chain.between(after, part)
+        between = self.chain.between(self._last, part)
         for change in changes_of_chain(spec, shown):
             self.results.steps.append(self._unseen_step(change, between, part.event))
-        self.expected = request.container
+        self._expected = request.container
         return shown
 
     def _unseen_step(self, change: Change, between: Owner, event: Event) -> ChangeStep:
         """Return a step for a difference of two snapshots, made by plugins `between` them."""
-        made = step(self.id, change, RequestSource(between, Evidence.PROBES, event))
-        owners = self.creation.owner_list
+        made = step(self._id, change, RequestSource(between, Evidence.PROBES, event))
+        owners = self.owner_list
         if owners is None or change.kind == "moved":
             # Several lists of moves lead to the same order, so validators name no owner of a move.
             return made
-        names = [name for name in owners.owners_of(self.id, change.path) if between.may_be(name)]
+        names = [name for name in owners.owners_of(self._id, change.path) if between.may_be(name)]
         if not names:
             return made
         # The field's last owner is a possible owner of this change. If a later plugin changed the
@@ -367,7 +353,7 @@ class _ChainWalk:
         except AdjustmentRefused as error:
             self._refuse_reply(spec, reply.adjust, source, Failure.of(error))
             return spec
-        if not self.creation.for_others:
+        if not self.for_others:
             spec = self._add_changes(spec, merged, reply, remarks, part)
         self.results.updates += [
             RequestedUpdate(source, each, merged=True) for each in reply.update
@@ -385,27 +371,27 @@ class _ChainWalk:
     ) -> Spec:
         """Return the spec after a reply that `merged` contains, and add its changes."""
         source = RequestSource.of(part)
-        self.expected = merged.request.container
+        self._expected = merged.request.container
         shown = oci.spec_of(merged.request.container)
         by_chance = REQUESTED._replace(reason=BY_CHANCE)
-        for path in self.hidden.add(merged.adjustment, shown):
+        for path in self._hidden.add(merged.adjustment, shown):
             removal = f"-{specs.split(path)[-1]}"
-            self.results.ask(self.id, path, removal, source, by_chance)
-        self.before_reply[part.plugin] = spec
-        self.removals[part.plugin] = frozenset(
+            self.results.ask(self._id, path, removal, source, by_chance)
+        self._before_reply[part.plugin] = spec
+        self._removals[part.plugin] = frozenset(
             specs.pointer(path, key)
             for path, keys in maps_of(reply.adjust)
             for key in keys
             if key.startswith("-")
         )
-        after = self.hidden.apply_to(shown)
+        after = self._hidden.apply_to(shown)
         changes = changes_of_chain(spec, after)
         for change in changes:
-            self.results.steps.append(step(self.id, change, source))
+            self.results.steps.append(step(self._id, change, source))
         self._settle_dropped(merged.dropped, reply, spec, part)
         for remark in remarks:
             path = path_of_change(remark, changes)
-            self.results.add_remark(self.id, source, remark._replace(path=path))
+            self.results.add_remark(self._id, source, remark._replace(path=path))
         return after
 
     def _settle_dropped(
@@ -424,16 +410,16 @@ class _ChainWalk:
         made = newest_steps(each for each in self.results.steps if each.event == part.event.id)
         wanted = oci.adjust(spec, reply.adjust)
         for lost in lost_fields:
-            if lost.container_id != self.id or lost.path == EVICTION:
+            if lost.container_id != self._id or lost.path == EVICTION:
                 continue
             outcome = dropped(lost.reason)
             asked = made.get(lost.path)
             if lost.reason == NOT_PASSED_ON:
-                if self.creation.owner_list is None and not self.creation.is_replay:
+                if self.owner_list is None and not self.is_replay:
                     if asked is not None:
                         asked.leave_open(UNLESS_ITS_OWN)
                     continue
-                if specs.value_at(self.base, lost.path) is specs.ABSENT:
+                if specs.value_at(self._base, lost.path) is specs.ABSENT:
                     continue
             if asked is not None:
                 asked.settle(outcome)
@@ -443,7 +429,7 @@ class _ChainWalk:
                 value = lost.value
             elif value is None:
                 value = f"-{specs.split(lost.path)[-1]}"
-            self.results.ask(self.id, lost.path, value, source, outcome)
+            self.results.ask(self._id, lost.path, value, source, outcome)
 
     def _refuse_reply(
         self,
@@ -458,12 +444,12 @@ class _ChainWalk:
             # Any adjustment of variables merges those of the same name.
             if not specs.touches(change.path, fields):
                 continue
-            asked = step(self.id, change, source, outcome=refused(failure.text), is_expected=False)
+            asked = step(self._id, change, source, outcome=refused(failure.text), is_expected=False)
             self.results.steps.append(asked)
 
     def _undo_conflict(self, spec: Spec, pairs: Requests) -> Spec:
         """Undo the changes of the plugin whose reply made the round fail."""
-        was_accepted = self.creation.created or self.creation.owner_list is not None
+        was_accepted = self.created or self.owner_list is not None
         if self.results.cause or was_accepted:
             return spec
         culprit, failure = _refusal(pairs)
@@ -473,7 +459,7 @@ class _ChainWalk:
         for request in self.results.steps:
             if request.owner == plugin(culprit):
                 request.exclude(refused(failure.text))
-        return self.before_reply.get(culprit, spec)
+        return self._before_reply.get(culprit, spec)
 
 
 def _refusal(pairs: Requests) -> tuple[str, Failure | None]:

@@ -342,7 +342,7 @@ class Differ:
         history = self._containers.history(container)
         update = RoundResults()
         outcome = self._rounds.around.outcome(round_.first)
-        evaluation = UpdateEvaluation(round_, chain, history.spec, update)
+        evaluation = UpdateEvaluation(round_.parts, chain, history.spec, update)
         spec, doubt = evaluation.evaluate(outcome, self._rounds.ended_early(round_))
         tail = chain.between(round_.parts[-1], None, or_runtime=True)
         own = [each for each in update.steps if each.container == container]

@@ -38,7 +38,7 @@ from .chain import LOWEST, RoundChain
 from .containers import Containers
 from .history import History
 from .later_changes import FOLLOWS_LIMIT
-from .observed_round import ConnectionPart, Round
+from .observed_round import ConnectionPart
 from .owner import ASKED_BEFORE_ALL, REQUEST, RUNTIME
 from .round_results import (
     RequestedUpdate,
@@ -59,15 +59,33 @@ UPDATES_OF_FAILED = "it was requested in an update of another container that fai
 NO_ID = "the update names no container; set its container_id"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class UpdateEvaluation:
-    """The evaluation of one UpdateContainer of a container whose spec was `before`."""
+    """The evaluation of one UpdateContainer of a container whose spec was `before`.
 
-    round: Round
+    It follows the update through the observed connections of the chain.
+    """
+
+    parts: tuple[ConnectionPart, ...]
     chain: RoundChain
     before: Spec
     results: RoundResults
     """Collector of the requests of this update alone."""
+    _merged: merging.UpdateMerging | None = None
+    """The merging of the observed replies, in which a field has one owner."""
+    _remarked: set[oci.Remark] = field(default_factory=set)
+    """Remarks on earlier requests, which later requests repeat."""
+    _first_plugins: dict[bool, str] = field(default_factory=dict)
+    """The first plugin whose update of the request's container has resources (True), and the
+    first whose update has none (False)."""
+
+    @property
+    def _id(self) -> str:
+        return self.parts[0].event.container_id
+
+    @property
+    def _rules(self) -> oci.RuntimeRules:
+        return self.parts[0].rules
 
     def evaluate(self, outcome: OperationOutcome, early_end: Failure | None) -> tuple[Spec, str]:
         """Add the requests to the results; return the resulting spec, and the reason why it is
@@ -97,26 +115,24 @@ class UpdateEvaluation:
 
         ``cause``: why it had no effect; None if it had.
         """
-        rules = self.round.parts[0].rules
-        if rules.dies_of_updates:
+        if self._rules.dies_of_updates:
             closed = [
                 after_ns
-                for part in self.round.parts
+                for part in self.parts
                 if (after_ns := closed_after(part.session, part.event)) is not None
             ]
             then = (
                 f"; it closed the connection {duration(closed[0])} after this one" if closed else ""
             )
             self.results.note(UPDATE_EVENT_CRASH + then)
-        walk = _UpdateWalk(self)
-        spec = walk.follow()
+        spec = self._follow()
         self.results.fail(cause)
         if self.results.failure:
             self._settle(refused(self.results.failure))
             return self.before
-        if walk.first_plugins.keys() == {False} and rules.voids_empty_updates:
+        if self._first_plugins.keys() == {False} and self._rules.voids_empty_updates:
             # Unless the reply of an unobserved plugin has one with resources.
-            reason = f"{walk.first_plugins[False]} {oci.VOIDED}"
+            reason = f"{self._first_plugins[False]} {oci.VOIDED}"
             self._settle(REQUESTED._replace(reason=reason, is_voided=True))
             return self.before
         self.results.supersede()
@@ -129,24 +145,7 @@ class UpdateEvaluation:
             if request.outcome.kind is OutcomeKind.REQUESTED:
                 request.exclude(outcome)
 
-
-class _UpdateWalk:
-    """The way of an update through the observed connections of a chain."""
-
-    def __init__(self, evaluation: UpdateEvaluation) -> None:
-        self.parts, self.chain = evaluation.round.parts, evaluation.chain
-        self.before, self.results = evaluation.before, evaluation.results
-        self.id = evaluation.round.first.container_id
-        self.path = self.parts[0].rules.own_updates
-        self.merged: merging.UpdateMerging | None = None
-        """The merging of the observed replies, in which a field has one owner."""
-        self.remarked: set[oci.Remark] = set()
-        """Remarks on earlier requests, which later requests repeat."""
-        self.first_plugins: dict[bool, str] = {}
-        """The first plugin whose update of the request's container has resources (True), and the
-        first whose update has none (False)."""
-
-    def follow(self) -> Spec:
+    def _follow(self) -> Spec:
         """Return the spec after the chain, and add the requests to the results."""
         spec, after = self.before, None
         for part in self.parts:
@@ -169,15 +168,15 @@ class _UpdateWalk:
     ) -> Spec:
         """Add what was asked for between two connections; return the spec that `part` received."""
         source = self._source_between(after, part)
-        shown = oci.update(self.before, request.linux_resources, self.path)
+        shown = oci.update(self.before, request.linux_resources, self._rules.own_updates)
         for change in specs.changes(spec, shown):
-            asked = _asked(self.id, change, source, request.linux_resources)
+            asked = _asked(self._id, change, source, request.linux_resources)
             self.results.steps.append(asked)
-        for remark in oci.remarks(request.linux_resources, path=self.path):
-            if after is not None and _key(remark) not in self.remarked:
+        for remark in oci.remarks(request.linux_resources, path=self._rules.own_updates):
+            if after is not None and _key(remark) not in self._remarked:
                 wanted = RequestedUpdate(source, api.ContainerUpdate())
-                _add_remark(self.results, self.id, wanted, remark, shown)
-            self.remarked.add(_key(remark))
+                _add_remark(self.results, self._id, wanted, remark, shown)
+            self._remarked.add(_key(remark))
         return shown
 
     def _source_between(self, after: ConnectionPart | None, part: ConnectionPart) -> RequestSource:
@@ -203,7 +202,7 @@ class _UpdateWalk:
         reply = part.reply_as(api.UpdateContainerResponse)
         if reply is None or not reply.ByteSize():
             return spec
-        merged = self.merged = self.merged or merging.UpdateMerging(request, version=part.version)
+        merged = self._merged = self._merged or merging.UpdateMerging(request, version=part.version)
         merged.resources.CopyFrom(request.linux_resources)
         known_drops = len(merged.dropped)
         try:
@@ -211,25 +210,25 @@ class _UpdateWalk:
         except AdjustmentRefused as error:
             self.results.fail(Failure.of(error))
             return spec
-        after = oci.update(self.before, merged.resources, self.path)
+        after = oci.update(self.before, merged.resources, self._rules.own_updates)
         for change in specs.changes(spec, after):
-            self.results.steps.append(_asked(self.id, change, source, merged.resources))
+            self.results.steps.append(_asked(self._id, change, source, merged.resources))
         remarked_paths: set[str] = set()
         for each in reply.update:
-            if each.container_id != self.id:
+            if each.container_id != self._id:
                 self.results.updates.append(RequestedUpdate(source, each, merged=True))
                 continue
-            self.first_plugins.setdefault(each.linux.HasField("resources"), part.plugin)
+            self._first_plugins.setdefault(each.linux.HasField("resources"), part.plugin)
             empty = oci.empty_cpu_set(each.linux.resources)
-            for remark in (*oci.remarks(each, path=self.path), *empty):
+            for remark in (*oci.remarks(each, path=self._rules.own_updates), *empty):
                 wanted = RequestedUpdate(source, each)
-                _add_remark(self.results, self.id, wanted, remark, after)
-                self.remarked.add(_key(remark))
+                _add_remark(self.results, self._id, wanted, remark, after)
+                self._remarked.add(_key(remark))
                 remarked_paths.add(remark.path)
         for lost in merged.dropped[known_drops:]:
-            if lost.container_id == self.id and lost.path not in (*remarked_paths, EVICTION):
+            if lost.container_id == self._id and lost.path not in (*remarked_paths, EVICTION):
                 outcome = dropped(lost.reason)
-                self.results.ask(self.id, lost.path, _value(lost), source, outcome)
+                self.results.ask(self._id, lost.path, _value(lost), source, outcome)
         return after
 
 
