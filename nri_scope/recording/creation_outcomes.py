@@ -32,7 +32,7 @@ from nri_scope.nri.events import (
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
-from .event_messages import CREATION_SECONDS, is_not_found
+from .cri_answers import CREATION_SECONDS, container_status
 from .reader import Recording
 from .rows import Row, RowError, number_of, optional_numbers_of
 from .sqlite_errors import query_column, query_rows, recording_errors
@@ -210,7 +210,7 @@ class Creations:
                 (chain, _, _), (answer, _, reply) = self._recording.exchanges(
                     among=[asked[-1].id, row.id], allowance=self._allowance
                 )
-                if not is_not_found(reply):
+                if not container_status(reply).not_found:
                     return CREATED
                 if answer.mono_ns - chain.mono_ns >= CREATION_SECONDS * 1e9:
                     return OperationOutcome(OperationFate.FAILED, row.id, CONTAINER_STATUS)

@@ -1,19 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The messages of events: NRI requests from stored parts, CRI calls, and both as plain values.
 
-ContainerStatus, a CRI call, is an event of a ``cri`` session. The request is the CRI message. The
-reply is the JSON text from ``info`` of a verbose reply, with the OCI spec that the runtime used in
-``runtimeSpec``, and ``status`` if the container failed to start. A recorder on the container's node
-adds ``cgroup``, the limits in its cgroups by OCI path, and ``bundleSpec``, the differences of its
-config.json from ``runtimeSpec`` (`specs.patch_of`). For a container that the runtime does not know,
-the reply is `NOT_FOUND`.
+ContainerStatus, a CRI call, is an event of a ``cri`` session. The request is the CRI message; the
+reply is described in `cri_answers`.
 
 The event's time is that of the question, and its duration ends after the files were read.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
 from google.protobuf.message import DecodeError
@@ -25,11 +20,6 @@ from nri_scope.nri.plain import MALFORMED_KEY, Plain, json_or_malformed, plain_b
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 from nri_scope.nri.v01 import is_invocation
 
-CREATION_SECONDS = 10.0
-"""Time after a creation's chain from which `NOT_FOUND` shows that the creation failed. Until the
-end of a creation, runtimes do not know the container."""
-NOT_FOUND = '{"notFound": true}'
-"""Reply for a container that the runtime does not know."""
 # ContainerStatusRequest: container_id = 1, verbose = 2.
 _CONTAINER_ID = 1
 _VERBOSE = b"\x10\x01"
@@ -105,15 +95,6 @@ def requested_container_id(request: bytes) -> str | None:
         return container_id if status_request(container_id) == request else None
     except ValueError:
         return None
-
-
-def is_not_found(reply: bytes) -> bool:
-    """Return whether an answer says that the runtime does not know the container."""
-    try:
-        answer = json.loads(reply)
-    except (ValueError, RecursionError):
-        return False
-    return isinstance(answer, dict) and answer.get("notFound") is True
 
 
 def is_container_status(event: Event) -> bool:

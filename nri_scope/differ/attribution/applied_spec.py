@@ -11,11 +11,8 @@ the container, too.
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import NamedTuple
 
 from nri_scope import specs
@@ -372,64 +369,3 @@ def _of_move(path: str, real: Spec, known: Spec) -> _ShownResult:
     shared = {*requested} & {*actual}
     preceding = [{*labels[: labels.index(label)]} & shared for labels in (requested, actual)]
     return _YES if preceding[0] == preceding[1] else _NO._replace(note=OTHER_ORDER)
-
-
-class CriStatus(NamedTuple):
-    """What the CRI and the container's files said, at the time of one question."""
-
-    spec: Spec | None
-    """The OCI spec that the runtime created; None if the answer has none."""
-    failure: str = ""
-    """The runtime's error if the container failed to start; "" otherwise."""
-    bundle_spec: Spec | None = None
-    """The container's config.json, which has the spec of its creation; None if it was not read."""
-    cgroup: Mapping[str, Json] = MappingProxyType({})
-    """Limits in the container's cgroups, by OCI path; see `specs.agrees` for inexact values."""
-    not_found: bool = False
-    """Whether the runtime did not know the container."""
-
-
-_WORDS_MAX = 1_000
-_RESOURCES = "/linux/resources/"
-
-
-def container_status(reply: bytes) -> CriStatus:
-    """Parse the CRI's verbose answer; invalid JSON is an empty status."""
-    try:
-        info = json.loads(reply, parse_constant=_finite, parse_float=_finite)
-    except (ValueError, RecursionError):
-        return CriStatus(None)
-    if not isinstance(info, dict):
-        return CriStatus(None)
-    spec, patch, cgroup = map(info.get, ("runtimeSpec", "bundleSpec", "cgroup"))
-    spec = spec if isinstance(spec, dict) else None
-    limits = cgroup.items() if isinstance(cgroup, dict) else ()
-    try:
-        bundle_spec = specs.patched(spec, patch) if spec and isinstance(patch, dict) else None
-    except RecursionError:
-        bundle_spec = None
-    return CriStatus(
-        spec,
-        _failure(info.get("status")),
-        bundle_spec,
-        {path: value for path, value in limits if path.startswith(_RESOURCES)},
-        info.get("notFound") is True,
-    )
-
-
-def _failure(status: object) -> str:
-    if not isinstance(status, dict) or status.get("state") != "CONTAINER_EXITED":
-        return ""
-    reason, code, message = (status.get(key) for key in ("reason", "exitCode", "message"))
-    facts = [reason[:_WORDS_MAX]] if isinstance(reason, str) and reason else []
-    facts += [f"exit code {code}"] if isinstance(code, int) else []
-    words = f": {message[:_WORDS_MAX]}" if isinstance(message, str) and message else ""
-    return f"the container failed to start and never ran ({', '.join(facts)}){words}"
-
-
-def _finite(text: str) -> float:
-    """Parse a JSON number. Raises ValueError for NaN, Infinity and numbers outside the range."""
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"not a finite number: {text}")
-    return number

@@ -21,8 +21,8 @@ from nri_scope.nri.events import (
     VALIDATE,
     EventKind,
 )
+from nri_scope.recording.cri_answers import container_status
 
-from .applied_spec import container_status
 from .attributed_changes import Failure, FailureKind, RoundDiff, Shows
 from .chain import RoundChain, spans
 from .containers import Containers

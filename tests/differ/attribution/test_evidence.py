@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.differ.attribution.applied_spec import CriStatus, container_status
-from nri_scope.recording.event_messages import NOT_FOUND
+from nri_scope.recording.cri_answers import NOT_FOUND, CriStatus, container_status
 from nri_scope.specs import Spec, patch_of
 
 

@@ -7,8 +7,8 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from nri_scope.differ.attribution.applied_spec import CriStatus, container_status
 from nri_scope.events import CONTAINER_STATUS, Event
+from nri_scope.recording.cri_answers import CriStatus, container_status
 from nri_scope.recording.reader import Recording
 from tests.cli.tap_process import PATIENCE
 
