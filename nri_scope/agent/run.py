@@ -35,9 +35,10 @@ from nri_scope.transport.loop import run
 
 from .authorization import READ_REDACTED, READ_UNREDACTED, ApiServer, Authorizer
 from .call_limits import REQUEST_MAX, limit_calls
+from .http_server import CONNECTIONS_MAX as HTTP_CONNECTIONS_MAX
+from .http_server import AgentState, HttpConnection
 from .listener import Listener
-from .metrics import CONNECTIONS_MAX as HTTP_CONNECTIONS_MAX
-from .metrics import AgentState, HttpConnection, NodeMetrics
+from .metrics import NodeMetrics
 from .node_recordings import STATE, FolderError, NodeRecordings
 from .recorder_status import RecorderStatus
 from .service import AgentService

@@ -24,8 +24,8 @@ from prometheus_client import CollectorRegistry
 
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.agent import run
+from nri_scope.agent.http_server import AgentState, HttpConnection
 from nri_scope.agent.listener import Listener
-from nri_scope.agent.metrics import AgentState, HttpConnection
 from nri_scope.agent.node_recordings import NodeRecordings
 from nri_scope.agent.recorder_status import RecorderStatus
 from nri_scope.agent.service import COMPARISONS_MAX, AgentService

@@ -3,15 +3,15 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.agent import metrics
-from nri_scope.agent.metrics import STALE_S, AgentState
+from nri_scope.agent import http_server
+from nri_scope.agent.http_server import STALE_S, AgentState
 
 
 def test_a_folder_that_cannot_be_read_makes_the_agent_unhealthy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(metrics, "monotonic", lambda: now)
+    monkeypatch.setattr(http_server, "monotonic", lambda: now)
     state = AgentState()
     state.update("", "")
     assert (state.unhealthy, state.not_ready) == ("", "")
