@@ -144,7 +144,7 @@ def _foot(facts: Facts) -> Iterator[str]:
     for part in facts.left_out:
         yield f"- {wording.left_out(part)}"
     yield ""
-    yield f"<sub>{wording.values(facts)}</sub>"
+    yield f"<sub>{wording.secrets_notice(facts)}</sub>"
     yield ""
     yield f"<sub>Written by {prose(facts.tool)}. All times are UTC.</sub>"
 

@@ -41,8 +41,8 @@ def nothing_found(coverage: Coverage) -> str:
 _LISTED_MAX = 6
 
 
-def values(facts: Facts) -> str:
-    """Return the notice on secrets in the values."""
+def secrets_notice(facts: Facts) -> str:
+    """Return the notice on secrets in the values that a report shows."""
     return REDACTED if facts.redacted else SECRETS
 
 
