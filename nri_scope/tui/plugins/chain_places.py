@@ -182,10 +182,12 @@ def _is_about(event: Event, what: Pod | Container) -> bool:
     return (event.namespace, event.pod) == (what.namespace, what.name)
 
 
-class _LastCounts(list[PlaceCounts]):
-    """The counts of all events and of the last restriction, shared by the views of plugins and
-    sessions.
-    """
+@dataclass(slots=True)
+class _SharedCounts:
+    """The counts that the views of plugins and sessions share."""
+
+    counts: list[PlaceCounts] = field(default_factory=list[PlaceCounts])
+    """Those of all events and of the last restriction."""
 
 
 def current_call_counts(board: Board) -> PlaceCounts:
@@ -193,13 +195,13 @@ def current_call_counts(board: Board) -> PlaceCounts:
     removed.
     """
     where, about = board.context.shown(), board.context.about
-    known = board.store.shared(_LastCounts)
-    for tally in known:
-        if (tally.where, tally.about) == (where, about) and not tally.scan.outdated:
-            return tally
+    shared = board.store.shared(_SharedCounts)
+    known = [counts for counts in shared.counts if not counts.scan.outdated]
+    for counts in known:
+        if (counts.where, counts.about) == (where, about):
+            return counts
     made = PlaceCounts(where, about)
-    others = [old for old in known if old.is_narrowed != made.is_narrowed and not old.scan.outdated]
-    known[:] = *others, made
+    shared.counts = [*(old for old in known if old.is_narrowed != made.is_narrowed), made]
     return made
 
 
@@ -243,21 +245,21 @@ class ChainPlace:
     """Event that took longest, for `BETWEEN`."""
 
 
-def places(tally: PlaceCounts) -> tuple[ChainPlace, ...]:
-    """Return the chain, in call order. Sorts all times, which may take long.
+def chain_places(counts: PlaceCounts) -> tuple[ChainPlace, ...]:
+    """Return the places of the chain, in call order. Sorts all times, which may take long.
 
-    For a restricted tally, return only places with counted events.
+    For counts of some events, return only places with counted events.
     """
     by_plugin: dict[str, list[Session]] = {}
-    for session in tally.sessions:
+    for session in counts.sessions:
         if session.role != Role.CRI:
             by_plugin.setdefault(session.plugin, []).append(session)
-    times = tally.times()
+    times = counts.times()
     times_in = {str(time.owner): time for time in times if not time.after}
-    changes = _changes_by_owner(tally)
+    changes = _changes_by_owner(counts)
     keyed: list[tuple[tuple[str, int, str], ChainPlace]] = []
     for plugin, sessions in by_plugin.items():
-        place = _connection(plugin, sessions, tally, times_in.get(plugin), changes)
+        place = _connection(plugin, sessions, counts, times_in.get(plugin), changes)
         keyed.append(((plugin, 0, ""), place))
     for time in times:
         if time.after:
@@ -269,15 +271,15 @@ def places(tally: PlaceCounts) -> tuple[ChainPlace, ...]:
             keyed.append(((plugin, 0, ""), place))
     chain = (place for _, place in sorted(keyed, key=lambda entry: entry[0]))
     counted = (place for place in chain if place.calls or place.kind is ChainPlaceKind.OWNER)
-    return tuple(counted if tally.is_narrowed else chain)
+    return tuple(counted if counts.is_narrowed else chain)
 
 
-def _changes_by_owner(tally: PlaceCounts) -> Counter[str]:
+def _changes_by_owner(counts: PlaceCounts) -> Counter[str]:
     """Count changes by owner, as shown by the requests of other connections."""
-    plugins = {session.id: session.plugin for session in tally.sessions}
+    plugins = {session.id: session.plugin for session in counts.sessions}
     counted: Counter[str] = Counter()
-    for session, counts in list(tally.counts.items()):
-        for owner, count in list(counts.changes.items()):
+    for session, own in list(counts.counts.items()):
+        for owner, count in list(own.changes.items()):
             if owner != plugins.get(session):
                 counted[owner] += count
     return counted
@@ -286,29 +288,29 @@ def _changes_by_owner(tally: PlaceCounts) -> Counter[str]:
 def _connection(
     plugin: str,
     sessions: Sequence[Session],
-    tally: PlaceCounts,
+    counts: PlaceCounts,
     time_in: TimeIn | None,
     changes: Counter[str],
 ) -> ChainPlace:
-    counts = [tally.counts.get(session.id, SessionCounts()) for session in sessions]
+    of_sessions = [counts.counts.get(session.id, SessionCounts()) for session in sessions]
     roles = {session.role for session in sessions}
     is_passive = roles <= PASSIVE_ROLES
     kind = ChainPlaceKind.PASSIVE if is_passive else ChainPlaceKind.PLUGIN
     if roles == {Role.SCENARIO}:
         kind = ChainPlaceKind.SCENARIO
-    own = sum(counted.changes[plugin] for counted in counts)
+    own = sum(counted.changes[plugin] for counted in of_sessions)
     newest = max(sessions, key=lambda session: session.id)
     return ChainPlace(
         kind,
         plugin,
-        sum(counted.calls for counted in counts),
+        sum(counted.calls for counted in of_sessions),
         # A plugin's time is measured in the chain, as in `stats`.
-        time_in or Timing.of(*(counted.times for counted in counts)),
-        sum(counted.problems for counted in counts),
+        time_in or Timing.of(*(counted.times for counted in of_sessions)),
+        sum(counted.problems for counted in of_sessions),
         own or changes[plugin],
         owner="" if is_passive else plugin,
         session=newest.id,
-        first_event=tally.counts.get(newest.id, SessionCounts()).first_event,
+        first_event=counts.counts.get(newest.id, SessionCounts()).first_event,
     )
 
 

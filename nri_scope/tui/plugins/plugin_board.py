@@ -39,7 +39,7 @@ from ..text.styled_line import (
 )
 from ..widgets.messages import OpenEvent, RowChosen, SetFilter
 from ..widgets.table_board import TableBoard
-from .chain_places import ChainPlace, ChainPlaceKind, PlaceCounts, current_call_counts, places
+from .chain_places import ChainPlace, ChainPlaceKind, PlaceCounts, chain_places, current_call_counts
 
 _PATHS = 100
 """Maximum number of changed paths listed."""
@@ -57,7 +57,7 @@ class PlaceSummary:
     place: ChainPlace
     remark: str
     """How its times were observed."""
-    tally: PlaceCounts
+    counts: PlaceCounts
     """The counts of which ``place`` is a part."""
     store: Store = field(compare=False)
 
@@ -69,7 +69,7 @@ class PlaceSummary:
             width,
             INDENT,
         )
-        sample = self.tally.sample(place.name, place.ends)
+        sample = self.counts.sample(place.name, place.ends)
         yield from self._counts(recording, sum(map(len, sample.times)))
         if sample.slowest:
             yield ()
@@ -99,7 +99,7 @@ class PlaceSummary:
             yield fact("times", (words, Style.DIM))
         measured = [each.counts for each in plugin_calls(recording) if each.plugin == place.name]
         calls = sum(each.calls for each in measured)
-        if calls and not self.tally.is_narrowed:
+        if calls and not self.counts.is_narrowed:
             mean = duration(sum(each.took_ns for each in measured) // calls)
             errors = sum(each.errors for each in measured)
             text = f"{many(calls, 'call')}, mean {mean}, {many(errors, 'error')}"
@@ -108,7 +108,7 @@ class PlaceSummary:
     def _changes(self, recording: Recording) -> Iterator[StyledLine]:
         analysis, key = self.store.analysis, "changes"
         changes = paths_changed_by(
-            recording, self.place.owner, _PATHS, self.tally.where, self.tally.about
+            recording, self.place.owner, _PATHS, self.counts.where, self.counts.about
         )
         state = ""
         if analysis.problem:
@@ -304,7 +304,7 @@ class PluginBoard(TableBoard[ChainPlace]):
 
     def on_mount(self) -> None:
         """Start empty. Textual also calls `TableBoard.on_mount`."""
-        self._tally: PlaceCounts | None = None
+        self._counts: PlaceCounts | None = None
         self._counted = -1
         self._next_sort_s = 0.0
 
@@ -321,42 +321,42 @@ class PluginBoard(TableBoard[ChainPlace]):
 
     async def work(self) -> None:
         """Count new events, and update the chain after a pause."""
-        tally = current_call_counts(self)
-        if tally is not self._tally:
-            self._tally, self._counted, self._next_sort_s = tally, -1, 0.0
+        counts = current_call_counts(self)
+        if counts is not self._counts:
+            self._counts, self._counted, self._next_sort_s = counts, -1, 0.0
             self.refresh_remarks()
-        if await self._count(tally):
+        if await self._count(counts):
             return
-        known = tally.scan.newest + len(tally.sessions)
+        known = counts.scan.newest + len(counts.sessions)
         if known == self._counted:
             return
         if monotonic() < self._next_sort_s:
             self.set_timer(max(0.1, self._next_sort_s - monotonic()), self.update)
             return
         began = monotonic()
-        found = await self.store.run(lambda _: places(tally))
+        found = await self.store.run(lambda _: chain_places(counts))
         now = monotonic()
         self._next_sort_s = now + _PAUSE_FACTOR * (now - began)
         self._counted = known
         self.show_entries(found, self.store.facts.coverage.limited(self._empty()))
 
-    async def _count(self, tally: PlaceCounts) -> bool:
+    async def _count(self, counts: PlaceCounts) -> bool:
         """Count all new events; return True if the counts are outdated."""
-        while await self.store.run(tally.step):
-            if current_call_counts(self) is not tally:
+        while await self.store.run(counts.step):
+            if current_call_counts(self) is not counts:
                 await self.update()
                 return True
             self.show_progress(
-                self.progress_text(min(tally.scan.newest, tally.in_rounds or tally.scan.newest))
+                self.progress_text(min(counts.scan.newest, counts.in_rounds or counts.scan.newest))
             )
-        if tally.scan.outdated:
+        if counts.scan.outdated:
             await self.update()
         elif not self.store.facts.growing:
-            tally.finish()
-        return tally.scan.outdated
+            counts.finish()
+        return counts.scan.outdated
 
     def _empty(self) -> str:
-        if self._tally is not None and self._tally.is_narrowed:
+        if self._counts is not None and self._counts.is_narrowed:
             return "no plugin received any of the shown events"
         if self.store.facts.growing:
             return (
@@ -381,13 +381,13 @@ class PluginBoard(TableBoard[ChainPlace]):
 
     def report_row(self) -> None:
         """Report the place under the cursor if this view is shown."""
-        entry, tally = self.entry, self._tally
+        entry, counts = self.entry, self._counts
         if not self.display:
             return
         row = None
-        if entry is not None and tally is not None:
+        if entry is not None and counts is not None:
             words, title = place_words(entry), place_title(entry)
-            row = line_row(title, summary=PlaceSummary(entry, words, tally, self.store))
+            row = line_row(title, summary=PlaceSummary(entry, words, counts, self.store))
         self.post_message(RowChosen(row))
 
     def open_line(self) -> None:

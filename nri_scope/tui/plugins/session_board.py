@@ -193,18 +193,18 @@ class SessionBoard(TableBoard[Entry]):
 
     async def work(self) -> None:
         """Read sessions and gaps, and count the events of each session."""
-        tally = current_call_counts(self)
+        call_counts = current_call_counts(self)
         more = True
         while more:
-            more = await self.store.run(tally.count_step)
-            if tally.scan.outdated or current_call_counts(self) is not tally:
+            more = await self.store.run(call_counts.count_step)
+            if call_counts.scan.outdated or current_call_counts(self) is not call_counts:
                 await self.update()
                 return
             gaps = await self.store.run(lambda recording: recording.gaps())
-            narrowed = tally.is_narrowed
-            found = entries(tally.sessions, gaps, tally.counts, counted_only=narrowed)
+            narrowed = call_counts.is_narrowed
+            found = entries(call_counts.sessions, gaps, call_counts.counts, counted_only=narrowed)
             self.show_entries(found, self.store.facts.coverage.limited(self._empty()))
-            self.show_progress(self.progress_text(tally.scan.newest) if more else "")
+            self.show_progress(self.progress_text(call_counts.scan.newest) if more else "")
 
     def _empty(self) -> str:
         if self.context.is_narrowed:
