@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Gap, Note, Pod, Printed, Session
+from nri_scope.recording import lookup
 from nri_scope.recording.lookup import Found
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.work_budget import OnShare
@@ -196,9 +197,19 @@ class OpenRecording(AbstractContextManager["OpenRecording"]):
 
     def find(self, what: str, remark: Remark | None = None) -> Found:
         """Return the event, pod or container named WHAT. Raises UsageError."""
-        from nri_scope.differ.subject_lookup import find_with_path
+        return self.counterpart(self._named(what, remark)[0])
 
-        return self.counterpart(find_with_path(self.original, what, remark)[0])
+    def _named(self, what: str, remark: Remark | None) -> tuple[Found, str]:
+        """Return the event, pod or container named WHAT, and the path if WHAT is a changed one."""
+        is_path = lookup.may_be_path(what)
+        try:
+            return lookup.find(self.original, what, remark, or_path=is_path), ""
+        except UsageError as error:
+            if not is_path:
+                raise
+            from nri_scope.differ.changed_paths import container_changed_at
+
+            return container_changed_at(self.original, what, error)
 
     def counterpart(self, subject: Found) -> Found:
         """Return the redacted value of one of ``original``. Raises UsageError."""
@@ -238,10 +249,9 @@ class OpenRecording(AbstractContextManager["OpenRecording"]):
         Raises UsageError.
         """
         from nri_scope.differ.recording_differ import history_of
-        from nri_scope.differ.subject_lookup import container_with_path
 
-        named, path = container_with_path(self.original, what, remark)
-        container = self.counterpart(named)
+        subject, path = self._named(what, remark)
+        container = self.counterpart(lookup.container_of(self.original, subject, remark))
         assert isinstance(container, Container)
         return ContainerHistory(container, history_of(self.reader, container), path)
 

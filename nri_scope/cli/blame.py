@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -16,8 +15,7 @@ from .output import Output
 from .params import ANY_PATH, format_option, redact_option, say
 
 if TYPE_CHECKING:
-    from nri_scope.differ.attribution.history import History
-    from nri_scope.differ.blame import OwnedLine, PathHistory, View
+    from nri_scope.differ.blame import View
     from nri_scope.share.redaction import Rules
 
 _EPILOG = """
@@ -115,28 +113,6 @@ def _perform(
                     output.text(text)
                 output.line("")
             else:
-                for line in _lines(history, lines, histories, kind, output.width):
+                for line in blame.page(history, lines, histories, kind, output.width):
                     output.line(line)
     return any(step.owner.may_be_plugin for step in steps)
-
-
-def _lines(
-    history: History,
-    lines: Sequence[OwnedLine],
-    histories: Sequence[PathHistory] | None,
-    kind: View,
-    width: int | None,
-) -> Iterator[str]:
-    """Yield the lines of a container, or of path histories, with a head and a legend."""
-    from nri_scope.differ import blame
-
-    shown: Sequence[OwnedLine] | None = lines
-    requests = None
-    if histories is None:
-        body, legend = blame.body(blame.view(lines, kind), width)
-    else:
-        shown, requests = None, blame.whole_container_requests(history)
-        body, legend = blame.history_body(history, histories, width)
-    yield from blame.head(history, shown, width, requests)
-    yield from ("", *body, "") if body else ()
-    yield from blame.legend(legend, width)

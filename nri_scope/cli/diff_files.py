@@ -12,11 +12,11 @@ from nri_scope import oci
 from nri_scope.api import OpenRecording
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import Differ
+from nri_scope.differ.changed_paths import error_without_changes
 from nri_scope.differ.comparison import Comparison, compare_containers, compare_recordings
 from nri_scope.differ.comparison_output import comparison
 from nri_scope.differ.recording_differ import differ_of, rounds
 from nri_scope.differ.render import Format, NameOf, renderer
-from nri_scope.differ.subject_lookup import error_without_changes, may_be_path
 from nri_scope.errors import THE_RECORDING, UsageError
 from nri_scope.events import Container, Pod, Role, Session
 from nri_scope.filter import Filter
@@ -134,7 +134,7 @@ def _subject(view: OpenRecording, what: str | None) -> tuple[lookup.Found | None
     try:
         return view.counterpart(lookup.find(view.original, what, say)), None
     except UsageError:
-        if not may_be_path(what):
+        if not lookup.may_be_path(what):
             raise
         return None, meaning(what)
 

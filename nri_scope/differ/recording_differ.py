@@ -18,6 +18,15 @@ from nri_scope.errors import THE_RECORDING, UsageError
 from nri_scope.events import INTRODUCTION, SET_UP, Container, Event, Pod, Session
 from nri_scope.nri.events import CREATE, UPDATE
 from nri_scope.recording import lookup
+from nri_scope.recording.container_events import (
+    events_for,
+    first_events,
+    has_event_before,
+    has_recorded_predecessor,
+    is_part,
+    listed_at_start,
+    next_after,
+)
 from nri_scope.recording.coverage import life_coverage
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
@@ -133,11 +142,11 @@ class WholeRecording(LaterOutcomes):
 
     def __init__(self, recording: Recording, outcome: OutcomeOf | None = None) -> None:
         super().__init__(recording, outcome)
-        self._is_part = lookup.is_part(recording)
+        self._is_part = is_part(recording)
         self._is_absent = absence_test(recording)
 
     def follows(self, event: Event) -> bool | None:
-        return lookup.has_recorded_predecessor(self._recording, event) if self._is_part else None
+        return has_recorded_predecessor(self._recording, event) if self._is_part else None
 
     def is_absent(self, container_id: str, event: Event) -> bool | None:
         return self._is_absent(container_id, event)
@@ -152,18 +161,18 @@ class PartlyFedRecording(WholeRecording):
         """For some sessions, an event by which they had joined."""
 
     def follows(self, event: Event) -> bool | None:
-        return lookup.has_recorded_predecessor(self._recording, event)
+        return has_recorded_predecessor(self._recording, event)
 
     def had_its_place(self, session: Session, event: Event) -> bool | None:
-        return lookup.has_event_before(
+        return has_event_before(
             self._recording, session.id, event.id, ASIDE, others=True
-        ) or not lookup.has_event_before(self._recording, session.id, event.id, SET_UP)
+        ) or not has_event_before(self._recording, session.id, event.id, SET_UP)
 
     def had_joined(self, session: Session, event: Event) -> bool:
         since = self._joined_since
         if session.id not in since or since[session.id] > event.id:
             # Most sessions have an event nearby; a search without bounds would read the whole file.
-            if not lookup.has_event_before(
+            if not has_event_before(
                 self._recording, session.id, event.id, INTRODUCTION, others=True, within=_NEAR
             ):
                 return self._firsts.get(session.id, 0) < event.id
@@ -173,9 +182,9 @@ class PartlyFedRecording(WholeRecording):
     @cached_property
     def _firsts(self) -> dict[int, int]:
         """The first event that the runtime may send to each session, by session id."""
-        joined = lookup.first_events(self._recording, sorted(INTRODUCTION), others=True)
-        later = lookup.first_events(self._recording, sorted(SET_UP), others=True)
-        begun = lookup.first_events(self._recording, sorted(SET_UP))
+        joined = first_events(self._recording, sorted(INTRODUCTION), others=True)
+        later = first_events(self._recording, sorted(SET_UP), others=True)
+        begun = first_events(self._recording, sorted(SET_UP))
         # Without a recorded beginning, the session may have existed before.
         return {
             session: joined.get(session, maxsize) if first < later.get(session, maxsize) else 0
@@ -230,11 +239,11 @@ def events_of_some(
     """
     event_ids: set[int] = set()
     for container in under_each_name(recording, [container.key for container in containers]):
-        numbers = lookup.events_for(recording, container)
+        numbers = events_for(recording, container)
         # The next request, about any subject, shows that a creation's or update's chain had ended.
-        later = lookup.next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
+        later = next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
         numbers_of = {*numbers, *later}
-        listed = lookup.listed_at_start(recording, container)
+        listed = listed_at_start(recording, container)
         if listed is not None and listed.event <= min(numbers_of, default=listed.event):
             with suppress(DecodeError):
                 known = api.Container.FromString(listed.content)

@@ -4,22 +4,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 from nri_scope.errors import THE_RECORDING, UsageError, nearest_word
-from nri_scope.events import CONTAINER_STATUS, Container, Event, Pod
-from nri_scope.nri.events import CONFIGURE, REGISTER, SHUTDOWN, SYNCHRONIZE, UNSOLICITED, VALIDATE
-from nri_scope.text.quantities import SHORT_ID, moment
+from nri_scope.events import Container, Event, Pod
+from nri_scope.specs import path_of
+from nri_scope.text.quantities import SHORT_ID, first_names, moment
 
 from .blobs import ObjectKind
 from .coverage import coverage
 from .node_files import NUMBERS
 from .reader import Recording
 from .sqlite_errors import query_column, query_numbers, query_rows
-from .sqlite_text import number_list
-from .subject_queries import column_of
+from .subject_queries import column_of, container_of_event
 
 Found = Event | Pod | Container
 
@@ -28,16 +27,10 @@ _EVENT_DIGITS = 8
 """Minimum number of digits of an id prefix; a shorter number is always an event id."""
 _LEAST_PREFIX = 4
 """Minimum number of characters of an id prefix; a shorter one could match by accident."""
-_AROUND = 200
-"""Maximum distance, in event ids, between events of one round."""
-_TOGETHER = 100
-"""Maximum number of events of one query."""
 _COMPARED = 5_000
 """Maximum number of names that are compared for a suggestion, each in about 20 µs."""
 _HEXADECIMAL = re.compile("[0-9a-f]+")
 """Text that may be the beginning of an id."""
-_NEXT_MAX = 1_000
-"""Maximum distance, in event ids, to the runtime's next event."""
 
 
 def find(
@@ -103,6 +96,51 @@ def newest_of(
             f"before it: {others}{f' and {more:,} more' if more else ''}"
         )
     return newest
+
+
+def may_be_path(what: str) -> bool:
+    """Return whether a text may name a path, so that searching all changes is worthwhile.
+
+    A number, and a container's name with its two slashes, are none.
+    """
+    return bool(what) and not what.isdigit() and (path_of(what) is not None or what.count("/") < 2)
+
+
+def container_of(
+    recording: Recording, subject: Found, note: Callable[[str], None] | None = None
+) -> Container:
+    """Return the container that `subject` is: of an event, or of a pod with only one name.
+
+    ``note``: see `find`. Raises UsageError and RecordingError.
+    """
+    match subject:
+        case Container():
+            return subject
+        case Event():
+            container = container_of_event(recording, subject.id)
+            if container is not None:
+                return container
+            raise UsageError(
+                f"event {subject.id} ({subject.event}) does not concern a container",
+                "name a container, or an event about one",
+            )
+        case Pod():
+            containers = containers_of(recording, subject)
+            if len(containers) == 1:
+                return containers[0]
+            name = pod_name(subject)
+            if not containers:
+                problem = f"{THE_RECORDING} has no container of {name}"
+                raise UsageError(problem, "`log` shows what it contains", recording.path)
+            names = [*dict.fromkeys(container_name(container) for container in containers)]
+            if len(names) == 1:
+                newest = newest_of(recording, containers, note)
+                assert isinstance(newest, Container)
+                return newest
+            raise UsageError(
+                f"{name} has {len(names)} containers",
+                f"name one: {first_names(names, _LISTED, ' or ')}",
+            )
 
 
 def _event(recording: Recording, number: str, of_pod: str = "") -> Event | None:
@@ -245,186 +283,11 @@ def history(recording: Recording, subject: Pod | Container) -> Iterator[Event]:
             yield event
 
 
-def effects_on(recording: Recording, container: Container) -> list[int]:
-    """Return the ids of events about others that requested a change of a container, in order.
-
-    They include unsolicited requests without recorded targets, as earlier recorders did not store
-    evictions.
-    """
-    events = query_column(
-        recording, "SELECT event FROM effect WHERE container = ? ORDER BY event", container.key
-    )
-    if query_numbers(recording, f"SELECT id FROM name WHERE text = '{UNSOLICITED}'"):
-        events += query_column(
-            recording,
-            "SELECT e.id FROM event AS e WHERE e.container IS NULL "
-            f"AND e.method = (SELECT id FROM name WHERE text = '{UNSOLICITED}') "
-            "AND NOT EXISTS (SELECT 1 FROM effect AS f WHERE f.event = e.id)",
-        )
-        events.sort()
-    return events
-
-
-def events_for(recording: Recording, container: Container) -> list[int]:
-    """Return the ids of the events with the history of a container, in order.
-
-    These are the container's own events, the rounds in which a change of it was requested, and the
-    events that list it as existing.
-    """
-    effects = effects_on(recording, container)
-    query = "SELECT DISTINCT event FROM state WHERE container = ?"
-    listing = query_column(recording, query, container.key)
-    own = events_about(recording, container)
-    # The next event shows that the chain had ended, and that the runtime has applied the request.
-    rounds = [*effects, *_for_each(recording, effects, _NEXT_EVENT)]
-    return sorted({*own, *listing, *rounds, *_for_each(recording, rounds, _IN_ROUND)})
-
-
-_NEXT_EVENT = (
-    "SELECT (SELECT o.id FROM event AS o WHERE o.id BETWEEN e.id + 1 AND e.id + ? "
-    "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN (SELECT id FROM "
-    f"name WHERE text IN ('{REGISTER}', '{CONFIGURE}', '{SYNCHRONIZE}', '{UNSOLICITED}', "
-    f"'{CONTAINER_STATUS}', '{SHUTDOWN}', '{VALIDATE}')) ORDER BY o.id LIMIT 1) AS next "
-    "FROM event AS e WHERE next IS NOT NULL"
-)
-"""For an event, the next event of another round, if it is near."""
-_IN_ROUND = (
-    "SELECT o.id FROM event AS e JOIN event AS o ON o.id BETWEEN e.id - ?1 AND e.id + ?1 "
-    "WHERE o.container = e.container AND (o.event = e.event OR o.event IN "
-    "(SELECT id FROM name WHERE text IN ('CreateContainer', 'ValidateContainerAdjustment')))"
-)
-"""For an event, the nearby events that may belong to the same round.
-
-Only the events of all connections show whether the chain of a round was completed.
-"""
-
-
-def _for_each(recording: Recording, events: Sequence[int], query: str) -> list[int]:
-    """Return the results of a query for each of some events ``e``."""
-    found: list[int] = []
-    for start in range(0, len(events), _TOGETHER):
-        some = number_list(events[start : start + _TOGETHER])
-        found += query_column(recording, f"{query} AND e.id IN {some}", _AROUND)
-    return found
-
-
 def events_about(recording: Recording, subject: Pod | Container) -> list[int]:
     """Return the ids of all events about a container, or a pod and its containers, in order."""
     return query_column(
         recording, f"SELECT id FROM event WHERE {column_of(subject)} = ? ORDER BY id", subject.key
     )
-
-
-def next_after(
-    recording: Recording, container: Container, events: Sequence[str], aside: Sequence[str]
-) -> list[int]:
-    """Return the id of the next event after each of a container's events with these names.
-
-    Events whose method is in ``aside`` are skipped.
-    """
-    return query_column(
-        recording,
-        "SELECT DISTINCT next FROM (SELECT (SELECT o.id FROM event AS o WHERE o.id > e.id "
-        f"AND o.id <= e.id + {_NEXT_MAX} AND o.method NOT IN {_ids_of(aside)} "
-        "ORDER BY o.id LIMIT 1) "
-        f"AS next FROM event AS e WHERE e.container = ? AND e.event IN {_ids_of(events)}) "
-        "WHERE next IS NOT NULL",
-        *aside,
-        container.key,
-        *events,
-    )
-
-
-def last_events(recording: Recording, name: str, before: int, most: int) -> list[int]:
-    """Return the ids of the last ``most`` events of this name before an event, newest first."""
-    query = (
-        f"SELECT id FROM event WHERE event IN {_ids_of([name])} AND id < ? ORDER BY id DESC LIMIT ?"
-    )
-    return query_column(recording, query, name, before, most)
-
-
-def has_event_before(
-    recording: Recording,
-    session: int,
-    event: int,
-    methods: Collection[str],
-    *,
-    others: bool = False,
-    within: int | None = None,
-) -> bool:
-    """Return whether a session has an earlier event of one of ``methods``.
-
-    ``others``: of any other method instead. ``within``: maximum distance in event ids.
-    """
-    rows = query_numbers(
-        recording,
-        "SELECT 1 FROM event WHERE session = ? AND id < ? AND id >= ? "
-        f"AND method {'NOT ' if others else ''}IN {_ids_of(methods)} "
-        "ORDER BY id DESC LIMIT 1",
-        session,
-        event,
-        0 if within is None else event - within,
-        *methods,
-    )
-    return bool(rows)
-
-
-def first_events(
-    recording: Recording, methods: Sequence[str], *, others: bool = False
-) -> dict[int, int]:
-    """Return each session's first event of one of ``methods``, or of any other (``others``)."""
-    rows = query_numbers(
-        recording,
-        "SELECT session, min(id) FROM event "
-        f"WHERE method {'NOT ' if others else ''}IN {_ids_of(methods)} GROUP BY session",
-        *methods,
-    )
-    return {row[0]: row[1] for row in rows}
-
-
-def _ids_of(names: Collection[str]) -> str:
-    """Return a subquery for the ids of names, which are its values."""
-    return f"(SELECT id FROM name WHERE text IN ({', '.join('?' * len(names))}))"
-
-
-def has_recorded_predecessor(recording: Recording, event: Event) -> bool:
-    """Return whether the previous event of the same session was recorded.
-
-    True for a session's first event in the recording. Events that were omitted when a part of a
-    recording was extracted count as recorded.
-    """
-    rows = query_numbers(
-        recording,
-        "SELECT seq FROM event WHERE session = ? AND id < ? ORDER BY id DESC LIMIT 1",
-        event.session,
-        event.id,
-    )
-    return not rows or rows[0][0] == event.seq - 1 or _is_left_out(recording, event)
-
-
-def is_part(recording: Recording) -> bool:
-    """Return whether events were left out, so that sequence numbers do not show what is missing."""
-    return bool(query_numbers(recording, "SELECT 1 FROM left_out LIMIT 1"))
-
-
-def _is_left_out(recording: Recording, event: Event) -> bool:
-    """Return whether the previous event of the session was omitted from a part of a recording."""
-    query = "SELECT 1 FROM left_out WHERE event = ? AND seq = ?"
-    return bool(query_numbers(recording, query, event.id, event.seq - 1))
-
-
-def listed_at_start(recording: Recording, container: Container) -> ShownSubject | None:
-    """Return the container from the first Synchronize that lists it; None if none does."""
-    rows = query_numbers(
-        recording,
-        "SELECT object, event FROM state WHERE container = ? ORDER BY event LIMIT 1",
-        container.key,
-    )
-    for number, event in rows:
-        kind, content = recording.object(number)
-        if kind == ObjectKind.CONTAINER:
-            return ShownSubject(content, event)
-    return None
 
 
 def newest_message(recording: Recording, subject: Pod | Container) -> ShownSubject | None:

@@ -11,6 +11,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import blame
 from nri_scope.differ.attribution.attributed_changes import OutcomeKind, RoundDiff
+from nri_scope.differ.blame.text import head as head_of
 from nri_scope.differ.render import renderer as renderer_of
 from nri_scope.events import Role
 
@@ -209,7 +210,7 @@ def test_a_container_that_failed_to_start_never_ran() -> None:
     assert "failed to start" in text
     assert "\x1b" not in text and "such file\nor" not in text
     (history,) = differ.histories.values()
-    head = "\n".join(blame.head(history, blame.lines(history)))
+    head = "\n".join(head_of(history, blame.lines(history)))
     assert "note: this spec was created, but never ran: the container failed to start" in head
     assert "\x1b" not in head
 

@@ -22,7 +22,7 @@ from nri_scope.events import Container, Event, Gap, Note, Pod, Problem, Session,
 from nri_scope.nri.events import METHODS
 from nri_scope.nri.runtime_setup import FailurePolicy
 from nri_scope.recording.blobs import Packer, digest
-from nri_scope.recording.lookup import effects_on
+from nri_scope.recording.container_events import effects_on
 from nri_scope.recording.opening import connect
 from nri_scope.recording.plugin_calls import MeasuredTimes, measured_times
 from nri_scope.recording.reader import MAX_REQUEST, Recording

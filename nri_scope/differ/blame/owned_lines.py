@@ -2,20 +2,19 @@
 """The lines of a container's final spec with their owners, including removed lines.
 
 The runtime's own spec, reported by the CRI, also contains values that no event shows. The runtime
-is their owner only if no plugin can have set them unobserved. Lines that no plugin changed are
-folded to counts.
+is their owner only if no plugin can have set them unobserved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import groupby
-from typing import Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.changes import path_of_field
-from nri_scope.specs import ABSENT, Absent, Json, same, value_at
+from nri_scope.specs import ABSENT, Absent, Json, Spec, pointer, same, split, value_at
+from nri_scope.specs.json_spec import KEYED, key_of, members
 from nri_scope.text.yaml_text import inline
 
 from ..attribution.attributed_changes import ChangeStep, Evidence, OutcomeKind
@@ -26,7 +25,111 @@ from ..attribution.later_changes import ANY_OWNER, UPDATABLE
 from ..attribution.owner import AFTER_ALL, RUNTIME, SPEC, UNKNOWN, Owner, OwnerKind
 from ..render import wording
 from ..render.values import move
-from .spec_tree import SpecNode, put_back, tree
+
+MAX_DEPTH = 16
+"""Number of levels with one line per value; deeper values share a line. Real specs have seven."""
+
+_ENV = "/process/env"
+
+
+@dataclass(slots=True)
+class SpecNode:
+    """A value of a spec, with the nodes of its parts."""
+
+    path: str
+    label: str
+    """The key, or the label of an array's member in paths."""
+    member: bool
+    """Whether the value is a member of an array."""
+    value: Json
+    """The value as in changes: ``bar`` of an environment variable."""
+    written: Json
+    """The value as in a spec: ``FOO=bar``."""
+    exists: bool = True
+    """Whether the value exists; False for removed values, and for requested ones not applied."""
+    below: list[SpecNode] = field(default_factory=list)
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the value takes a single line; only removed values can be below it."""
+        return not any(node.exists for node in self.below)
+
+
+def tree(spec: Spec) -> dict[str, SpecNode]:
+    """Return all nodes by their paths, in document order; the first is the spec itself, at ""."""
+    root = SpecNode("", "", False, spec, spec)
+    nodes: dict[str, SpecNode] = {}
+    waiting = [(root, 0)]
+    while waiting:
+        node, depth = waiting.pop()
+        nodes[node.path] = node
+        if depth <= MAX_DEPTH:
+            node.below = _below(node)
+            waiting += ((below, depth + 1) for below in reversed(node.below))
+    return nodes
+
+
+def _below(node: SpecNode) -> list[SpecNode]:
+    """Return the nodes of a value's parts: fields of an object, or members of a keyed array."""
+    value = node.written
+    if isinstance(value, dict):
+        return [
+            SpecNode(pointer(node.path, name), name, False, each, each)
+            for name, each in value.items()
+        ]
+    keyed = KEYED.get(node.path)
+    if keyed is None or not isinstance(value, list):
+        return []
+    by_label = members(value, keyed)
+    if by_label is None:
+        return []
+    below = [
+        SpecNode(pointer(node.path, label), label, True, each, written)
+        for (label, each), written in zip(by_label.items(), value, strict=True)
+    ]
+    for member in below:
+        _key_first(member)
+    return below
+
+
+def put_back(nodes: dict[str, SpecNode], gone: Iterable[tuple[str, Json]]) -> None:
+    """Add nodes for values that are not in the spec, after their siblings in the spec."""
+    for path, value in gone:
+        node = nodes.get(path) or _missing(nodes, path)
+        if not node.exists:
+            node.value = value
+            node.written = _written(path, node.label, value)
+
+
+def _missing(nodes: dict[str, SpecNode], path: str) -> SpecNode:
+    """Add and return a node at a path that is not in the spec, with its missing parents."""
+    missing: list[str] = []
+    while path not in nodes:
+        missing.append(path)
+        path = path.rpartition("/")[0]
+    node = nodes[path]
+    for path in reversed(missing):
+        label = split(path)[-1]
+        new = SpecNode(path, label, node.path in KEYED, None, None, exists=False)
+        node.below.append(new)
+        nodes[path] = node = new
+    return node
+
+
+def _written(path: str, label: str, value: Json) -> Json:
+    if path.rpartition("/")[0] != _ENV:
+        return value
+    name = key_of(label)
+    return name if value is None else f"{name}={value}"
+
+
+def _key_first(member: SpecNode) -> None:
+    """Move the field that identifies a member to the front: "destination" of a mount."""
+    if isinstance(member.written, dict):
+        name = key_of(member.label)
+        fields = sorted(member.written.items(), key=lambda field: field[1] != name)
+        member.value = member.written = dict(fields)
+
 
 ValueOwner: TypeAlias = "tuple[Owner, tuple[Evidence, ...], ChangeStep | None]"
 """An owner, its evidence, and the step that made the value. The step is None for the first state,
@@ -378,66 +481,3 @@ def _joined(member: OwnedLine, first: OwnedLine) -> OwnedLine:
     if first.mark == " " and member.mark in (">", UNMET, OPEN):
         line = replace(line, mark=member.mark, mover=member.mover)
     return line
-
-
-View: TypeAlias = Literal["usual", "full", "changed"]
-
-
-class Fold(NamedTuple):
-    """A row in place of consecutive hidden lines of one owner."""
-
-    owner: Owner
-    hidden: int
-    """Number of hidden lines."""
-    indent: int
-
-
-Row: TypeAlias = "OwnedLine | Fold"
-
-
-def view(lines: Sequence[OwnedLine], kind: View) -> list[Row]:
-    """Return the rows of a view.
-
-    "full": all lines; "changed": lines that differ from the runtime's spec without plugins,
-    and their parents; "usual": the same, with a fold in place of the lines between them.
-    """
-    if kind == "full":
-        return list(lines)
-    shown = _shown(lines)
-    rows: list[Row] = []
-    for is_shown, run in groupby(enumerate(lines), lambda item: item[0] in shown):
-        some = [line for _, line in run]
-        if is_shown:
-            rows += some
-        elif kind == "usual":
-            rows += some if len(some) == 1 else _folds(some)
-    return rows
-
-
-def _shown(lines: Sequence[OwnedLine]) -> set[int]:
-    parents: dict[str, int] = {}
-    for index, line in enumerate(lines):
-        if line.heading:
-            parents.setdefault(line.path, index)
-        if line.dash and not line.member:
-            # A member has no line of its own; its first line represents it.
-            parents.setdefault(line.path.rpartition("/")[0], index)
-    shown: set[int] = set()
-    for index, line in enumerate(lines):
-        if not line.changed:
-            continue
-        shown.add(index)
-        path = line.path
-        while path := path.rpartition("/")[0]:
-            if path in parents:
-                shown.add(parents[path])
-    return shown
-
-
-def _folds(lines: Sequence[OwnedLine]) -> Iterator[Fold]:
-    counts: dict[Owner, int] = {}
-    for line in lines:
-        if line.exists and line.owner is not None and not line.heading:
-            counts[line.owner] = counts.get(line.owner, 0) + 1
-    indent = min(line.indent for line in lines)
-    return (Fold(owner, count, indent) for owner, count in counts.items())

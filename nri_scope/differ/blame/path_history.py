@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of one path of a container: its values in order, each with its owner."""
+"""The history of one path of a container: its values in order, each with its owner, as text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError, nearest_word
 from nri_scope.specs import Absent, Json, label, path_of, pointer, split, value_at
-from nri_scope.text.quantities import first_names
+from nri_scope.text.escape import columns, safe
+from nri_scope.text.quantities import Days, clock, first_names
+from nri_scope.text.styled_text import Span, Style, StyledText, break_text, styled
 
 from ..attribution.attributed_changes import EVICTION, ChangeStep
 from ..attribution.history import History
-from .spec_tree import tree
+from ..render import wording
+from ..render.values import move
+from .owned_lines import tree
+from .text import STYLES, YAML_WIDTH_MIN, Gutter, cut, value_lines
 
 _LISTED_MAX = 5
 """Maximum number of matching paths in an error."""
@@ -120,3 +125,101 @@ def _below(step: ChangeStep) -> Iterator[str]:
     for value in (step.change.before, step.change.after):
         if isinstance(value, dict):
             yield from (pointer(step.change.path, name) for name in value)
+
+
+_NO_CHANGE = "no change seen"
+
+
+def history_body(
+    history: History, histories: Sequence[PathHistory], width: int | None = None
+) -> tuple[list[str], list[str]]:
+    """Return lines of the values in order, with time, event and owner, and the legend's items."""
+    steps = [step for path_history in histories for step in path_history.steps]
+    gutter = Gutter(
+        [
+            (history.base_owner, ()),
+            *((step.owner, step.evidence) for step in steps),
+        ],
+        width,
+    )
+    number = max((len(str(step.event)) for step in steps), default=1)
+    lines: list[str] = []
+    days = Days()
+    if steps:
+        lines += days.turn(steps[0].at_ns)
+    for path_history in histories:
+        if path_history is not histories[0]:
+            lines.append("")
+        lines.append(styled(Style.STRONG, safe(label(path_history.path))))
+        lines += _path_lines(history, path_history, _Columns(number, gutter, width), days)
+    return lines, gutter.legend()
+
+
+class _Columns:
+    """Formatter of a value with time, event and gutter at its left."""
+
+    def __init__(self, number: int, gutter: Gutter, width: int | None) -> None:
+        self._number = number
+        self._gutter = gutter
+        self._width = width
+        self._left = len("00:00:00.000") + 2 + number + 2
+
+    def write(
+        self, step: ChangeStep | None, history: History, value: Json, remark: str, word: str = ""
+    ) -> Iterator[str]:
+        if step is None:
+            left = " " * self._left
+            cell = self._gutter.cell(history.base_owner, (), " ")
+            mark = " "
+        else:
+            mark = wording.glyph(step)
+            left = f"{clock(step.at_ns)}  {step.event:>{self._number}}  "
+            cell = self._gutter.cell(step.owner, step.evidence, mark)
+        width = self._width
+        room = (
+            None if width is None else max(YAML_WIDTH_MIN, width - self._left - self._gutter.width)
+        )
+        rows = [word] if word else value_lines("", value, room, 2)
+        margin = " " * self._left + self._gutter.cell(None, (), " ")
+        remark = safe(cut(remark, width))
+        if remark and (room is None or columns(rows[-1]) + columns(remark) + 4 <= room):
+            rows[-1] += f"  # {remark}"
+            remark = ""
+        for number, text in enumerate(rows):
+            yield StyledText(margin if number else left + cell, Span(text, STYLES[mark]))
+        if remark and room is not None:
+            for text in break_text(remark, room - 4, room - 4):
+                yield StyledText(margin, Span(f"  # {text}", Style.DIM))
+
+
+def _path_lines(
+    history: History, path_history: PathHistory, formatter: _Columns, days: Days
+) -> Iterator[str]:
+    if not isinstance(path_history.began, Absent):
+        remark = "" if path_history.steps else _NO_CHANGE
+        yield from formatter.write(None, history, path_history.began, remark)
+    elif not path_history.steps:
+        yield f"({_NO_CHANGE})"
+    for step in path_history.steps:
+        yield from days.turn(step.at_ns)
+        yield from formatter.write(
+            step, history, step.change.after, "; ".join(_remarks(step)), _word(step)
+        )
+
+
+def _word(step: ChangeStep) -> str:
+    """Return the text in place of the value; "" for none."""
+    change = step.change
+    match change.kind:
+        case "removed":
+            return "(removed)"
+        case "moved":
+            return f"({move(change)})"
+    return ""
+
+
+def _remarks(step: ChangeStep) -> Iterator[str]:
+    yield wording.why(step) or wording.outcome(step)
+    yield from (wording.claim(claim, step) for claim in step.disputed)
+    if step.note:
+        yield step.note

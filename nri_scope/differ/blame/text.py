@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Render a container's lines as text, YAML with a gutter.
 
-Render the history of a path, too.
-
-The gutter shows owner, evidence and kind of change to the left of each line.
+The gutter shows owner, evidence and kind of change to the left of each line. Lines that no plugin
+changed are folded to counts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Literal, NamedTuple, TypeAlias
 
-from nri_scope.specs import Absent, Json, label
+from nri_scope.specs import Json
 from nri_scope.text.escape import columns, safe
-from nri_scope.text.quantities import SHORT_ID, Days, clock, many
+from nri_scope.text.quantities import SHORT_ID, many
 from nri_scope.text.styled_text import (
     Layout,
     LayoutPart,
@@ -28,9 +29,71 @@ from ..attribution.attributed_changes import ChangeStep, Evidence, OutcomeKind, 
 from ..attribution.history import History
 from ..attribution.owner import POD_SPEC, Owner, OwnerKind
 from ..render import wording
-from ..render.values import clipped, move
-from .owned_lines import OPEN, UNMET, Fold, OwnedLine, Row
-from .path_history import PathHistory
+from ..render.values import clipped
+from .owned_lines import OPEN, UNMET, OwnedLine
+
+View: TypeAlias = Literal["usual", "full", "changed"]
+
+
+class Fold(NamedTuple):
+    """A row in place of consecutive hidden lines of one owner."""
+
+    owner: Owner
+    hidden: int
+    """Number of hidden lines."""
+    indent: int
+
+
+Row: TypeAlias = "OwnedLine | Fold"
+
+
+def view(lines: Sequence[OwnedLine], kind: View) -> list[Row]:
+    """Return the rows of a view.
+
+    "full": all lines; "changed": lines that differ from the runtime's spec without plugins,
+    and their parents; "usual": the same, with a fold in place of the lines between them.
+    """
+    if kind == "full":
+        return list(lines)
+    shown = _shown(lines)
+    rows: list[Row] = []
+    for is_shown, run in groupby(enumerate(lines), lambda item: item[0] in shown):
+        some = [line for _, line in run]
+        if is_shown:
+            rows += some
+        elif kind == "usual":
+            rows += some if len(some) == 1 else _folds(some)
+    return rows
+
+
+def _shown(lines: Sequence[OwnedLine]) -> set[int]:
+    parents: dict[str, int] = {}
+    for index, line in enumerate(lines):
+        if line.heading:
+            parents.setdefault(line.path, index)
+        if line.dash and not line.member:
+            # A member has no line of its own; its first line represents it.
+            parents.setdefault(line.path.rpartition("/")[0], index)
+    shown: set[int] = set()
+    for index, line in enumerate(lines):
+        if not line.changed:
+            continue
+        shown.add(index)
+        path = line.path
+        while path := path.rpartition("/")[0]:
+            if path in parents:
+                shown.add(parents[path])
+    return shown
+
+
+def _folds(lines: Sequence[OwnedLine]) -> Iterator[Fold]:
+    counts: dict[Owner, int] = {}
+    for line in lines:
+        if line.exists and line.owner is not None and not line.heading:
+            counts[line.owner] = counts.get(line.owner, 0) + 1
+    indent = min(line.indent for line in lines)
+    return (Fold(owner, count, indent) for owner, count in counts.items())
+
 
 MARK_MEANINGS = {
     **{mark: kind for kind, mark in wording.GLYPHS.items()},
@@ -275,10 +338,10 @@ def yaml_lines(line: OwnedLine, width: int | None) -> list[str]:
         if line.heading:
             return [head]
         head += " "
-    return _value_lines(head, line.written, width, line.indent + 4)
+    return value_lines(head, line.written, width, line.indent + 4)
 
 
-def _value_lines(head: str, value: Json, width: int | None, indent: int) -> list[str]:
+def value_lines(head: str, value: Json, width: int | None, indent: int) -> list[str]:
     """Return ``head`` and the value, in lines of at most ``width`` columns where possible."""
     text = f"{head}{inline(value)}"
     if width is None:
@@ -322,101 +385,3 @@ def _fold(fold: Fold, gutter: Gutter) -> str:
     by = " by the runtime" if fold.owner.who is OwnerKind.RUNTIME else ""
     text = f"{' ' * fold.indent}# … {many(fold.hidden, 'line')}{by}"
     return styled(Style.DIM, f"{gutter.cell(fold.owner, (), ' ')}{text}")
-
-
-_NO_CHANGE = "no change seen"
-
-
-def history_body(
-    history: History, histories: Sequence[PathHistory], width: int | None = None
-) -> tuple[list[str], list[str]]:
-    """Return lines of the values in order, with time, event and owner, and the legend's items."""
-    steps = [step for path_history in histories for step in path_history.steps]
-    gutter = Gutter(
-        [
-            (history.base_owner, ()),
-            *((step.owner, step.evidence) for step in steps),
-        ],
-        width,
-    )
-    number = max((len(str(step.event)) for step in steps), default=1)
-    lines: list[str] = []
-    days = Days()
-    if steps:
-        lines += days.turn(steps[0].at_ns)
-    for path_history in histories:
-        if path_history is not histories[0]:
-            lines.append("")
-        lines.append(styled(Style.STRONG, safe(label(path_history.path))))
-        lines += _path_lines(history, path_history, _Columns(number, gutter, width), days)
-    return lines, gutter.legend()
-
-
-class _Columns:
-    """Formatter of a value with time, event and gutter at its left."""
-
-    def __init__(self, number: int, gutter: Gutter, width: int | None) -> None:
-        self._number = number
-        self._gutter = gutter
-        self._width = width
-        self._left = len("00:00:00.000") + 2 + number + 2
-
-    def write(
-        self, step: ChangeStep | None, history: History, value: Json, remark: str, word: str = ""
-    ) -> Iterator[str]:
-        if step is None:
-            left = " " * self._left
-            cell = self._gutter.cell(history.base_owner, (), " ")
-            mark = " "
-        else:
-            mark = wording.glyph(step)
-            left = f"{clock(step.at_ns)}  {step.event:>{self._number}}  "
-            cell = self._gutter.cell(step.owner, step.evidence, mark)
-        width = self._width
-        room = (
-            None if width is None else max(YAML_WIDTH_MIN, width - self._left - self._gutter.width)
-        )
-        rows = [word] if word else _value_lines("", value, room, 2)
-        margin = " " * self._left + self._gutter.cell(None, (), " ")
-        remark = safe(cut(remark, width))
-        if remark and (room is None or columns(rows[-1]) + columns(remark) + 4 <= room):
-            rows[-1] += f"  # {remark}"
-            remark = ""
-        for number, text in enumerate(rows):
-            yield StyledText(margin if number else left + cell, Span(text, STYLES[mark]))
-        if remark and room is not None:
-            for text in break_text(remark, room - 4, room - 4):
-                yield StyledText(margin, Span(f"  # {text}", Style.DIM))
-
-
-def _path_lines(
-    history: History, path_history: PathHistory, formatter: _Columns, days: Days
-) -> Iterator[str]:
-    if not isinstance(path_history.began, Absent):
-        remark = "" if path_history.steps else _NO_CHANGE
-        yield from formatter.write(None, history, path_history.began, remark)
-    elif not path_history.steps:
-        yield f"({_NO_CHANGE})"
-    for step in path_history.steps:
-        yield from days.turn(step.at_ns)
-        yield from formatter.write(
-            step, history, step.change.after, "; ".join(_remarks(step)), _word(step)
-        )
-
-
-def _word(step: ChangeStep) -> str:
-    """Return the text in place of the value; "" for none."""
-    change = step.change
-    match change.kind:
-        case "removed":
-            return "(removed)"
-        case "moved":
-            return f"({move(change)})"
-    return ""
-
-
-def _remarks(step: ChangeStep) -> Iterator[str]:
-    yield wording.why(step) or wording.outcome(step)
-    yield from (wording.claim(claim, step) for claim in step.disputed)
-    if step.note:
-        yield step.note

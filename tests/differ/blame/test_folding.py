@@ -7,7 +7,8 @@ from hypothesis import given
 
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import RUNTIME
-from nri_scope.differ.blame.owned_lines import Fold, OwnedLine, lines, view
+from nri_scope.differ.blame.owned_lines import OwnedLine, lines
+from nri_scope.differ.blame.text import Fold, view
 from nri_scope.specs import Json, Spec
 from tests.differ.render.samples import ENV
 

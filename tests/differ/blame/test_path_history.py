@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from nri_scope.differ.attribution.attributed_changes import OutcomeKind, dropped
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import REQUEST
-from nri_scope.differ.blame import history_body, path_histories, resolve
+from nri_scope.differ.blame.path_history import history_body, path_histories, resolve
 from nri_scope.errors import UsageError
 from nri_scope.specs import Spec
 from nri_scope.text.escape import safe

@@ -22,14 +22,14 @@ from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN
 from nri_scope.differ.blame import (
     body,
-    head,
     legend,
     lines,
     path_histories,
     resolve,
     view,
-    whole_container_requests,
 )
+from nri_scope.differ.blame.path_history import whole_container_requests
+from nri_scope.differ.blame.text import head
 from nri_scope.specs import Json, Spec, same
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import paint_line

@@ -21,7 +21,7 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, LEFT_OUT, CapturedCa
 from nri_scope.filter import parse
 from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording import lookup
+from nri_scope.recording import container_events, lookup
 from nri_scope.recording.event_messages import status_request
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.schema_check import check, check_schema
@@ -294,9 +294,9 @@ class TestPart:
         assert list(twice.exchanges()) == list(direct.exchanges())
         assert dump(twice, "left_out") == dump(direct, "left_out") != []
         for event in twice.events():
-            assert lookup.has_recorded_predecessor(twice, event) == lookup.has_recorded_predecessor(
-                whole, event
-            )
+            assert container_events.has_recorded_predecessor(
+                twice, event
+            ) == container_events.has_recorded_predecessor(whole, event)
 
     def test_left_out_and_lost_events_are_distinguished(self, tmp_path: Path) -> None:
         path = tmp_path / "lossy.db"
@@ -309,11 +309,12 @@ class TestPart:
         with Recording.open(path) as whole:
             _, part = rebuilt(whole, Selection(pod="shop/web-0"))
             followed = {
-                event.id: lookup.has_recorded_predecessor(whole, event) for event in whole.events()
+                event.id: container_events.has_recorded_predecessor(whole, event)
+                for event in whole.events()
             }
             assert set(followed.values()) == {True, False}
             for event in part.events():
-                assert lookup.has_recorded_predecessor(part, event) == followed[event.id]
+                assert container_events.has_recorded_predecessor(part, event) == followed[event.id]
 
     def test_scattered_selection_has_few_gaps(self, tmp_path: Path) -> None:
         path = tmp_path / "long.db"

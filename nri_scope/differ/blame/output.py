@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convert a container's lines and changes to plain values for JSON."""
+"""Print what `blame` shows of a container: lines of text, or a JSON document."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
@@ -13,7 +13,26 @@ from ..attribution.attributed_changes import ChangeStep
 from ..attribution.history import History
 from ..render.document import shallow, step_record
 from .owned_lines import OwnedLine
-from .path_history import PathHistory
+from .path_history import PathHistory, history_body, whole_container_requests
+from .text import View, body, head, legend, view
+
+
+def page(
+    history: History,
+    lines: Sequence[OwnedLine],
+    histories: Sequence[PathHistory] | None,
+    kind: View,
+    width: int | None,
+) -> Iterator[str]:
+    """Yield the lines of a container, or of path histories, with a head and a legend."""
+    if histories is None:
+        shown, items = body(view(lines, kind), width)
+        yield from head(history, lines, width)
+    else:
+        shown, items = history_body(history, histories, width)
+        yield from head(history, None, width, whole_container_requests(history))
+    yield from ("", *shown, "") if shown else ()
+    yield from legend(items, width)
 
 
 def document(

@@ -1,29 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find what a name means: an event, a pod, a container, or a path of the spec that changed."""
+"""Find the container in which a path of the spec changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import islice
 from shlex import quote
-from typing import TYPE_CHECKING
 
 from nri_scope.errors import THE_RECORDING, UsageError
-from nri_scope.events import Container, Event, Pod
+from nri_scope.events import Container, Pod
 from nri_scope.recording import lookup
 from nri_scope.recording.coverage import CHANGING, coverage
 from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import container_of_event
-from nri_scope.specs import label, path_of
+from nri_scope.specs import label
 from nri_scope.specs.path_labels import Meaning, meaning
 from nri_scope.text.quantities import first_names
 
-if TYPE_CHECKING:
-    from .attribution.history import History
-
-# The differ is imported in the functions, as loading it takes 0.1 s.
-Remark = Callable[[str], None]
-"""Receives a line that says which of several pods or containers of one name is meant."""
+from .attribution.history import History
+from .blame.owned_lines import tree
+from .recording_differ import histories
 
 _LISTED = 5
 """Maximum number of containers or paths that an error lists."""
@@ -31,26 +26,17 @@ _EXAMINED = 2_000
 """Maximum number of containers that are searched for a path without changes, each in about 1 ms."""
 
 
-def find_with_path(
-    recording: Recording, what: str, remark: Remark | None = None
-) -> tuple[lookup.Found, str]:
-    """Return the event, pod or container that `what` names, and "".
+def container_changed_at(
+    recording: Recording, what: str, error: UsageError
+) -> tuple[Container, str]:
+    """Return the only container in which the path `what` changed, and the path.
 
-    For a path, return the only container in which it changed, and the path. Raises UsageError and
-    RecordingError.
+    ``error``: raised if no container has such a path. Raises UsageError and RecordingError.
     """
-    is_path = may_be_path(what)
-    try:
-        return lookup.find(recording, what, remark, or_path=is_path), ""
-    except UsageError as error:
-        if not is_path:
-            raise
-        from .recording_differ import histories
-
-        known = histories(recording)
-        containers, paths = _changed(recording, what, known)
-        if not containers:
-            raise _unchanged(recording, what, known) or error from None
+    known = histories(recording)
+    containers, paths = _changed(recording, what, known)
+    if not containers:
+        raise _unchanged(recording, what, known) or error from None
     if len(paths) > 1:
         raise UsageError(f'"{what}" matches {len(paths)} changed paths', f"use {_any_of(paths)}")
     (path,) = paths
@@ -64,61 +50,11 @@ def find_with_path(
     return containers[0], path
 
 
-def container_with_path(
-    recording: Recording, what: str, remark: Remark | None = None
-) -> tuple[Container, str]:
-    """Return the container that `what` names, and the changed path; "" if `what` is no path.
-
-    `what` may also be an event about the container, or a pod with only one. Raises UsageError and
-    RecordingError.
-    """
-    subject, path = find_with_path(recording, what, remark)
-    return _container_of(recording, subject, remark), path
-
-
-def _container_of(recording: Recording, subject: lookup.Found, remark: Remark | None) -> Container:
-    match subject:
-        case Container():
-            return subject
-        case Event():
-            container = container_of_event(recording, subject.id)
-            if container is not None:
-                return container
-            raise UsageError(
-                f"event {subject.id} ({subject.event}) does not concern a container",
-                "name a container, or an event about one",
-            )
-        case Pod():
-            containers = lookup.containers_of(recording, subject)
-            if len(containers) == 1:
-                return containers[0]
-            name = lookup.pod_name(subject)
-            if not containers:
-                problem = f"{THE_RECORDING} has no container of {name}"
-                raise UsageError(problem, "`log` shows what it contains", recording.path)
-            names = [*dict.fromkeys(lookup.container_name(container) for container in containers)]
-            if len(names) == 1:
-                newest = lookup.newest_of(recording, containers, remark)
-                assert isinstance(newest, Container)
-                return newest
-            raise UsageError(f"{name} has {len(names)} containers", f"name one: {_any_of(names)}")
-
-
-def may_be_path(what: str) -> bool:
-    """Return whether a text may name a path, so that searching all changes is worthwhile.
-
-    A number, and a container's name with its two slashes, are none.
-    """
-    return bool(what) and not what.isdigit() and (path_of(what) is not None or what.count("/") < 2)
-
-
 def error_without_changes(recording: Recording, what: str) -> UsageError:
     """Return the error for a path without changes, which is no event, pod or container either.
 
     Raises RecordingError.
     """
-    from .recording_differ import histories
-
     try:
         lookup.find(recording, what, or_path=True)
     except UsageError as error:
@@ -166,8 +102,6 @@ def _unchanged(recording: Recording, what: str, known: Mapping[str, History]) ->
 
 def _paths_of(history: History, meant: Meaning) -> list[str]:
     """Return the paths of a container's final spec that are meant, without the parts of them."""
-    from .blame.spec_tree import tree
-
     found = {path for path in tree(history.final_spec) if path and meant.includes(path)}
     return sorted(path for path in found if found.isdisjoint(_above(path)))
 
