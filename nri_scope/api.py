@@ -22,7 +22,7 @@ from nri_scope.recording.work_budget import OnShare
 if TYPE_CHECKING:
     from nri_scope.differ.attribution.attributed_changes import ChangeStep
     from nri_scope.differ.attribution.history import History
-    from nri_scope.differ.blame import OwnedLine
+    from nri_scope.differ.blame.owned_lines import OwnedLine
     from nri_scope.differ.latency import TimeIn
     from nri_scope.differ.operations import Operation
     from nri_scope.filter import Filter
@@ -68,7 +68,7 @@ class ContainerHistory:
         Headings are included, also of an array's members, such as ``/mounts/~1data``.
         `OwnedLine.exists` is False for a value that was removed or refused.
         """
-        from nri_scope.differ.blame import lines
+        from nri_scope.differ.blame.owned_lines import lines
 
         return {line.path: line for line in lines(self.history, members=True)}
 

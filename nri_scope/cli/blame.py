@@ -15,7 +15,7 @@ from .output import Output
 from .params import ANY_PATH, format_option, redact_option, say
 
 if TYPE_CHECKING:
-    from nri_scope.differ.blame import View
+    from nri_scope.differ.blame.text import View
     from nri_scope.share.redaction import Rules
 
 _EPILOG = """
@@ -85,7 +85,8 @@ def _perform(
     file: Path, rules: Rules | None, what: str, path: str | None, kind: View, form: str
 ) -> bool:
     """Show the container or the path. Return whether a plugin changed any of it."""
-    from nri_scope.differ import blame
+    from nri_scope.differ.blame.output import document, page
+    from nri_scope.differ.blame.path_history import resolve
     from nri_scope.recording.records import json_in_parts
 
     from .recording_views import open_view
@@ -101,18 +102,13 @@ def _perform(
                 "start recording before the container is created",
                 file,
             )
-        lines = blame.lines(history)
-        resolved, histories, steps = "", None, history.steps
-        if path is not None:
-            resolved = blame.resolve(history, path)
-            histories = blame.path_histories(history, resolved)
-            steps = [step for path_history in histories for step in path_history.steps]
+        resolved = "" if path is None else resolve(history, path)
         with Output() as output:
             if form == "json":
-                for text in json_in_parts(blame.document(history, lines, histories, resolved)):
+                for text in json_in_parts(document(history, resolved)):
                     output.text(text)
                 output.line("")
             else:
-                for line in blame.page(history, lines, histories, kind, output.width):
+                for line in page(history, resolved, kind, output.width):
                     output.line(line)
-    return any(step.owner.may_be_plugin for step in steps)
+    return any(step.owner.may_be_plugin for step in history.steps_at(resolved))

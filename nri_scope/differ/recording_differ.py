@@ -113,16 +113,6 @@ def differ_of(
     )
 
 
-def differ_of_some(recording: Recording, containers: Iterable[Container]) -> Differ:
-    """Return a differ for the events that are relevant to `containers`. Raises RecordingError."""
-    return Differ(
-        recording.sessions(),
-        only=[container.id for container in containers],
-        gaps=recording.gaps(),
-        around=PartlyFedRecording(recording),
-    )
-
-
 class LaterOutcomes(Surroundings):
     """The outcomes of operations, by the later events of a recording."""
 
@@ -228,28 +218,6 @@ def _fed(
         yield from differ.feed(event, request, reply)
         allowance.spend(differ.take_work())
     yield from differ.flush()
-
-
-def events_of_some(
-    recording: Recording, containers: Iterable[Container], differ: Differ
-) -> Sequence[int]:
-    """Return the ids of the events that affect the histories of `containers`.
-
-    Containers that Synchronize lists are added to the differ first.
-    """
-    event_ids: set[int] = set()
-    for container in under_each_name(recording, [container.key for container in containers]):
-        numbers = events_for(recording, container)
-        # The next request, about any subject, shows that a creation's or update's chain had ended.
-        later = next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
-        numbers_of = {*numbers, *later}
-        listed = listed_at_start(recording, container)
-        if listed is not None and listed.event <= min(numbers_of, default=listed.event):
-            with suppress(DecodeError):
-                known = api.Container.FromString(listed.content)
-                differ.add_existing(known, lookup.container_name(container))
-        event_ids |= numbers_of
-    return sorted(event_ids)
 
 
 class Choice:
@@ -366,9 +334,24 @@ def _excerpt(
     near: Iterable[int] = (),
     pods: Iterable[Pod] = (),
 ) -> Excerpt:
-    differ = differ_of_some(recording, containers)
-    numbers = events_of_some(recording, containers, differ)
-    diffs = rounds_of(recording, differ, sorted({*numbers, *near}), check)
+    differ = Differ(
+        recording.sessions(),
+        only=[container.id for container in containers],
+        gaps=recording.gaps(),
+        around=PartlyFedRecording(recording),
+    )
+    numbers = {*near}
+    for container in under_each_name(recording, [container.key for container in containers]):
+        own = events_for(recording, container)
+        # The next request, about any subject, shows that a creation's or update's chain had ended.
+        own += next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
+        listed = listed_at_start(recording, container)
+        if listed is not None and listed.event <= min(own, default=listed.event):
+            with suppress(DecodeError):
+                known = api.Container.FromString(listed.content)
+                differ.add_existing(known, lookup.container_name(container))
+        numbers.update(own)
+    diffs = rounds_of(recording, differ, sorted(numbers), check)
     rounds = tuple(_with_absences(recording, diffs, containers))
     for diff in rounds:
         if diff.absences and diff.container in differ.histories:

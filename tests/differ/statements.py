@@ -23,7 +23,7 @@ from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.history import UNSURE_ANNOTATIONS, History
 from nri_scope.differ.attribution.later_changes import NAMESAKES
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
-from nri_scope.differ.blame import document
+from nri_scope.differ.blame.output import document
 from nri_scope.differ.blame.owned_lines import OwnedLine, lines
 from nri_scope.differ.recording_differ import (
     differ_of,
@@ -364,7 +364,7 @@ class _Checker:
 
     def _check_history(self, container: str, history: History) -> None:
         life = self._life(container)
-        blame_document = document(history, lines(history))
+        blame_document = document(history)
         if life is None:
             if blame_document["container"]["created"]:  # type: ignore[index, call-overload]
                 self._report("never created, and blame says that it was", container)

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.differ import blame
 from nri_scope.differ.attribution.attributed_changes import OutcomeKind, RoundDiff
+from nri_scope.differ.blame import owned_lines
 from nri_scope.differ.blame.text import head as head_of
 from nri_scope.differ.render import renderer as renderer_of
 from nri_scope.events import Role
@@ -210,7 +210,7 @@ def test_a_container_that_failed_to_start_never_ran() -> None:
     assert "failed to start" in text
     assert "\x1b" not in text and "such file\nor" not in text
     (history,) = differ.histories.values()
-    head = "\n".join(head_of(history, blame.lines(history)))
+    head = "\n".join(head_of(history, owned_lines.lines(history)))
     assert "note: this spec was created, but never ran: the container failed to start" in head
     assert "\x1b" not in head
 
@@ -223,7 +223,9 @@ ANYONE = "one of 00–99, or the runtime"
 def shares_of(chain: Traffic) -> list[tuple[object, str]]:
     """Value and owner of the shares, as `blame` shows them."""
     (history,) = chain.differ.histories.values()
-    return [(line.value, str(line.owner)) for line in blame.lines(history) if line.path == SHARES]
+    return [
+        (line.value, str(line.owner)) for line in owned_lines.lines(history) if line.path == SHARES
+    ]
 
 
 def show(chain: Traffic, shares: int) -> None:
@@ -286,7 +288,7 @@ def test_reordered_members_with_equal_keys_keep_their_owner() -> None:
     chain.send("00-a", "StateChange", post, event="PostCreateContainer")
     chain.end()
     (history,) = chain.differ.histories.values()
-    (line,) = (line for line in blame.lines(history) if line.value == "/by-20")
+    (line,) = (line for line in owned_lines.lines(history) if line.value == "/by-20")
     assert str(line.owner) in ("unknown", "one of 01–49")
 
 

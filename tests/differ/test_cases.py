@@ -20,8 +20,7 @@ from nri_scope.differ.attribution.attributed_changes import (
     RoundDiff,
 )
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.blame import lines
-from nri_scope.differ.blame.owned_lines import FinalOwners
+from nri_scope.differ.blame.owned_lines import FinalOwners, lines
 from nri_scope.differ.recording_differ import (
     excerpt_of_container,
     excerpt_of_events,

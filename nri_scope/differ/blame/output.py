@@ -3,49 +3,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
-from nri_scope.specs import Absent
+from nri_scope.specs import Absent, is_within
 
-from ..attribution.attributed_changes import ChangeStep
 from ..attribution.history import History
 from ..render.document import shallow, step_record
-from .owned_lines import OwnedLine
-from .path_history import PathHistory, history_body, whole_container_requests
+from .owned_lines import OwnedLine, lines
+from .path_history import history_body, path_histories, whole_container_requests
 from .text import View, body, head, legend, view
 
 
-def page(
-    history: History,
-    lines: Sequence[OwnedLine],
-    histories: Sequence[PathHistory] | None,
-    kind: View,
-    width: int | None,
-) -> Iterator[str]:
-    """Yield the lines of a container, or of path histories, with a head and a legend."""
-    if histories is None:
-        shown, items = body(view(lines, kind), width)
-        yield from head(history, lines, width)
-    else:
-        shown, items = history_body(history, histories, width)
+def page(history: History, path: str, kind: View, width: int | None) -> Iterator[str]:
+    """Yield the lines of a container, or the history of a ``path``, with a head and a legend."""
+    if path:
+        shown, items = history_body(history, path_histories(history, path), width)
         yield from head(history, None, width, whole_container_requests(history))
+    else:
+        known = lines(history)
+        shown, items = body(view(known, kind), width)
+        yield from head(history, known, width)
     yield from ("", *shown, "") if shown else ()
     yield from legend(items, width)
 
 
-def document(
-    history: History,
-    lines: Iterable[OwnedLine],
-    histories: Iterable[PathHistory] | None = None,
-    path: str = "",
-) -> dict[str, Plain | Iterator[Plain]]:
-    """Return the existing ``lines`` that have a value, with their owners, and ``changes`` and other
+def document(history: History, path: str = "") -> dict[str, Plain | Iterator[Plain]]:
+    """Return the existing lines that have a value, with their owners, and ``changes`` and other
     ``requests`` in order.
 
-    They are iterators: a hostile recording may contain a huge number. With `histories` the document
-    is the history of `path`, and ``began`` contains the initial values.
+    They are iterators: a hostile recording may contain a huge number. With a ``path`` the document
+    is its history, and ``began`` contains the initial values.
     """
     result: dict[str, Plain | Iterator[Plain]] = {
         "schema_version": SCHEMA_VERSION,
@@ -60,12 +49,7 @@ def document(
             "real_event": history.real_event if history.real is not None else None,
         },
     }
-    if histories is None:
-        steps: list[ChangeStep] = list(history.steps)
-    else:
-        histories = list(histories)
-        paths = {path_history.path for path_history in histories}
-        steps = [step for step in history.steps if step.change.path in paths]
+    if path:
         result["path"] = path
         result["began"] = [
             {
@@ -73,11 +57,14 @@ def document(
                 "value": shallow(path_history.began),
                 "owner": str(history.base_owner),
             }
-            for path_history in histories
+            for path_history in path_histories(history, path)
             if not isinstance(path_history.began, Absent)
         ]
+    steps = history.steps_at(path)
     result["lines"] = (
-        _line(row) for row in lines if row.exists and not row.heading and _is_in(row.path, path)
+        _line(line)
+        for line in lines(history)
+        if line.exists and not line.heading and (not path or is_within(line.path, (path,)))
     )
 
     def name_of(_id: str) -> str:
@@ -88,10 +75,6 @@ def document(
     result["remarks"] = list(history.remarks)
     result["coverage"] = None if history.coverage is None else history.coverage.record()
     return result
-
-
-def _is_in(path: str, parent: str) -> bool:
-    return not parent or path == parent or path.startswith(f"{parent}/")
 
 
 def _line(line: OwnedLine) -> dict[str, Plain]:

@@ -267,49 +267,6 @@ class NewestSteps:
         return newest
 
 
-class LineRemarks:
-    """Source of the remarks on lines."""
-
-    def __init__(self, newest: NewestSteps) -> None:
-        self._newest = newest
-
-    def of(
-        self, node: SpecNode, step: ChangeStep | None, moved: ChangeStep | None
-    ) -> tuple[str, ...]:
-        """Return short remarks, the most important first. Not escaped."""
-        remarks: list[str] = []
-        asked = self._newest.exactly(node.path)
-        if asked is not None and asked is step:
-            if node.exists or asked.change.kind == "removed":
-                remarks += self._past(asked)
-            remarks += _outcome(asked, exists=node.exists)
-            remarks += (wording.claim(claim, asked) for claim in asked.disputed)
-            if asked.note:
-                remarks.append(asked.note)
-        if moved is not None:
-            remarks.append(move(moved.change))
-            remarks += _outcome(moved, exists=True)
-        return tuple(remarks)
-
-    def _past(self, step: ChangeStep) -> list[str]:
-        change = step.change
-        before = self._newest.previous(step)
-        if before is not None and not before.is_change:
-            asked = "removal" if before.change.kind == "removed" else inline(before.change.after)
-            return [f"{asked} was asked for {wording.by(before.owner)}"]
-        match change.kind:
-            case "changed" if before is not None:
-                return [f"was {inline(change.before)} {wording.by(before.owner)}"]
-            case "changed":
-                return [f"was {inline(change.before)}"]
-            case "added" if before is not None and before.change.kind == "removed":
-                was = inline(before.change.before)
-                return [f"was {was}, which was removed {wording.by(before.owner)}"]
-            case "removed" if before is not None:
-                return [f"set {wording.by(before.owner)}"]
-        return []
-
-
 def _outcome(step: ChangeStep, *, exists: bool) -> list[str]:
     kind = step.outcome.kind
     if kind is OutcomeKind.REQUESTED:
@@ -385,7 +342,6 @@ class _SpecLines:
         self._history = history
         self._owners = FinalOwners(history)
         self._newest = self._owners.newest
-        self._remarks = LineRemarks(self._newest)
         self._known = tree(history.spec)
         """Nodes of the spec that events show, without the CRI's answer."""
         self._nodes = self._known if history.real is None else tree(history.final_spec)
@@ -445,8 +401,44 @@ class _SpecLines:
             step=step,
             mark=">" if moved and mark == " " else mark,
             mover=moved if mark == " " else None,
-            remarks=self._remarks.of(node, step, moved),
+            remarks=self._remarks(node, step, moved),
         )
+
+    def _remarks(
+        self, node: SpecNode, step: ChangeStep | None, moved: ChangeStep | None
+    ) -> tuple[str, ...]:
+        """Return short remarks on a line, the most important first. Not escaped."""
+        remarks: list[str] = []
+        asked = self._newest.exactly(node.path)
+        if asked is not None and asked is step:
+            if node.exists or asked.change.kind == "removed":
+                remarks += self._past(asked)
+            remarks += _outcome(asked, exists=node.exists)
+            remarks += (wording.claim(claim, asked) for claim in asked.disputed)
+            if asked.note:
+                remarks.append(asked.note)
+        if moved is not None:
+            remarks.append(move(moved.change))
+            remarks += _outcome(moved, exists=True)
+        return tuple(remarks)
+
+    def _past(self, step: ChangeStep) -> list[str]:
+        change = step.change
+        before = self._newest.previous(step)
+        if before is not None and not before.is_change:
+            asked = "removal" if before.change.kind == "removed" else inline(before.change.after)
+            return [f"{asked} was asked for {wording.by(before.owner)}"]
+        match change.kind:
+            case "changed" if before is not None:
+                return [f"was {inline(change.before)} {wording.by(before.owner)}"]
+            case "changed":
+                return [f"was {inline(change.before)}"]
+            case "added" if before is not None and before.change.kind == "removed":
+                was = inline(before.change.before)
+                return [f"was {was}, which was removed {wording.by(before.owner)}"]
+            case "removed" if before is not None:
+                return [f"set {wording.by(before.owner)}"]
+        return []
 
     def _owner(self, node: SpecNode) -> ValueOwner:
         if not node.exists:

@@ -38,8 +38,8 @@ from ..text.styled_line import (
 from . import summary
 
 if TYPE_CHECKING:
-    from nri_scope.differ import blame
     from nri_scope.differ.attribution.history import History
+    from nri_scope.differ.blame.owned_lines import OwnedLine
 
 
 class Tab(StrEnum):
@@ -189,7 +189,8 @@ def _blame_of_subject(
 
     As by `blame`, a pod means its newest container if all of them have the same name.
     """
-    from nri_scope.differ import blame
+    from nri_scope.differ.blame import text as blame
+    from nri_scope.differ.blame.owned_lines import OwnedLine, lines
     from nri_scope.differ.recording_differ import excerpt_of_container
 
     named = lookup.containers_of(recording, about) if isinstance(about, Pod) else [about]
@@ -208,15 +209,15 @@ def _blame_of_subject(
         )
         return
     stop.check()
-    lines = blame.lines(history)
+    known = lines(history)
     width = tab_request.width
     yield from map(spans_of, blame.alerts(history, width))
-    yield line(blame.summary(lines, width))
+    yield line(blame.summary(known, width))
     yield from map(spans_of, blame.requests(history.without_effect, width))
     yield line(_as_of(history, tab_request.row), Style.DIM)
     stop.check()
-    rows = blame.view(lines, "full" if tab_request.full else "usual")
-    short = [_truncated(row) if isinstance(row, blame.OwnedLine) else row for row in rows]
+    rows = blame.view(known, "full" if tab_request.full else "usual")
+    short = [_truncated(row) if isinstance(row, OwnedLine) else row for row in rows]
     body, legend = blame.body(short, width)
     yield from map(spans_of, body)
     yield ()
@@ -339,7 +340,7 @@ def _newest_container(recording: Recording, event: Event) -> tuple[dict[str, Pla
     return (message, source.id) if isinstance(message, dict) else None
 
 
-def _truncated(owned: blame.OwnedLine) -> blame.OwnedLine:
+def _truncated(owned: OwnedLine) -> OwnedLine:
     """Return a line with long texts truncated."""
     return replace(
         owned,

@@ -10,7 +10,7 @@ from hypothesis import given
 
 from nri_scope.differ.attribution.attributed_changes import OutcomeKind, dropped
 from nri_scope.differ.attribution.history import History
-from nri_scope.differ.blame import document, lines, path_histories
+from nri_scope.differ.blame.output import document
 from nri_scope.recording.records import json_in_parts
 from nri_scope.specs import Json
 from tests.differ.render.samples import CPU, ENV, step
@@ -19,7 +19,7 @@ from .histories import FEW, HISTORIES, history_of_turns
 
 
 def parsed_document(found: History) -> dict[str, Json]:
-    read: dict[str, Json] = json.loads("".join(json_in_parts(document(found, lines(found)))))
+    read: dict[str, Json] = json.loads("".join(json_in_parts(document(found))))
     return read
 
 
@@ -88,9 +88,7 @@ def test_a_path_has_only_its_own_lines_and_changes() -> None:
         (ENV, {"process": {"env": ["FOO=baz"]}, "annotations": {"FOOT": "2"}}),
     )
     path = "/process/env/FOO"
-    record = json.loads(
-        "".join(json_in_parts(document(found, lines(found), path_histories(found, path), path)))
-    )
+    record = json.loads("".join(json_in_parts(document(found, path))))
     assert record["path"] == path
     assert record["began"] == [{"path": path, "value": "bar", "owner": "runtime"}]
     assert [line["path"] for line in record["lines"]] == [path]

@@ -20,16 +20,9 @@ from nri_scope.differ.attribution.attributed_changes import (
 )
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import REQUEST, RUNTIME, UNKNOWN
-from nri_scope.differ.blame import (
-    body,
-    legend,
-    lines,
-    path_histories,
-    resolve,
-    view,
-)
-from nri_scope.differ.blame.path_history import whole_container_requests
-from nri_scope.differ.blame.text import head
+from nri_scope.differ.blame.owned_lines import lines
+from nri_scope.differ.blame.path_history import path_histories, resolve, whole_container_requests
+from nri_scope.differ.blame.text import body, head, legend, view
 from nri_scope.specs import Json, Spec, same
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.styled_text import paint_line

@@ -7,7 +7,8 @@ import pytest
 
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import RUNTIME, UNKNOWN, Owner, OwnerKind
-from nri_scope.differ.blame import body, lines, view
+from nri_scope.differ.blame.owned_lines import lines
+from nri_scope.differ.blame.text import body, view
 from nri_scope.specs import Spec
 
 REAL: Spec = {"ociVersion": "1.2.1", "process": {"rlimits": [{"type": "RLIMIT_CORE", "hard": 1}]}}

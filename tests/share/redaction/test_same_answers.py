@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import nri_scope
-from nri_scope.differ import blame
+from nri_scope.differ.blame.owned_lines import lines
 from nri_scope.differ.recording_differ import history_of
 from nri_scope.errors import UsageError
 from nri_scope.recording.reader import Recording
@@ -43,7 +43,7 @@ def texts(path: Path) -> list[str]:
         for container in recording.containers():
             # Some are only named by an id.
             with suppress(UsageError):
-                for line in blame.lines(history_of(recording.reader, container)):
+                for line in lines(history_of(recording.reader, container)):
                     value = "" if line.heading else line.value
                     found.append(f"{line.path} {line.owner} {line.evidence} {value}")
         for event in recording.events():

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.differ import blame
+from nri_scope.differ.blame import owned_lines
+from nri_scope.differ.blame.text import body as blame_body
+from nri_scope.differ.blame.text import view
 from nri_scope.differ.recording_differ import history_of
 from nri_scope.events import Container, Event, Pod
 from nri_scope.recording.documents import document
@@ -221,8 +223,8 @@ class TestPodsAndContainers:
 
     def test_blame_is_that_of_the_command(self, recording: Recording) -> None:
         for container in recording.containers():
-            found = blame.lines(history_of(recording, container))
-            body, _ = blame.body(blame.view(found, "usual"), 80)
+            found = owned_lines.lines(history_of(recording, container))
+            body, _ = blame_body(view(found, "usual"), 80)
             expected = [text_of(spans_of(each)) for each in body]
             lines = tab_lines(recording, line_row("", subject=container), Tab.BLAME)
             begin = lines.index(expected[0])
