@@ -8,14 +8,12 @@ runtime's own list of owners, if there is one, is compared last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.entries import OperationFate, OperationOutcome
 from nri_scope.errors import AdjustmentRefused
 from nri_scope.events import Event, Role
 from nri_scope.nri import merging
@@ -23,7 +21,6 @@ from nri_scope.nri.changes import requested_fields
 from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
 from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.specs import Change, Json, Spec
-from nri_scope.text.quantities import duration
 
 from .attributed_changes import (
     EVICTION,
@@ -31,8 +28,6 @@ from .attributed_changes import (
     ChangeStep,
     Evidence,
     Failure,
-    FailureKind,
-    confirmed,
     dropped,
     refused,
 )
@@ -63,108 +58,6 @@ _SWAP = "/linux/resources/memory/swap"
 _ONLY_THE_LIMIT = "/linux/resources/memory/"
 
 
-NOT_KNOWN = "it is not known whether the container was created"
-UPDATES_OF_FAILED = "the creation that asked for it failed later"
-UPDATES_OF_OPEN = "it is not known whether the creation that asked for it failed"
-
-
-class CreationVerdict(NamedTuple):
-    """The result of a creation, as far as evidence shows it."""
-
-    cause: Failure | None
-    """The failure; None if nothing shows one."""
-    doubt: str
-    """Reason why the result is unknown; "" if it is known."""
-    is_explained: bool
-    """Whether the creation's own chain or validators show the failure."""
-    updates_doubt: str = ""
-    """Reason why it is unknown whether its updates of other containers were applied."""
-    open_ns: int = 0
-    """Time from the creation to the end of the observation, in ns; 0 if that is no reason."""
-
-    @classmethod
-    def of(
-        cls,
-        outcome: OperationOutcome,
-        cause: Failure | None,
-        early_end: Callable[[], Failure | None],
-    ) -> CreationVerdict:
-        """Return whether a creation failed.
-
-        ``outcome``: by later events; ``cause``: what messages show; ``early_end``: returns the
-        failure of a chain that did not reach its end.
-        """
-        is_failed, doubt = outcome.fate is OperationFate.FAILED, ""
-        if outcome.fate is OperationFate.CREATED:
-            cause = None
-        elif not cause:
-            cause = early_end()
-            if not is_failed and cause and cause.kind is FailureKind.CHAIN_SEEMS_ENDED:
-                doubt, cause = cause.text, None
-        is_explained = cause is not None
-        if is_failed:
-            # Updates of other containers may have been applied before it failed.
-            updates_doubt = "" if is_explained else UPDATES_OF_FAILED
-            return cls(confirmed(cause, outcome.words), "", is_explained, updates_doubt)
-        if outcome.fate is OperationFate.OPEN and cause is None:
-            doubt = f"{outcome.words}, {duration(outcome.after_ns)} later: {NOT_KNOWN}"
-            return cls(None, doubt, is_explained, UPDATES_OF_OPEN, outcome.after_ns)
-        return cls(cause, doubt, is_explained)
-
-    def settle(self, results: RoundResults) -> None:
-        """Set the failure or the doubt of a creation, and the outcome of its requests."""
-        results.cause, results.doubt, results.open_ns = self.cause, self.doubt, self.open_ns
-        if self.cause is not None:
-            results.refuse(self.cause.text, is_explained=self.is_explained)
-        elif self.doubt:
-            results.leave_open(self.doubt)
-
-
-class CreatedContainer(NamedTuple):
-    """A container before and after its creation, as far as messages show it."""
-
-    id: str
-    base: Spec
-    """The container before the chain, or as seen by the first connection."""
-    base_owner: Owner
-    """The owner of the values in `base`."""
-    spec: Spec
-    """The spec at the end of the chain."""
-    tail: Owner = RUNTIME
-    """Plugins that may have changed the container after the last observed connection; RUNTIME for
-    none."""
-    removers: Mapping[str, Owner] = MappingProxyType({})
-    """Plugins that may have removed a key which another plugin set, by path."""
-    described: bytes = b""
-    """The message of which `spec` is the conversion, see `oci.without_state`; b"" if it has other
-    changes."""
-
-    def history(
-        self, name: str, events: tuple[int, int], results: RoundResults, *, is_certain: bool
-    ) -> History:
-        """Return the beginning of the container's history, after `CreationVerdict.settle`.
-
-        ``events``: the first and the last one of the creation; ``is_certain``: whether evidence
-        shows that the container was created.
-        """
-        return History(
-            self.id,
-            name,
-            self.base,
-            self.base_owner,
-            self.spec,
-            [each for each in results.steps if each.container == self.id],
-            created_event=events[0],
-            created_until=events[1],
-            created=is_certain,
-            failure=results.failure,
-            tail=self.tail,
-            doubt=results.doubt,
-            removers=self.removers,
-            remarks=list(results.remarks),
-        )
-
-
 @dataclass(slots=True)
 class CreationEvaluation:
     """The evaluation of one round and its request to validators, either of which may be missing.
@@ -181,6 +74,9 @@ class CreationEvaluation:
     """Collector of the requests."""
     for_others: bool = False
     """Whether only the effects on other containers matter: a third of the time."""
+    described: bytes = field(default=b"", init=False)
+    """The message of which the container's spec after the chain is the conversion, see
+    `oci.without_state`; b"" if the spec has other changes."""
     _id: str = field(default="", init=False)
     _base: Spec = field(default_factory=dict, init=False)
     """The container before the chain."""
@@ -194,9 +90,9 @@ class CreationEvaluation:
     _last: ConnectionPart | None = field(default=None, init=False)
     """The last observed connection so far."""
 
-    def evaluate(self) -> CreatedContainer | None:
-        """Add the requests to the results; return the container, or None without any message that
-        can be decoded.
+    def evaluate(self) -> History | None:
+        """Add the requests to the results; return the container's states before and after its
+        creation, or None without any message that can be decoded.
         """
         pairs = [
             (part, request)
@@ -205,24 +101,24 @@ class CreationEvaluation:
         ]
         return self._evaluate(pairs) if pairs or self.owner_list is not None else None
 
-    def _evaluate(self, pairs: Requests) -> CreatedContainer:
+    def _evaluate(self, pairs: Requests) -> History:
         container, owner = self._initial_state(pairs)
         self._id, self._expected = container.id, container
-        described = b""
         if not self.for_others:
-            described = oci.without_state(container)
-            self._base = oci.spec_of(container, known=described)
+            self.described = oci.without_state(container)
+            self._base = oci.spec_of(container, known=self.described)
         base, self._hidden = self._base, HiddenChanges(self._base)
         spec = self._follow(pairs)
         if self.for_others:
-            return CreatedContainer(container.id, {}, owner, {})
+            return History(container.id)
         spec, tail, removers = self._validate(spec)
         spec = self._without_dropped(spec)
         self.results.supersede()
         if spec.get("mounts") != base.get("mounts"):
             spec = oci.sort_mounts(spec)
-        described = described if spec is base else b""
-        return CreatedContainer(container.id, base, owner, spec, tail, removers, described)
+        if spec is not base:
+            self.described = b""
+        return History(self._id, "", base, owner, spec, tail=tail, removers=removers)
 
     def _initial_state(self, pairs: Requests) -> tuple[api.Container, Owner]:
         """Return the container before the chain, or as seen by the first connection, and the owner
@@ -244,8 +140,8 @@ class CreationEvaluation:
         return request.container, owner
 
     def _validate(self, spec: Spec) -> tuple[Spec, Owner, Mapping[str, Owner]]:
-        """Return the spec after the request to validators, with `tail` and `removers` as in
-        `CreatedContainer`.
+        """Return the spec after the request to validators, with the `tail` and the `removers` of
+        the history.
         """
         last = self._last
         removers: Mapping[str, Owner] = {}

@@ -26,7 +26,7 @@ from nri_scope.recording.cri_answers import container_status
 from .attributed_changes import Failure, FailureKind, RoundDiff, Shows
 from .chain import RoundChain, spans
 from .containers import Containers
-from .creation import CreationEvaluation, CreationVerdict
+from .creation import CreationEvaluation
 from .history import History
 from .observed_round import CONTINUED, ConnectionPart, Round, ShownContainer
 from .owner_list import OwnerList
@@ -237,42 +237,41 @@ class Differ:
         chain = RoundChain.of(parts, owner_list.plugins if owner_list else ())
         is_created, results = outcome.fate is OperationFate.CREATED, RoundResults()
         for_others = owner_list is None and not is_chosen
-        container = kind(parts, owner_list, chain, is_created, results, for_others).evaluate()
-        if container is None:
+        evaluation = kind(parts, owner_list, chain, is_created, results, for_others)
+        history = evaluation.evaluate()
+        if history is None:
             chain = RoundChain.of(round_.parts)
         if validation is not None:
             results.fail(rejection(validation))
         unvalidated = None if validation else creation
-        verdict = CreationVerdict.of(
-            outcome,
-            results.cause,
-            lambda: unvalidated and self._rounds.ended_early(unvalidated),
+        is_explained, updates_doubt = results.conclude_creation(
+            outcome, lambda: unvalidated and self._rounds.ended_early(unvalidated)
         )
         updates = [*results.updates]
-        if owner_list is not None and not verdict.is_explained:
+        if owner_list is not None and not is_explained:
             updates += updates_of_validation(owner_list, chain.between(None, None))
-        verdict.settle(results)
-        if unvalidated is not None and not (verdict.cause or verdict.doubt):
+        if unvalidated is not None and not (results.cause or results.doubt):
             self._note_left_open(unvalidated, results)
-        if container is None:
+        if history is None:
             results.note("the request cannot be decoded, so its changes are unknown")
         elif not is_chosen:
             # Only its effects on other containers matter.
             results.steps = [each for each in results.steps if self._is_chosen(each.container)]
         else:
-            history = container.history(
-                self.name_of(container.id),
-                (round_.first.id, (validation or round_).parts[-1].event.id),
-                results,
-                is_certain=is_created or not has_outcomes,
-            )
-            results.created = history.created and not verdict.cause and not verdict.doubt
-            self._containers.created(history, round_.first, container.described)
-        if container is not None:
-            self._apply_updates(updates, results, round_.parts[0], doubt=verdict.updates_doubt)
+            history.name = self.name_of(history.id)
+            history.created_event = round_.first.id
+            history.created_until = (validation or round_).parts[-1].event.id
+            history.created = is_created or not has_outcomes
+            history.failure, history.doubt = results.failure, results.doubt
+            history.remarks += results.remarks
+            history.add(each for each in results.steps if each.container == history.id)
+            results.created = history.created and not (results.cause or results.doubt)
+            self._containers.created(history, round_.first, evaluation.described)
+        if history is not None:
+            self._apply_updates(updates, results, round_.parts[0], doubt=updates_doubt)
             if is_chosen and creation is None:
                 results.note("the chain was not observed")
-        if is_chosen or container is None:
+        if is_chosen or history is None:
             is_undecided = has_outcomes and outcome.fate is OperationFate.UNKNOWN
             self._containers.leave_undecided(round_.first, is_undecided=is_undecided)
         return self._diff(round_, results, chain, extra=validation if creation else None)
@@ -439,15 +438,9 @@ class Differ:
         event, own = part.event, part.event.container_id
         updates = [each for each in updates if self._is_chosen(each.update.container_id or own)]
         if updates:
-            UpdatesOfOthers(
-                results=results,
-                containers=self._containers,
-                rules=part.rules,
-                version=part.version,
-                is_absent=partial(self._is_absent, event=event),
-                failed=failed,
-                doubt=doubt,
-            ).apply(updates)
+            is_absent = partial(self._is_absent, event=event)
+            others = UpdatesOfOthers(results, self._containers, part, is_absent, failed, doubt)
+            others.apply(updates)
 
     def _is_absent(self, container_id: str, event: Event) -> bool:
         """Return whether all existing containers are known, and none has an id with this prefix."""
@@ -473,10 +466,24 @@ class Differ:
             if step.container in self.histories:
                 self.histories[step.container].add([step])
         self._unspent_changes += len(results.steps)
-        return results.diff(
-            round_,
-            () if extra is None else extra.parts,
+        first = round_.first
+        parts = round_.parts if extra is None else (*round_.parts, *extra.parts)
+        return RoundDiff(
+            event=first.id,
+            events=tuple([part.event.id for part in parts]),
+            name=CREATE if round_.name == VALIDATE else round_.name,
+            at_ns=first.at_ns,
+            container=first.container_id,
+            pod=first.pod_id,
+            seen_by=tuple([part.plugin for part in round_.parts]),
             missed_by=tuple([session.plugin for session in self._rounds.missed_by(round_)]),
             chain=chain.plugins,
+            steps=tuple(results.steps),
+            settled=tuple(results.settled),
             spans=spans(round_, chain),
+            cause=results.cause,
+            doubt=results.doubt,
+            open_ns=results.open_ns,
+            created=results.created,
+            remarks=tuple(results.remarks),
         )

@@ -49,7 +49,7 @@ class History:
     """The history of a container, as far as it is known."""
 
     id: str
-    name: str
+    name: str = ""
     """``ns/pod/container``, without unknown parts."""
     base: Spec = field(default_factory=dict)
     """The spec before the first step."""

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.entries import OperationFate, OperationOutcome
 from nri_scope.events import Event, Role
-from nri_scope.nri.events import CREATE, VALIDATE
 from nri_scope.nri.merging import EVICTION_IGNORED
 from nri_scope.specs import Change, Json, Spec
+from nri_scope.text.quantities import duration
 
 from .attributed_changes import (
     EVICTION,
@@ -23,10 +24,9 @@ from .attributed_changes import (
     Failure,
     FailureKind,
     OutcomeKind,
-    PluginSpan,
     RequestOutcome,
-    RoundDiff,
     Shows,
+    confirmed,
     dropped,
     refused,
 )
@@ -34,6 +34,10 @@ from .history import ShownChanges
 from .observed_round import ConnectionPart, Round
 from .owner import Owner, one_of, plugin
 from .owner_list import OwnerList
+
+NOT_KNOWN = "it is not known whether the container was created"
+UPDATES_OF_FAILED = "the creation that asked for it failed later"
+UPDATES_OF_OPEN = "it is not known whether the creation that asked for it failed"
 
 
 class RequestSource(NamedTuple):
@@ -177,36 +181,35 @@ class RoundResults:
             if request.is_open:
                 request.leave_open(doubt)
 
-    def diff(
-        self,
-        round_: Round,
-        validation: tuple[ConnectionPart, ...],
-        *,
-        missed_by: tuple[str, ...],
-        chain: tuple[str, ...],
-        spans: tuple[PluginSpan, ...],
-    ) -> RoundDiff:
-        """Return the results of the complete round. ``validation``: the request to validators."""
-        first = round_.first
-        return RoundDiff(
-            event=first.id,
-            events=tuple([part.event.id for part in (*round_.parts, *validation)]),
-            name=CREATE if round_.name == VALIDATE else round_.name,
-            at_ns=first.at_ns,
-            container=first.container_id,
-            pod=first.pod_id,
-            seen_by=tuple([part.plugin for part in round_.parts]),
-            missed_by=missed_by,
-            chain=chain,
-            steps=tuple(self.steps),
-            settled=tuple(self.settled),
-            spans=spans,
-            cause=self.cause,
-            doubt=self.doubt,
-            open_ns=self.open_ns,
-            created=self.created,
-            remarks=tuple(self.remarks),
-        )
+    def conclude_creation(
+        self, outcome: OperationOutcome, early_end: Callable[[], Failure | None]
+    ) -> tuple[bool, str]:
+        """Set the failure or the doubt of a creation, and the outcome of its requests.
+
+        ``outcome``: by later events; ``early_end``: returns the failure of a chain that did not
+        reach its end. Return whether the creation's own chain or validators show the failure, and
+        the reason why it is unknown whether its updates of other containers were applied.
+        """
+        is_failed, updates_doubt = outcome.fate is OperationFate.FAILED, ""
+        if outcome.fate is OperationFate.CREATED:
+            self.cause = None
+        elif self.cause is None:
+            self.cause = early_end()
+            if not is_failed and self.cause and self.cause.kind is FailureKind.CHAIN_SEEMS_ENDED:
+                self.doubt, self.cause = self.cause.text, None
+        is_explained = self.cause is not None
+        if is_failed:
+            # Updates of other containers may have been applied before it failed.
+            updates_doubt = "" if is_explained else UPDATES_OF_FAILED
+            self.cause = confirmed(self.cause, outcome.words)
+        elif outcome.fate is OperationFate.OPEN and not is_explained:
+            self.doubt = f"{outcome.words}, {duration(outcome.after_ns)} later: {NOT_KNOWN}"
+            self.open_ns, updates_doubt = outcome.after_ns, UPDATES_OF_OPEN
+        if self.cause is not None:
+            self.refuse(self.cause.text, is_explained=is_explained)
+        elif self.doubt:
+            self.leave_open(self.doubt)
+        return is_explained, updates_doubt
 
 
 def superseded_by(later: ChangeStep) -> RequestOutcome:
@@ -310,8 +313,7 @@ def updates_of_replies(
     return [
         RequestedUpdate(RequestSource.of(part), update, merged)
         for part in parts
-        if (reply := part.reply_message) is not None and hasattr(reply, "update")
-        for update in cast("Any", reply).update
+        for update in getattr(part.reply_message, "update", ())
     ]
 
 
@@ -346,11 +348,8 @@ def evictions_of_replies(parts: Iterable[ConnectionPart]) -> list[ChangeStep]:
     return [
         asked
         for part in parts
-        if (reply := part.reply_message) is not None and hasattr(reply, "evict")
         for asked in evictions(
-            RequestSource.of(part),
-            cast("Any", reply).evict,
-            part.rules,
+            RequestSource.of(part), getattr(part.reply_message, "evict", ()), part.rules
         )
     ]
 

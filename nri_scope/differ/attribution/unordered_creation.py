@@ -11,7 +11,8 @@ from nri_scope.nri.no_change import is_empty_reply
 from nri_scope.oci import isulad_spec
 
 from .attributed_changes import Failure, FailureKind, Shows, dropped, refused
-from .creation import CreatedContainer, CreationEvaluation, Requests
+from .creation import CreationEvaluation, Requests
+from .history import History
 from .observed_round import CONTINUED, GONE
 from .owner import RUNTIME, SPEC, plugin
 from .round_results import RequestSource, step
@@ -22,7 +23,7 @@ class UnorderedCreation(CreationEvaluation):
 
     __slots__ = ()
 
-    def _evaluate(self, pairs: Requests) -> CreatedContainer:
+    def _evaluate(self, pairs: Requests) -> History:
         if not pairs:
             return super()._evaluate(pairs)
         first, request = pairs[0]
@@ -67,4 +68,4 @@ class UnorderedCreation(CreationEvaluation):
                     each.annotate("")
         self.results.supersede()
         tail = RUNTIME if self.is_replay else self.chain.between(None, None, or_runtime=True)
-        return CreatedContainer(container, base, SPEC, spec, tail)
+        return History(container, "", base, SPEC, spec, tail=tail)

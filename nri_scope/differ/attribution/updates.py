@@ -283,8 +283,8 @@ class UpdatesOfOthers:
     results: RoundResults
     """The results so far; if the round failed, its updates are refused."""
     containers: Containers
-    rules: oci.RuntimeRules
-    version: NriVersion | None
+    part: ConnectionPart
+    """The first of the round, whose runtime applies the updates."""
     is_absent: Callable[[str], bool]
     """See `Containers.absence`."""
     failed: Sequence[str] | None = None
@@ -304,7 +304,7 @@ class UpdatesOfOthers:
             requested = Counter(request.update.container_id for request in batch)
             failures = Counter(self.failed).items()
             self._all_failed = {target: count >= requested[target] for target, count in failures}
-        merged = merging.StopMerging(api.StopContainerRequest(), version=self.version)
+        merged = merging.StopMerging(api.StopContainerRequest(), version=self.part.version)
         for request in batch:
             self._apply_one(request, merged)
         left_out = sum(1 for _ in remaining)
@@ -320,9 +320,9 @@ class UpdatesOfOthers:
     def _apply_one(self, request: RequestedUpdate, merged: merging.StopMerging) -> None:
         """Apply one request. ``merged``: the merging of the updates in all replies of the round."""
         results, target = self.results, request.update.container_id
-        path = self.rules.other_updates
+        path = self.part.rules.other_updates
         failure, doubt = self._refusal(target)
-        history = self.containers.target(target, self.rules) if target else None
+        history = self.containers.target(target, self.part.rules) if target else None
         if history is None:
             outcome = dropped(NO_ID)
             if failure:
@@ -331,7 +331,7 @@ class UpdatesOfOthers:
                 outcome = self.containers.absence(target, self.is_absent)
             results.steps += _of_no_container(request, outcome, path)
             return
-        update, lost_fields = _merged(request, merged, self.version)
+        update, lost_fields = _merged(request, merged, self.part.version)
         repeated: Iterable[Change] = ()
         if (failure or doubt) and target not in self._specs:
             repeated = _repeated(update, history, path)
@@ -345,7 +345,7 @@ class UpdatesOfOthers:
             steps = [each for each in steps if not _follows_limit(each)]
             for each in steps:
                 each.exclude(refused(failure) if failure else REQUESTED._replace(reason=doubt))
-        elif self.failed is None and (update.ignore_failure or self.rules.logs_failed_updates):
+        elif self.failed is None and (update.ignore_failure or self.part.rules.logs_failed_updates):
             hidden = oci.IGNORED if update.ignore_failure else oci.LOGGED
             for each in steps:
                 each.leave_open(hidden)

@@ -19,9 +19,9 @@ from nri_scope.differ.attribution.attributed_changes import (
     RoundDiff,
     Shows,
 )
-from nri_scope.differ.attribution.creation import NOT_KNOWN
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import OwnerKind
+from nri_scope.differ.attribution.round_results import NOT_KNOWN
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import CONTAINER_STATUS, Event, Role
