@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from sys import maxsize
 from typing import TypeAlias
@@ -268,16 +268,14 @@ _OTHERS_MAX = 50
 """Maximum number of other containers that are searched for side effects of an event."""
 
 
+@dataclass(frozen=True, slots=True)
 class Excerpt:
     """The differ's results for the events about some containers."""
 
-    def __init__(
-        self, differ: Differ, rounds: Sequence[RoundDiff], names: Mapping[str, str]
-    ) -> None:
-        self._differ = differ
-        self._names = names
-        self.rounds = rounds
-        """Rounds in order, with the outcome of their changes if the CRI reported it."""
+    _differ: Differ
+    rounds: Sequence[RoundDiff]
+    """Rounds in order, with the outcome of their changes if the CRI reported it."""
+    _names: Mapping[str, str]
 
     def history(self, container_id: str) -> History | None:
         """Return a container's history; None if no event describes the container."""

@@ -29,8 +29,8 @@ STOPPED = "the container was already stopped; the runtime drops updates of stopp
 NOT_CREATED = "the container was not created; runtimes drop updates of unknown containers"
 UNDECIDED_MAX = 10_000
 """Maximum number of creations with an unknown outcome that are stored."""
-GONE_MAX = 100_000
-"""Maximum number of ids stored of stopped containers, and of removed containers."""
+_ENDED_KEPT = 100_000
+"""Number of ids stored of stopped and removed containers."""
 _PODS_KEPT = 10_000
 """Number of names stored of pods in Synchronize requests."""
 
@@ -54,11 +54,10 @@ class Containers:
         """The message that shows a container as created, and its spec, until its first event."""
         self._tails: dict[str, Owner] = {}
         """Plugins that may have changed a container unobserved since its last event."""
-        self._stopped: dict[str, None] = {}
+        self._ended = RecentlyUsed[str, str](_ENDED_KEPT)
+        """`REMOVED` or `STOPPED`, by container; "" for one that was created again."""
         self._undecided: dict[str, Event] = {}
         """First events of creations with an unknown outcome, by container."""
-        self._gone: dict[str, None] = {}
-        """Ids of removed containers."""
         self._doing: dict[str, frozenset[int]] = {}
         """Containers with an update that may not be complete, and the sessions that saw the update
         of its own event. Empty: any event shows that it is complete."""
@@ -114,10 +113,10 @@ class Containers:
 
         ``rules``: those of the runtime that received the update.
         """
-        history = self.histories.get(container_id)
-        if container_id in self._gone or (history is not None and history.failure):
+        history, ended = self.histories.get(container_id), self._ended.get(container_id)
+        if ended == REMOVED or (history is not None and history.failure):
             return None
-        if container_id in self._stopped and not rules.updates_stopped:
+        if ended and not rules.updates_stopped:
             return None
         if history is not None or container_id not in self._names:
             return history
@@ -128,10 +127,8 @@ class Containers:
 
         ``is_absent``: whether no container existed at that time whose id has this prefix.
         """
-        if container_id in self._gone:
-            return dropped(REMOVED)
-        if container_id in self._stopped:
-            return dropped(STOPPED)
+        if ended := self._ended.get(container_id):
+            return dropped(ended)
         if container_id in self.histories:
             return dropped(NOT_CREATED)
         if is_absent(container_id):
@@ -144,24 +141,18 @@ class Containers:
 
     def removed(self, container_id: str) -> None:
         """Mark the container as removed."""
-        self._stopped.pop(container_id, None)
-        self._gone[container_id] = None
-        if len(self._gone) > GONE_MAX:
-            del self._gone[next(iter(self._gone))]
+        self._ended.put(container_id, REMOVED)
 
     def stopped(self, container_id: str) -> None:
         """Mark the container as stopped."""
-        self._stopped[container_id] = None
-        if len(self._stopped) > GONE_MAX:
-            del self._stopped[next(iter(self._stopped))]
+        self._ended.put(container_id, self._ended.get(container_id) or STOPPED)
 
     def created(self, history: History, first: Event, described: bytes = b"") -> None:
         """Start a new container's history. ``first``: the first event of its creation.
 
-        ``described``: see `creation.CreatedContainer`.
+        ``described``: see `creation.CreationEvaluation`.
         """
-        self._gone.pop(history.id, None)
-        self._stopped.pop(history.id, None)
+        self._ended.put(history.id, "")
         self.histories[history.id] = history
         self._done_ns[history.id] = first.mono_ns
         self._shown.pop(history.id, None)
