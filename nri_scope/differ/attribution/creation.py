@@ -237,24 +237,18 @@ class CreationEvaluation:
         reply = part.reply_as(api.CreateContainerResponse)
         if reply is None or is_empty_reply(reply):
             return spec
-        version = part.version
-        merged = merging.CreationMerging(request, version=version)
-        rules = part.rules
-        remarks = (
-            *oci.remarks(reply.adjust, spec, cdi_drop=rules.drops_cdi_devices),
-            *oci.empty_cpu_set(reply.adjust.linux.resources),
-        )
+        merged = merging.CreationMerging(request, version=part.version)
         try:
             merged.apply(reply, part.plugin)
         except AdjustmentRefused as error:
             self._refuse_reply(spec, reply.adjust, source, Failure.of(error))
             return spec
         if not self.for_others:
-            spec = self._add_changes(spec, merged, reply, remarks, part)
+            spec = self._add_changes(spec, merged, reply, part)
         self.results.updates += [
             RequestedUpdate(source, each, merged=True) for each in reply.update
         ]
-        self.results.steps += evictions(source, reply.evict, rules)
+        self.results.steps += evictions(source, reply.evict, part.rules)
         return spec
 
     def _add_changes(
@@ -262,11 +256,12 @@ class CreationEvaluation:
         spec: Spec,
         merged: merging.CreationMerging,
         reply: api.CreateContainerResponse,
-        remarks: Iterable[oci.Remark],
         part: ConnectionPart,
     ) -> Spec:
         """Return the spec after a reply that `merged` contains, and add its changes."""
         source = RequestSource.of(part)
+        remarks = oci.remarks(reply.adjust, spec, cdi_drop=part.rules.drops_cdi_devices)
+        empty = oci.empty_cpu_set(reply.adjust.linux.resources)
         self._expected = merged.request.container
         shown = oci.spec_of(merged.request.container)
         by_chance = REQUESTED._replace(reason=BY_CHANCE)
@@ -285,7 +280,7 @@ class CreationEvaluation:
         for change in changes:
             self.results.steps.append(step(self._id, change, source))
         self._settle_dropped(merged.dropped, reply, spec, part)
-        for remark in remarks:
+        for remark in (*remarks, *empty):
             path = path_of_change(remark, changes)
             self.results.add_remark(self._id, source, remark._replace(path=path))
         return after
