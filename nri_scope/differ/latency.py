@@ -13,8 +13,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import deadline_ms
 from nri_scope.recording.stats import Times, Timing
 
-from .attribution.chain import RoundChain, spans
-from .attribution.observed_round import Round
+from .attribution.observed_round import Round, RoundChain, spans
 from .attribution.owner import Owner
 from .attribution.rounds import Rounds
 

@@ -22,8 +22,7 @@ from nri_scope.recording.records import event_record
 from nri_scope.text.quantities import duration
 
 from .attribution.attributed_changes import PluginSpan
-from .attribution.chain import RoundChain, spans
-from .attribution.observed_round import ConnectionPart, Round
+from .attribution.observed_round import ConnectionPart, Round, RoundChain, spans
 from .attribution.owner import plugin
 from .attribution.rounds import Rounds
 from .recording_differ import WholeRecording

@@ -43,7 +43,8 @@ from nri_scope.recording.subject_queries import (
 from .attribution.attributed_changes import RoundDiff
 from .attribution.differ import Differ
 from .attribution.history import History
-from .attribution.rounds import ASIDE, Surroundings
+from .attribution.observed_round import ASIDE
+from .attribution.rounds import Surroundings
 from .missing_plugin import missed_creations
 
 OutcomeOf: TypeAlias = Callable[[Event], OperationOutcome]

@@ -31,12 +31,10 @@ from .attributed_changes import (
     dropped,
     refused,
 )
-from .chain import LOWEST, RoundChain, changes_of_chain
 from .hidden_changes import BY_CHANCE, HiddenChanges, maps_of, newest_steps
 from .history import History
-from .observed_round import ConnectionPart
+from .observed_round import LOWEST, ConnectionPart, RoundChain, changes_of_chain
 from .owner import BEFORE_ALL, RUNTIME, SPEC, Owner, one_of, plugin
-from .owner_list import OwnerList
 from .round_results import (
     RequestedUpdate,
     RequestSource,
@@ -48,7 +46,7 @@ from .round_results import (
     superseded_by,
     value_at,
 )
-from .validation import Validation
+from .validation import OwnerList, Validation
 
 UNLESS_ITS_OWN = "no effect if the value is the runtime's own, not a plugin's"
 """Note on a plugin's removal if the plugins before it were not observed."""

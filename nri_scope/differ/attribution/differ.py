@@ -24,12 +24,18 @@ from nri_scope.nri.events import (
 from nri_scope.recording.cri_answers import container_status
 
 from .attributed_changes import Failure, FailureKind, RoundDiff, Shows
-from .chain import RoundChain, spans
 from .containers import Containers
 from .creation import CreationEvaluation
 from .history import History
-from .observed_round import CONTINUED, ConnectionPart, Round, ShownContainer
-from .owner_list import OwnerList
+from .observed_round import (
+    ASIDE,
+    CONTINUED,
+    ConnectionPart,
+    Round,
+    RoundChain,
+    ShownContainer,
+    spans,
+)
 from .round_results import (
     RequestedUpdate,
     RequestSource,
@@ -38,11 +44,11 @@ from .round_results import (
     evictions_of_replies,
     rejection,
     updates_of_replies,
-    updates_of_validation,
 )
-from .rounds import ASIDE, NO_SURROUNDINGS, Rounds, Surroundings
+from .rounds import NO_SURROUNDINGS, Rounds, Surroundings
 from .unordered_creation import UnorderedCreation
 from .updates import UpdateEvaluation, UpdatesOfOthers, stop_refusal
+from .validation import OwnerList
 
 _CHANGE_COST = 80
 """Budget units per change, which uses about 1 kB. Recordings of real runtimes contain some 5,000
@@ -249,7 +255,7 @@ class Differ:
         )
         updates = [*results.updates]
         if owner_list is not None and not is_explained:
-            updates += updates_of_validation(owner_list, chain.between(None, None))
+            updates += owner_list.updates(chain.between(None, None))
         if unvalidated is not None and not (results.cause or results.doubt):
             self._note_left_open(unvalidated, results)
         if history is None:

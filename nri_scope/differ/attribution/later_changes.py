@@ -16,10 +16,9 @@ from nri_scope.specs import ABSENT, Absent, Change, Json, Spec
 from nri_scope.specs.json_spec import key_of, member_of
 
 from .attributed_changes import REQUESTED, ChangeStep, Evidence, OutcomeKind, RequestOutcome, Shows
-from .chain import changes_of_chain
 from .hidden_changes import is_hidden, newest_steps, with_left_out
 from .history import REPEATED, UNSURE_ANNOTATIONS, History, ShownChanges, settle
-from .observed_round import CACHED_LENGTH, ShownContainer
+from .observed_round import CACHED_LENGTH, ShownContainer, changes_of_chain
 from .owner import RUNTIME, UNKNOWN, Owner, OwnerKind
 from .round_results import RequestSource, step
 

@@ -33,7 +33,6 @@ from .attributed_changes import (
 from .history import ShownChanges
 from .observed_round import ConnectionPart, Round
 from .owner import Owner, one_of, plugin
-from .owner_list import OwnerList
 
 NOT_KNOWN = "it is not known whether the container was created"
 UPDATES_OF_FAILED = "the creation that asked for it failed later"
@@ -64,16 +63,12 @@ class RequestedUpdate:
     update: api.ContainerUpdate
     merged: bool = False
     """Whether it was in a reply to an event. NRI merges these, and drops pids and device rules."""
-    owner_list: OwnerList | None = None
-    """The runtime's own list of owners, by path; None if the runtime sent none."""
+    owners_at: Callable[[str], tuple[str, ...]] = lambda _: ()
+    """Returns the plugins that requested the value at a path; () if only the source is known."""
 
     def source_of(self, path: str) -> RequestSource:
         """Return the source with the plugin that requested the value at `path`."""
-        names = (
-            ()
-            if self.owner_list is None
-            else self.owner_list.owners_of(self.update.container_id, path)
-        )
+        names = self.owners_at(path)
         return self.source._replace(owner=one_of(*names)) if names else self.source
 
 
@@ -314,15 +309,6 @@ def updates_of_replies(
         RequestedUpdate(RequestSource.of(part), update, merged)
         for part in parts
         for update in getattr(part.reply_message, "update", ())
-    ]
-
-
-def updates_of_validation(owner_list: OwnerList, plugins: Owner) -> list[RequestedUpdate]:
-    """Return the merged updates of other containers, by `plugins`, in the validators' request."""
-    source = RequestSource(plugins, Evidence.VALIDATOR, owner_list.event)
-    return [
-        RequestedUpdate(source, update, owner_list=owner_list)
-        for update in owner_list.request.update
     ]
 
 

@@ -34,11 +34,10 @@ from .attributed_changes import (
     dropped,
     refused,
 )
-from .chain import LOWEST, RoundChain
 from .containers import Containers
 from .history import History
 from .later_changes import FOLLOWS_LIMIT
-from .observed_round import ConnectionPart
+from .observed_round import LOWEST, ConnectionPart, RoundChain
 from .owner import ASKED_BEFORE_ALL, REQUEST, RUNTIME
 from .round_results import (
     RequestedUpdate,
@@ -353,7 +352,8 @@ class UpdatesOfOthers:
         for lost in lost_fields:
             outcome = dropped(lost.reason)
             results.ask(target, lost.path, _value(lost), request.source, outcome)
-        empty = () if request.owner_list else oci.empty_cpu_set(request.update.linux.resources)
+        is_merged = request.source.evidence is Evidence.VALIDATOR
+        empty = () if is_merged else oci.empty_cpu_set(request.update.linux.resources)
         for remark in (*oci.remarks(update, path=path), *empty):
             _add_remark(results, target, request, remark, after)
         history.add(steps, history.spec if failure or doubt else after)

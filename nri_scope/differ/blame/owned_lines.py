@@ -18,10 +18,10 @@ from nri_scope.specs.json_spec import KEYED, key_of, members
 from nri_scope.text.yaml_text import inline
 
 from ..attribution.attributed_changes import ChangeStep, Evidence, OutcomeKind
-from ..attribution.chain import HIGHEST
 from ..attribution.hidden_changes import may_be_left_out
 from ..attribution.history import History
 from ..attribution.later_changes import ANY_OWNER, UPDATABLE
+from ..attribution.observed_round import HIGHEST
 from ..attribution.owner import AFTER_ALL, RUNTIME, SPEC, UNKNOWN, Owner, OwnerKind
 from ..render import wording
 from ..render.values import move
