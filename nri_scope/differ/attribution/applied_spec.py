@@ -119,7 +119,8 @@ class _Judging:
         for path in list(history.open):
             now = specs.value_at(self.real, path)
             requests = [each for each in history.open_at(path, now, self.event) if self.shows(each)]
-            if all(request.is_expected for request in requests) or _is_own_path(path):
+            is_shown = not specs.is_within(path, _OWN_PATHS)
+            if not is_shown or all(request.is_expected for request in requests):
                 continue
             known = specs.value_at(history.spec, path)
             is_known = specs.same(known, now)
@@ -281,7 +282,7 @@ def _newest(steps: Sequence[ChangeStep]) -> list[int]:
 
 def _of_change(change: Change, real: Spec) -> _ShownResult:
     path, before, after, kind, _ = change
-    if _is_own_path(path):
+    if specs.is_within(path, _OWN_PATHS):
         return _NOT_SHOWN
     if _is_class(change):
         return _of_class(change, real)
@@ -307,10 +308,6 @@ def _of_change(change: Change, real: Spec) -> _ShownResult:
     if kind != "added" and specs.same(actual, before):
         return _NO
     return _ShownResult(OutcomeKind.SUPERSEDED, actual)
-
-
-def _is_own_path(path: str) -> bool:
-    return any(path == own or path.startswith(f"{own}/") for own in _OWN_PATHS)
 
 
 def _is_no_swap(path: str, requested: Json, real: Spec) -> bool:

@@ -28,6 +28,7 @@ from .round_results import (
     RoundResults,
     outcome_of,
     path_of_change,
+    prefixes,
     standing,
     step,
     value_at,
@@ -67,13 +68,11 @@ class OwnerList:
         Hooks have several owners, as plugins append to them.
         """
         paths = self._paths(container)
-        candidate = path
-        while candidate:
+        for candidate in prefixes(path):
             # A second member with the same key has that key's owner.
             owners = paths.get(candidate) or paths.get(_COUNT.sub("", candidate))
             if owners is not None:
                 return owners
-            candidate = candidate.rpartition("/")[0]
         # The runtime sets the swap limit to the memory limit.
         return paths.get(_LIMIT, ()) if path == _SWAP else ()
 
