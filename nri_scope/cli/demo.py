@@ -7,7 +7,6 @@ import shlex
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -32,8 +31,7 @@ def command(context: click.Context, output: Path | None, as_log: bool) -> None:
 
     Shows a recording of six plugins at a real containerd: changes with their owners, a slow plugin,
     a conflict. `tui` shows a copy, which is removed afterwards unless it is named; if there is no
-    terminal, the log is printed. Every other command can be tried on the recording. It does not
-    need root.
+    terminal, the log is printed. Every other command can be tried on the recording.
     """
     file = bundled_path() if output is None else _copy(output)
     reason = "" if as_log else tui_obstacle()
@@ -47,8 +45,7 @@ def command(context: click.Context, output: Path | None, as_log: bool) -> None:
         # Marks are stored beside the recording.
         with tempfile.TemporaryDirectory(prefix="nri-scope-demo-") as folder:
             show_recording(_copy(Path(folder, RECORDING)))
-    for line in conclusion(file):
-        click.echo(safe(line))
+    click.echo(conclusion(file))
 
 
 def bundled_path(name: str = RECORDING) -> Path:
@@ -77,41 +74,47 @@ def _copy(file: Path) -> Path:
     return file
 
 
-def conclusion(file: Path) -> Iterator[str]:
-    """Yield the recording's path, and commands to try on it."""
-    program, path = program_name(), shlex.quote(str(file.absolute()))
+def conclusion(file: Path) -> str:
+    """Return the recording's path, and commands to try on it."""
+    program = program_name()
     plugin = f"{shlex.quote(sys.executable)} my-plugin/my_plugin.py"
-    yield ""
-    yield "The recording is"
-    yield f"  {path}"
-    yield "Every command can be tried on it:"
-    yield from _commands(
-        ("browse it", f"{program} tui {path}"),
-        ("who changed this container?", f"{program} blame {path} shop/web/app"),
-        ("what did the plugins change, event by event?", f"{program} diff {path}"),
-        ("which plugin was slow, missing or in conflict?", f"{program} report {path} --diagnose"),
-        ("a plugin of my own", f"{program} new-plugin my-plugin"),
-        ("what would it do with these events?", f"{program} replay {path} -- {plugin}"),
-    )
-    yield ""
-    yield "On a machine that runs containers:"
-    yield from _commands(
-        ("does NRI work here?", f"{program} doctor"),
-        ("record real events, until ^C", f"sudo {_with_path(program)} record --print text"),
-    )
+    path, root_program = safe(shlex.quote(str(file.absolute()))), _with_path(program)
+    return f"""
+The recording is
+  {path}
+Every command can be tried on it:
+
+  # browse it
+  {program} tui {path}
+
+  # who changed this container?
+  {program} blame {path} shop/web/app
+
+  # what did the plugins change, event by event?
+  {program} diff {path}
+
+  # which plugin was slow, missing or in conflict?
+  {program} report {path} --diagnose
+
+  # a plugin of my own
+  {program} new-plugin my-plugin
+
+  # what would it do with these events?
+  {program} replay {path} -- {plugin}
+
+On a machine that runs containers:
+
+  # does NRI work here?
+  {program} doctor
+
+  # record real events, until ^C
+  sudo {root_program} record --print text"""
 
 
 def _with_path(program: str) -> str:
     """Return a program's command for sudo, whose PATH has no virtual environments."""
     found = shutil.which(program)
     return shlex.quote(found) if found else program
-
-
-def _commands(*commands: tuple[str, str]) -> Iterator[str]:
-    for comment, words in commands:
-        yield ""
-        yield f"  # {comment}"
-        yield f"  {words}"
 
 
 def program_name() -> str:

@@ -207,7 +207,7 @@ def test_named_commands_use_the_program_name_of_the_call(
     assert demo.program_name() == f"'{script}'"
     monkeypatch.setenv("PATH", str(script.parent))
     assert demo.program_name() == "nri-scope"
-    lines = [*demo.conclusion(tmp_path / "r.nriscope.db")]
+    lines = demo.conclusion(tmp_path / "r.nriscope.db").splitlines()
     assert f"  sudo '{script}' record --print text" in lines
     monkeypatch.setattr(sys, "argv", ["/usr/lib/nri_scope/__main__.py", "demo"])
     assert demo.program_name() == f"{shlex.quote(sys.executable)} -m nri_scope"
