@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import click
 
-from nri_scope.cli.main import COMMANDS, cli
+from nri_scope.cli.help_topics import TOPICS, write_topic
+from nri_scope.cli.main import COMMANDS, COMPARE, cli
 
 PROGRAM = "nri-scope"
 
@@ -24,11 +25,11 @@ def render() -> dict[str, str]:
     """Return the text of every page by its file name."""
     root = click.Context(cli, info_name=PROGRAM)
     pages = {f"{PROGRAM}.1": _program_page(root)}
-    for name in COMMANDS:
+    for name in (*COMMANDS, COMPARE):
         command = cli.get_command(root, name)
         assert command is not None, name
         context = click.Context(command, root, name)
-        pages[f"{PROGRAM}-{name}.1"] = _command_page(context)
+        pages[f"{PROGRAM}-{name.replace(' ', '-')}.1"] = _command_page(context)
         for inner, below in _below(context):
             page = _command_page(click.Context(below, context, inner))
             pages[f"{PROGRAM}-{name}-{inner}.1"] = page
@@ -57,7 +58,16 @@ def _program_page(root: click.Context) -> str:
         assert command is not None, name
         summary = command.get_short_help_str(limit=200)
         lines += [".TP", _bold(f"{PROGRAM}-{name}") + "(1)", _text(summary)]
-    return _page([*lines, *_options(root), *_exit_status()])
+    return _page([*lines, *_options(root), *_exit_status(), *_topics()])
+
+
+def _topics() -> Iterator[str]:
+    """Yield the topics of `nri-scope help` as they are printed."""
+    for name in TOPICS:
+        formatter = click.HelpFormatter(width=78)
+        write_topic(name, formatter)
+        lines = formatter.getvalue().strip("\n").splitlines()
+        yield from (f".SH {name.upper()}", ".nf", *map(_text, lines), ".fi")
 
 
 def _command_page(context: click.Context) -> str:

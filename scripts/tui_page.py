@@ -52,8 +52,8 @@ the operations of which it matches at least one event: `took:` compares the time
 that of the chain. Counts, copies and exports are of whole operations, and so are those of marked
 events.
 
-The filter has the language of [`--where`](cli.md). It is checked while you type, and Tab
-completes fields and values. Its times, and those after `:`, are written like those of `--since`:
+The filter has the language of [`--where`](cli.md#help-filters). It is checked while you type, and
+Tab completes fields and values. Its times, and those after `:`, are like those of `--since`:
 `time:14:05`, `time:14:05..14:10`, `time:>=-30s`. The end of a range is not included, except that
 an end with one to three digits after the second, as times are shown, includes all that is shown
 with it: `time:14:05:07.250..14:05:07.250` has the events of this millisecond. `=` in the timeline

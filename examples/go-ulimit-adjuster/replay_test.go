@@ -26,7 +26,7 @@ func build(t *testing.T) string {
 
 // replay runs nri-scope replay with these options and returns what it printed.
 func replay(program string, options ...string) (string, error) {
-	arguments := append([]string{"replay", "--only-changes"}, options...)
+	arguments := append([]string{"replay", "--format", "changes"}, options...)
 	arguments = append(arguments, scenario, "--", program)
 	output, err := exec.Command("nri-scope", arguments...).CombinedOutput()
 	return string(output), err

@@ -43,8 +43,7 @@ _TLS = ("--tls-cert", "--tls-key", "--tls-client-ca")
     metavar="ADDRESS",
     default=f"127.0.0.1:{AGENT_PORT}",
     show_default=True,
-    help="Address of the gRPC service. Other addresses than those of this machine's loopback "
-    "interface need --tls-cert, --tls-key and --tls-client-ca.",
+    help="Address of the gRPC service; others than loopback ones need the three options of TLS.",
 )
 @click.option(
     "--http",
@@ -103,13 +102,12 @@ def command(
     tls_key: Path | None,
     tls_client_ca: Path | None,
 ) -> None:
-    """Serve recordings: events over gRPC, metrics for Prometheus.
+    """Serve recordings of a node by gRPC, and metrics.
 
     DIR has the recordings of a node, to which recorders may write at the same time. Clients get
     redacted events unless --unredacted is given. `kubectl nri-scope` is a client.
 
-    Clients are limited: 512 connections, 64 calls of each method, requests of 64 KiB within 10 s,
-    and 20 s for reading a response. docs/agent.md has all limits.
+    Clients are limited in connections, calls, sizes and time, as docs/agent.md lists.
     """
     from nri_scope.agent.run import AgentOptions, TlsFiles, serve
 

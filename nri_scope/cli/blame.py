@@ -63,11 +63,10 @@ def command(
     redact: Rules | None,
     output_format: Literal["text", "json"],
 ) -> None:
-    """Show which plugin set each line of a container's OCI spec.
+    """Show which plugin set each line of a spec.
 
-    WHAT is a container as NAMESPACE/POD/CONTAINER (the newest of this name), the beginning of its
-    id, the number of an event about it, its pod if the pod has only one container, or a path of the
-    spec, as for --history, that changed in only one container.
+    WHAT is NAMESPACE/POD/CONTAINER, its id, the number of an event about it, or a path of the spec:
+    see `help what`.
 
     Lines are YAML in the order of the spec, with their former values. Without --full, lines that no
     plugin changed are only counted. Without --redact, values are shown as recorded, secrets

@@ -6,19 +6,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import click
+
+from nri_scope.errors import UsageError
+from nri_scope.runtime import RECORDED
 
 from .option_rules import Exclude, Need, NeedOneOf
 from .params import (
     ANY_PATH,
-    FILE_PATH,
     GRACE,
     TIMEOUT,
+    Checked,
     command_line_argument,
     env_option,
     external_option,
+    file_path,
     index_option,
     name_option,
     only_option,
@@ -27,10 +31,47 @@ from .params import (
     together,
     where_option,
 )
-from .time_arguments import from_option, to_option
+from .time_arguments import since_place_option, until_place_option
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
+
+
+class Listening(NamedTuple):
+    """The value of ``--listen``."""
+
+    socket: Path
+    expected: int
+    """Number of plugins that connect before the replay begins."""
+
+    @classmethod
+    def parse(cls, text: str) -> Listening:
+        """Return the socket, and the number that may precede it: ``2=nri.sock``."""
+        number, equals, path = text.partition("=")
+        if not equals or not (number.isascii() and number.isdigit()):
+            return cls(file_path(text), 1)
+        if not 1 <= int(number[:4]) <= _PLUGINS_MAX:
+            raise UsageError(f"{number} plugins cannot be awaited", f"at most {_PLUGINS_MAX} can")
+        return cls(file_path(path), int(number))
+
+
+_PLUGINS_MAX = 100
+VERBATIM = "verbatim"
+"""The profile that sends requests as recorded, regardless of replies."""
+WITH_SYNC = "+sync"
+"""Suffix of profiles that send Synchronize to launched plugins in any case."""
+
+
+def _profile(text: str) -> str:
+    if "+" in text.removesuffix(WITH_SYNC):
+        raise UsageError(f"{text!r} is not a profile", "write NAME or NAME+sync")
+    return text
+
+
+def runtime_named(profile: str) -> str:
+    """Return the name of the runtime of a profile, which is not checked."""
+    name = profile.removesuffix(WITH_SYNC)
+    return RECORDED if name == VERBATIM else name
 
 
 class PlayOptions(TypedDict):
@@ -48,18 +89,15 @@ class PlayOptions(TypedDict):
     grace: float
     session: int | None
     profile: str
-    ideal: bool
-    no_effects: bool
     faults: tuple[str, ...]
     changes: tuple[str, ...]
     notes: list[str]
     """Remarks on FILE, set by `played`."""
-    listen: Path | None
-    expect: int | None
+    listen: Listening | None
     timeout: float | None
     where: Filter | None
-    begin: str | None
-    end: str | None
+    since: str | None
+    until: str | None
     only: str
 
 
@@ -71,7 +109,7 @@ play_options = together(
         "plugins",
         multiple=True,
         metavar="NN=COMMAND",
-        help="Launch this plugin with this index. Repeat it for a chain of plugins.",
+        help="Launch this plugin with this index. Repeat it for a chain.",
     ),
     index_option,
     name_option,
@@ -89,47 +127,30 @@ play_options = together(
         type=GRACE,
         default="1s",
         show_default=True,
-        help="Time for a plugin to end by itself after the replay, and again after SIGTERM, before "
-        "SIGKILL; 0 kills it at once, as runtimes do.",
+        help="Time for a plugin to end by itself, and after SIGTERM; 0: SIGKILL at once.",
     ),
     click.option(
         "--listen",
-        type=FILE_PATH,
-        metavar="SOCK",
-        help="Listen on this NRI socket for external plugins.",
-    ),
-    click.option(
-        "--expect",
-        type=click.IntRange(1, 100),
-        metavar="N",
-        help="Start when N plugins have connected to --listen.  [default: 1]",
+        type=Checked("socket", Listening.parse, is_file=True),
+        metavar="[N=]SOCK",
+        help="Listen on this NRI socket, and start when N external plugins have connected.  "
+        "[default: 1]",
     ),
     click.option(
         "--must-reconnect",
         is_flag=True,
-        help="Fail an external plugin that ends when its connection is closed, as at a restart of "
-        "the runtime, instead of connecting again. Without this, replay starts it again, as a "
-        "service manager may do.",
+        help="Fail an external plugin that ends with its connection, e.g. at a restart of the "
+        "runtime, instead of starting it again.",
     ),
     session_option,
     click.option(
         "--profile",
-        default="recorded",
+        type=Checked("profile", _profile),
+        default=RECORDED,
         show_default=True,
-        metavar="NAME",
-        help="Behave like this runtime, such as containerd-2.1 or cri-o; an unknown name lists the "
-        "valid ones.",
-    ),
-    click.option(
-        "--ideal",
-        is_flag=True,
-        help="Send Synchronize to launched plugins even if this runtime does not, as containerd up "
-        "to 1.7.25 and iSulad.",
-    ),
-    click.option(
-        "--no-effects",
-        is_flag=True,
-        help="Send every request as it was recorded, regardless of the plugins' replies.",
+        metavar="NAME[+sync]",
+        help="Behave like this runtime, e.g. containerd-2.1; verbatim: send each request as "
+        "recorded, regardless of replies; +sync: send launched plugins Synchronize in any case.",
     ),
     set_option,
     click.option(
@@ -137,18 +158,18 @@ play_options = together(
         "faults",
         multiple=True,
         metavar="FAULT",
-        help="Inject this fault; `replay --help` lists all. Can be repeated.",
+        help="Inject this fault; `nri-scope help faults` lists all. Can be repeated.",
     ),
     click.option(
         "--timeout",
         type=TIMEOUT,
         metavar="DURATION|none",
-        help="Deadline of each request instead of the runtime's; none lets a plugin reply, and "
-        "register, at any time, for example in a debugger.",
+        help="Deadline of each request instead of the runtime's; none: plugins may also register "
+        "at any time.",
     ),
     where_option,
-    from_option,
-    to_option,
+    since_place_option,
+    until_place_option,
     only_option,
 )
 
@@ -157,10 +178,23 @@ PLAY_RULES = (
     Exclude(("--config", "--external"), hint="runtimes send no configuration to external plugins"),
     Need(("--index", "--name"), ("COMMAND",), "write it after --"),
     Need(("--config", "--env", "--external"), ("COMMAND", "--plugin")),
-    Need(("--expect",), ("--listen",), "add --listen SOCK"),
     NeedOneOf(("COMMAND", "--plugin", "--listen"), hint="write the plugin's command after --"),
 )
 """Rules of ``play_options``."""
+FORMER_OPTIONS = {
+    "--from": "--since",
+    "--to": "--until",
+    "--expect": "--listen N=SOCK",
+    "--ideal": "--profile NAME+sync",
+    "--no-effects": "--profile verbatim",
+    "--quiet": "--format problems",
+    "--only-changes": "--format changes",
+    "--max-idle": "--speed 1x:MAX",
+    "--golden-from": "--golden REC",
+    "--compare-with": "`nri-scope replay compare` with --with",
+    "--without": "`nri-scope replay compare`, which has it",
+}
+"""Options that commands which replay had, and what replaced them."""
 
 
 @contextmanager
@@ -176,7 +210,8 @@ def played(options: PlayOptions, *, quiet: bool = False) -> Iterator[None]:
     from nri_scope.scenario.playable import is_scenario_file, playable
 
     given = options["file"]
-    changes, session, profile = options["changes"], options["session"], options["profile"]
+    changes, session = options["changes"], options["session"]
+    profile = runtime_named(options["profile"])
     notes: list[str] = []
     with (
         interrupted_by_signals(),

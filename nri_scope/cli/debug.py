@@ -11,7 +11,14 @@ import click
 
 from nri_scope.errors import UsageError
 
-from .chain_options import PLAY_RULES, PlayOptions, play_options, played
+from .chain_options import (
+    FORMER_OPTIONS,
+    PLAY_RULES,
+    VERBATIM,
+    PlayOptions,
+    play_options,
+    played,
+)
 from .option_rules import RuledCommand
 from .params import WHERE, say
 from .tui import terminal_colors, tui_obstacle
@@ -24,14 +31,15 @@ class DebugOptions(PlayOptions):
     """The options as click passes them."""
 
     breaks: tuple[Filter, ...]
-    until: int | None
+    go_to: int | None
 
 
 @click.command(
     cls=RuledCommand,
     rules=PLAY_RULES,
+    former=FORMER_OPTIONS,
+    described=("nri-scope replay", PlayOptions.__annotations__),
 )
-@play_options
 @click.option(
     "--break",
     "breaks",
@@ -40,14 +48,15 @@ class DebugOptions(PlayOptions):
     metavar="FILTER",
     help="Stop before events that match, first at the first of them. Can be repeated.",
 )
-@click.option("--until", type=click.IntRange(min=1), metavar="N", help="Stop first before event N.")
+@click.option("--go-to", type=click.IntRange(min=1), metavar="N", help="Stop first before event N.")
+@play_options
 def command(**options: Unpack[DebugOptions]) -> None:
-    """Replay to a plugin on a screen, and stop before events.
+    """Replay to a plugin, and stop before events.
 
-    The next event's request is shown before it is sent: n sends it, e edits it first, c goes on to
-    a breakpoint, p goes back, ? shows all keys. Requests have no deadline, unless --timeout sets
-    one, so that another debugger can stop the plugin. FILE may also be a scenario or a manifest of
-    Kubernetes.
+    On a screen, the next event's request is shown before it is sent: n sends it, e edits it first,
+    c goes on to a breakpoint, p goes back, ? shows all keys. Requests have no deadline, unless
+    --timeout sets one, so that another debugger can stop the plugin. FILE may also be a scenario or
+    a manifest of Kubernetes.
 
     Example: nri-scope debug FILE --break event:CreateContainer -- ./plugin
     """
@@ -71,15 +80,15 @@ def _debug(options: DebugOptions, title: str) -> None:
     from .recording_views import resolved_where
     from .replay_options import selected_job
 
-    if options["no_effects"]:
-        raise UsageError("debug and --no-effects exclude each other", "leave it out")
+    if options["profile"].startswith(VERBATIM):
+        raise UsageError(f"debug and --profile {VERBATIM} exclude each other", "leave it out")
     job = selected_job(options)
     # A plugin may be stopped in another debugger.
     timeout = math.inf if options["timeout"] is None else options["timeout"]
     job = replace(job, playback=replace(job.playback, timeout_s=timeout), keep=False)
     resolved = (resolved_where(options["file"], where) for where in options["breaks"])
     app = DebuggerApp(
-        Debugger(job, [where for where in resolved if where is not None], options["until"] or 0),
+        Debugger(job, [where for where in resolved if where is not None], options["go_to"] or 0),
         title=title,
         colors=terminal_colors(),
     )

@@ -10,32 +10,17 @@ import click
 
 from nri_scope.errors import UsageError
 
+from . import record
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand, used_parameters
-from .params import (
-    DURATION,
-    PLUGIN_NAME,
-    LiveOption,
-    complete_path,
-    cri_option,
-    format_option,
-    output_option,
-    redact_option,
-    socket_option,
-    validate_option,
-    where_option,
-)
+from .params import complete_path, format_option, output_option, redact_option, where_option
 from .time_arguments import since_option, until_option
 
 if TYPE_CHECKING:
     # Importing it at run time would slow down --help.
     from .diff_files import DiffOptions
 
-_PROBES = "00,50,99"
-
-_LIVE_ONLY = (
-    *("--socket", "--probes", "--name", "--validate", "--cri"),
-    *("-o", "--duration", "--once", "--wait"),
-)
+_OF_RECORD = {"socket", "name", "validate", "cri", "duration", "once", "wait"}
+_LIVE_ONLY = ("--probes", "-o", *(each.opts[0] for each in record.shared_options(_OF_RECORD)))
 _RECORDING_ONLY = ("--since", "--until")
 _EVENTS_ONLY = ("--where", "--all")
 _EPILOG = """
@@ -49,6 +34,7 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
 @click.command(
     epilog=_EPILOG,
     cls=RuledCommand,
+    described=("nri-scope record", _OF_RECORD),
     rules=(
         Exclude(("--live",), ("FILE", *_RECORDING_ONLY)),
         Need(_LIVE_ONLY, ("--live",)),
@@ -58,28 +44,20 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
 @click.argument(
     "arguments", nargs=-1, metavar="[FILE [WHAT|OTHER|A B|A OTHER B]]", shell_complete=complete_path
 )
-@click.option("--live", is_flag=True, help="Watch a runtime through passive connections.")
-@socket_option
+@click.option(
+    "--live",
+    is_flag=True,
+    help="Watch a runtime through passive connections, with options of `record`; see there for the "
+    "RISK of --validate.",
+)
 @click.option(
     "--probes",
-    default=_PROBES,
+    default="00,50,99",
     show_default=True,
     metavar="LIST",
     help="--live: plugin indices of the passive connections, at least two.",
 )
-@click.option(
-    "--name",
-    type=PLUGIN_NAME,
-    default="nri-scope",
-    show_default=True,
-    help="--live: plugin name to register.",
-)
-@validate_option("--live: also")
-@cri_option("--live: also")
 @output_option("--live: save the recording as REC.", "REC")
-@click.option("--duration", type=DURATION, help="--live: stop after this time, e.g. 10m.")
-@click.option("--once", is_flag=True, help="--live: stop when the runtime disconnects.")
-@click.option("--wait", is_flag=True, help="--live: wait for the socket if it does not exist yet.")
 @redact_option
 @where_option
 @since_option
@@ -92,13 +70,11 @@ Owners: "one of 01–29" is an unidentified plugin between two recorded connecti
 )
 @format_option(
     "text|json",
-    "text: one line per change. json: one object; with --live, one object per line.",
-    cls=LiveOption,
-    help_without_live="text: one line per change. json: one object.",
+    "text: one line per change. json: one object; of changes as they happen, one per line.",
 )
 @click.pass_context
 def command(context: click.Context, **options: Unpack[DiffOptions]) -> None:
-    """Show which plugin changed what in a container's OCI spec.
+    """Show which plugin changed what in containers.
 
     \b
     diff FILE            changes in a recording, event by event
@@ -108,15 +84,12 @@ def command(context: click.Context, **options: Unpack[DiffOptions]) -> None:
     diff FILE A OTHER B  differences between container A of FILE and container B of OTHER
     diff --live          changes on this machine, as they happen
 
-    WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
-    NAMESPACE/POD/CONTAINER, the beginning of an id, or a path of the spec, such as `env FOO`,
-    /process/env/FOO or FOO. Of two arguments, the second one is OTHER if
-    it is the name of an existing file, or ends in .nriscope.db or .nriscope.zip. A and B are
-    containers like WHAT, events about one, or pods with one container, never files.
+    WHAT is an event's number, NAMESPACE/POD[/CONTAINER], an id or a path of the spec: see `help
+    what`. Of two arguments, the second one is OTHER if it is the name of an existing file, or ends
+    in .nriscope.db or .nriscope.zip. A and B are like WHAT of `blame`, never files.
 
-    An operation is one event on its way through the chain, as all connections saw it. Those in
-    which plugins can make changes are counted, and those without a change, failure or delay are
-    only listed with --all.
+    An operation is one event on its way through the chain. Those without a change, failure or delay
+    are only counted.
 
     Each change is shown with its owner and the evidence for it. Without --redact, values are shown
     as recorded, secrets included; with --live --redact, secrets are not recorded either.
@@ -124,6 +97,9 @@ def command(context: click.Context, **options: Unpack[DiffOptions]) -> None:
     Exit status: 0 no change or difference; 1 a change or difference was found; 2 an error occurred.
     """
     context.exit(_perform(context, options))
+
+
+command.params += record.shared_options(_OF_RECORD)
 
 
 def _perform(context: click.Context, options: DiffOptions) -> int:

@@ -28,8 +28,8 @@ _WIDTH_MAX = 100
 )
 @format_option(
     "text|json",
-    "json: one object with `checks`, each with name, status, detail, fix and config; or, with "
-    "--install, with `facts`, `first`, `recommended`, `why` and `ways`.",
+    "json: one object with `checks`; or, with --install, with `facts`, `first`, `recommended`, "
+    "`why` and `ways`.",
 )
 @click.option(
     "--install",
@@ -40,9 +40,7 @@ _WIDTH_MAX = 100
 @click.option(
     "--metrics",
     metavar="URL",
-    help="Also show containerd's own metrics about each plugin (2.3 and later), e.g. "
-    "http://127.0.0.1:1338/v1/metrics. containerd serves them only if `address` is set in "
-    "[metrics] of its configuration.",
+    help="Also show containerd's own metrics about each plugin, as `record --metrics` records.",
 )
 @click.option(
     "--root",
@@ -56,12 +54,10 @@ def command(
 ) -> int:
     """Find out why NRI does or does not work here.
 
-    Checks the socket and the process that listens on it, registers briefly as a passive plugin
-    (00-nri-scope-doctor) to get the runtime's name and version, and the size of Synchronize; and
-    reads the configuration of containerd, CRI-O and iSulad, also in mount namespaces of their own,
-    the folder of pre-installed plugins, and the plugins of NRI 0.1. It changes nothing and takes a
-    few seconds at most. Run it as root. If NRI is off, it prints the lines to add to the
-    configuration of this runtime and version, and the file.
+    Checks the socket and its process, registers briefly as a passive plugin (00-nri-scope-doctor)
+    to get the runtime's version and the size of Synchronize, and reads the configuration of
+    containerd, CRI-O and iSulad and the folders of plugins. It changes nothing. Run it as root. If
+    NRI is off, it prints the lines to add to the runtime's configuration.
 
     Exit status: 0 all checks passed, 1 a check failed or --metrics could not be read; with
     --install, 0 a way works now or the recorder is installed, else 1.

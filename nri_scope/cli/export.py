@@ -11,7 +11,7 @@ from nri_scope.errors import UsageError
 from nri_scope.share.formats import FORMATS, format_of
 
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
-from .params import ANY_PATH, NOT_EMPTY, SIZE, NewFile, redact_option, where_option
+from .params import ANY_PATH, NOT_EMPTY, SIZE, NewFile, force_option, redact_option, where_option
 from .time_arguments import since_option, until_option
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ _EPILOG = "\n".join(
     type=NewFile("a bundle", is_text=True),
     metavar="OUTPUT",
     help="File to write: a bundle, X.nriscope.zip, a recording, X.nriscope.db, or a file for other "
-    "programs, by its ending or as --format says. With --format, the default is standard output, "
-    "as with -.",
+    "programs, by its ending or --format.  [default with --format: standard output, as with -]",
 )
 @where_option
 @since_option
@@ -64,8 +63,8 @@ _EPILOG = "\n".join(
 @click.option(
     "--stable-tokens",
     is_flag=True,
-    help="Make tokens with this user's key, so that a recording gets the same tokens each time. Do "
-    "not use it for recordings made by others.",
+    help="Make tokens with this user's key, so that a recording gets the same ones each time. Not "
+    "for recordings made by others.",
 )
 @click.option(
     "--replace-everywhere",
@@ -80,28 +79,27 @@ _EPILOG = "\n".join(
     help="Fail if the bundle exceeds this size.  [default: "
     "25000000, a common limit of issue trackers]",
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@force_option
 @click.option(
     "--format",
     "output_format",
     type=click.Choice([*FORMATS]),
+    metavar="FORMAT",
     help="Write this format for other programs, whatever the ending of OUTPUT; see below.",
 )
 def command(**options: Unpack[ExportOptions]) -> None:
-    """Pack a recording, or a part of it, for sharing, or convert it.
+    """Pack, redact or convert a recording, or a part.
 
-    A bundle is a zip file with the recording, a README.md and a manifest. Every command accepts it
-    in place of a recording. The recording in it is a new file with the selected events and the
-    events needed to replay them: the initial state, and the creation of their pods and containers.
+    A bundle is a zip file with a README.md and a recording, which every command accepts in its
+    place. It has the selected events and those needed to replay them: the initial state, and the
+    creation of their pods and containers.
 
-    The ending of OUTPUT chooses the form. FILE may be a bundle: -o X.nriscope.db writes its
-    recording as a file, for example for sqlite3. FILE may also have the JSON lines that this
-    command writes, with times in microseconds.
+    The ending of OUTPUT chooses the form. FILE may be a bundle, of which -o X.nriscope.db writes
+    the recording, or the JSON lines that this command writes.
 
-    With --redact, secret and personal values are replaced with tokens: within one container, equal
-    values get equal tokens. All output is then searched for the replaced words; if one is found, no
-    file is kept. Without --redact, the output contains everything that the runtime sent, secrets
-    included.
+    With --redact, secret and personal values are replaced with tokens, and the output is searched
+    for the replaced words; if one is found, no file is kept. Without it, the output contains
+    everything that the runtime sent, secrets included.
     """
     if options["output"] is not None and options["output_format"] is None:
         named = format_of(options["output"])

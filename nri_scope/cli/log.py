@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 import click
 
 from nri_scope.errors import UsageError
-from nri_scope.filter.fields import epilog
 
 from .output import Output
 from .params import ANY_PATH, format_option, say, where_option
@@ -34,7 +33,7 @@ _FEW_OPERATIONS = 1_000
 """Maximum number of operations whose changes are found without reading the whole recording."""
 
 
-@click.command(epilog=epilog())
+@click.command()
 @click.argument("file", type=ANY_PATH)
 @click.option("-f", "--follow", is_flag=True, help="Print new events as they are recorded.")
 @where_option
@@ -50,10 +49,8 @@ _FEW_OPERATIONS = 1_000
 @click.option(
     "--operations",
     is_flag=True,
-    help="Print one line per operation: the same event at all connections, with its changes. "
-    "With --follow, changes inferred from several connections are shown only for operations that "
-    "were recorded before the command started; later ones show the changes that an event contains "
-    "by itself.",
+    help="Print one line per operation: the same event at all connections, with its changes. Those "
+    "that --follow adds have only the changes that an event contains by itself.",
 )
 @click.option("--printed", is_flag=True, help="Also show the output of tapped plugins.")
 @format_option(
@@ -70,7 +67,7 @@ def command(
     printed: bool,
     output_format: str,
 ) -> None:
-    """Show a recording's events, one line each, newest last.
+    """Show the events of a recording, one line each.
 
     A line shows the event's number (for `show`), its time, the response time of nri-scope or the
     recorded plugin, that plugin if the recording has several, the event's name, and its pod or

@@ -8,9 +8,11 @@ import importlib
 import io
 import os
 import pathlib
+import re
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, TextIO, cast
 
 import click
@@ -18,43 +20,84 @@ import click
 from nri_scope import __version__
 from nri_scope.errors import NriScopeError, RecordingCut, did_you_mean, reason_of
 
-COMMANDS = (
-    *("record", "log", "show", "tui", "sql", "stats", "diff", "blame", "missing", "doctor", "demo"),
-    *("tap", "replay", "debug", "scenario", "new-plugin", "report"),
-    *("export", "agent"),
-)
-"""Commands, ordered for new users. ``nri_scope.cli.NAME`` contains the command NAME."""
+GROUPS = {
+    "Look": ("demo", "tui", "log", "show", "diff", "blame", "missing", "report", "sql"),
+    "Record": ("record", "tap", "doctor"),
+    "Test a plugin": ("replay", "debug", "scenario", "new-plugin"),
+    "Share": ("export",),
+    "Cluster": ("agent",),
+}
+"""Commands by their group in the help. ``nri_scope.cli.NAME`` contains the command NAME."""
+COMMANDS = tuple(chain.from_iterable(GROUPS.values()))
+COMPARE = "replay compare"
+"""The command of two words, which has the same options as its first word."""
+FORMER = {"stats": "`nri-scope report FILE`"}
+"""Former commands, and what replaced them."""
 
+HELP_WIDTH = 80
+"""Maximum number of columns of the list of commands."""
 RECORDING_SUFFIXES = (".nriscope.db", ".nriscope.zip")
 EXIT_TROUBLE = 2
 """As in diff(1): 0 success, 1 a difference or failed check, 2 an error."""
 EXIT_INTERRUPTED = 130
 
 
-class CommandGroup(click.Group):
-    """Command group that imports a command's module only when it runs."""
+GROUP_SETTINGS: dict[str, Any] = {
+    "context_settings": {"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    "subcommand_metavar": "COMMAND [ARGS]...",
+    "options_metavar": "[--help|--version]",
+}
 
-    names: tuple[str, ...]
+
+class CommandGroup(click.Group):
+    """Command group that imports a command's module only when it runs.
+
+    Its help has a line for each command, and fits on a terminal of 24 lines and 80 columns.
+    """
+
+    groups: Mapping[str, Sequence[str]]
     package: str
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands in the order of the help text."""
-        return list(self.names)
+        return list(chain.from_iterable(self.groups.values()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
-        if cmd_name not in self.names:
+        if cmd_name == "help":
+            from .help_topics import help_command
+
+            return help_command
+        if cmd_name not in (*self.list_commands(ctx), COMPARE):
             return None
-        module = importlib.import_module(f"{self.package}.{cmd_name.replace('-', '_')}")
+        module = importlib.import_module(f"{self.package}.{re.sub('[- ]', '_', cmd_name)}")
         assert isinstance(module.command, click.Command)
         return module.command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands, each with its group and summary, instead of the few options."""
+        width = max(map(len, self.list_commands(ctx)))
+        title_width = max(map(len, self.groups))
+        limit = HELP_WIDTH - len("    ") - title_width - width
+        formatter.write_paragraph()
+        for group, names in self.groups.items():
+            title = group
+            for name in names:
+                command = self.get_command(ctx, name)
+                assert command is not None, name
+                summary = command.get_short_help_str(limit)
+                formatter.write(f"{title:{title_width}}  {name:{width}}  {summary}\n")
+                title = ""
 
 
 class LazyGroup(CommandGroup):
     """The commands of ``nri-scope``."""
 
-    names = COMMANDS
+    groups = GROUPS
     package = "nri_scope.cli"
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write nothing: the list of commands needs the lines."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -64,31 +107,31 @@ class LazyGroup(CommandGroup):
         An error suggests the nearest command.
         """
         name = args[0]
-        if name not in COMMANDS and not name.startswith("-"):
+        if args[:2] == COMPARE.split():
+            return COMPARE, self.get_command(ctx, COMPARE), args[2:]
+        if name not in (*COMMANDS, "help") and not name.startswith("-"):
             if name.endswith(RECORDING_SUFFIXES) or _is(pathlib.Path.is_file, name):
                 return "tui", self.get_command(ctx, "tui"), args
             if "/" in name and _is(pathlib.Path.is_dir, name):
                 ctx.fail(f"{name!r} is a folder, not a recording")
             if "/" in name or "." in name:
                 ctx.fail(f"no such file {name!r}")
+            if name in FORMER:
+                ctx.fail(f"there is no command {name!r} any more; use {FORMER[name]}")
             hint = did_you_mean(name, COMMANDS)
             ctx.fail(f"no such command {name!r}{hint and '; '}{hint}")
         return super().resolve_command(ctx, args)
 
 
 @click.command(
+    name="nri-scope",
     cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="New here? Try `nri-scope demo`: it needs no container runtime.",
+    **GROUP_SETTINGS,
+    epilog="`nri-scope FILE` opens a recording; `nri-scope help` lists topics.",
 )
 @click.version_option(__version__, message="nri-scope %(version)s")
 def cli() -> None:
-    """Record, inspect and debug the traffic between container runtimes and NRI plugins.
-
-    FILE is a recording, *.nriscope.db, or a bundle, *.nriscope.zip. `nri-scope FILE` opens it, as
-    `tui FILE` does; write ./NAME for a file that is named like a command. Exit status: 0 success, 1
-    a difference or failed check, 2 an error.
-    """
+    """Record, inspect and debug the traffic of NRI plugins."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -186,8 +229,8 @@ def _run(arguments: Sequence[str], group: click.Command | None) -> int:
 
         return record_launched()
     try:
-        name = "nri-scope" if group is None else group.name
-        result = (group or cli).main(args=list(arguments), prog_name=name, standalone_mode=False)
+        group = group or cli
+        result = group.main(args=list(arguments), prog_name=group.name, standalone_mode=False)
         _flush(sys.stdout)
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:

@@ -29,27 +29,7 @@ def _expectations(_context: object, _option: object, texts: Sequence[str]) -> li
     return [parse_expectation(text) for text in texts]
 
 
-plugin_option = click.option(
-    "--plugin",
-    type=NOT_EMPTY,
-    metavar="NAME",
-    help="Name of the plugin, or its index and name. Without it: all plugins that are required.",
-)
-expect_option = click.option(
-    "--expect",
-    "expected",
-    multiple=True,
-    callback=_expectations,
-    metavar="'plugin=NAME where CONDITION'",
-    help="Require this plugin for pods and containers, e.g. 'plugin=10-gpu where "
-    "annotation:example.com/gpu=yes ns:shop'. Fields of the condition: pod, ns, container, id, and "
-    "annotation, of the pod. Can be repeated.",
-)
 _UNKNOWN = "unknown: nothing that was observed tells which plugins were connected"
-RULES = (Exclude(("--plugin",), ("--expect",)),)
-format_choice = format_option(
-    "text|json", "json: one object, with all creations, including those it did not miss."
-)
 
 
 class Missed(NamedTuple):
@@ -59,13 +39,29 @@ class Missed(NamedTuple):
     coverage: Coverage
 
 
-@click.command(cls=RuledCommand, rules=RULES)
+@click.command(cls=RuledCommand, rules=(Exclude(("--plugin",), ("--expect",)),))
 @click.argument("file", type=ANY_PATH)
-@plugin_option
-@expect_option
+@click.option(
+    "--plugin",
+    type=NOT_EMPTY,
+    metavar="NAME",
+    help="Name of the plugin, or its index and name. Without it: all plugins that are required.",
+)
+@click.option(
+    "--expect",
+    "expected",
+    multiple=True,
+    callback=_expectations,
+    metavar="'plugin=NAME where CONDITION'",
+    help="Require this plugin for pods and containers, e.g. 'plugin=10-gpu where "
+    "annotation:example.com/gpu=yes ns:shop'. Fields of the condition: pod, ns, container, id, and "
+    "annotation, of the pod. Can be repeated.",
+)
 @since_option
 @until_option
-@format_choice
+@format_option(
+    "text|json", "json: one object, with all creations, including those it did not miss."
+)
 def command(
     file: Path,
     plugin: str | None,

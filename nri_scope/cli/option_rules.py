@@ -9,9 +9,10 @@ the command lists them, before it does anything.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations, product
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import click
@@ -79,14 +80,45 @@ class RuledCommand(click.Command):
     """A command that refuses some combinations of its options with UsageError."""
 
     def __init__(
-        self, name: str | None, *, rules: Sequence[OptionRule] = (), **settings: Any
+        self,
+        name: str | None,
+        *,
+        rules: Sequence[OptionRule] = (),
+        former: Mapping[str, str] = MappingProxyType({}),
+        described: tuple[str, Collection[str]] = ("", ()),
+        **settings: Any,
     ) -> None:
+        """``former``: options that it had, and what replaced them. ``described``: another command
+        whose help describes options of this one, and their parameters.
+        """
         super().__init__(name, **settings)
         self.rules = rules
+        self.former = former
+        self.described = described
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, and only the names of those that another command's help describes."""
+        command, known = self.described
+        options = [each for each in self.get_params(ctx) if isinstance(each, click.Option)]
+        own = (each.get_help_record(ctx) for each in options if each.name not in known)
+        with formatter.section("Options"):
+            formatter.write_dl([record for record in own if record is not None])
+        if command:
+            names = ", ".join(each.opts[0] for each in options if each.name in known)
+            formatter.write_paragraph()
+            with formatter.indentation():
+                formatter.write_text(f"Options that `{command} --help` describes: {names}.")
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments, and check the rules."""
-        rest = super().parse_args(ctx, args)
+        try:
+            rest = super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            name = error.option_name
+            if name not in self.former:
+                raise
+            problem = f"there is no option {name} any more"
+            raise UsageError(problem, f"use {self.former[name]}") from error
         if not ctx.resilient_parsing:
             names = used_parameters(ctx)
             for rule in self.rules:

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from nri_scope.errors import UsageError
-from nri_scope.nri.events import DEFAULT_SOCKET
 from nri_scope.nri.identity import check_index, check_name
 
 if TYPE_CHECKING:
-    import os
     from collections.abc import Callable
 
     from click.shell_completion import CompletionItem
@@ -42,7 +40,7 @@ def together(*options: Callable[[Any], Any]) -> Callable[[_Command], _Command]:
     return lambda command: reduce(lambda done, option: option(done), reversed(options), command)
 
 
-class _Parsed(click.ParamType[_Value]):
+class Parsed(click.ParamType[_Value]):
     """Value parsed by a function, whose errors are raised unchanged."""
 
     def __init__(self, name: str, parse: Callable[[str], _Value], *, is_file: bool = False) -> None:
@@ -63,7 +61,7 @@ class _Parsed(click.ParamType[_Value]):
         return self._parse(value) if isinstance(value, str) else value
 
 
-class Checked(_Parsed[_Value]):
+class Checked(Parsed[_Value]):
     """Value parsed by a function, with errors that name the parameter."""
 
     def convert(
@@ -118,15 +116,22 @@ def _rules(text: str) -> Rules:
     return read_rules(Path(text)) if text else Rules.DEFAULT
 
 
-def _file_path(text: str) -> Path:
-    if not text or text.endswith("/"):
-        raise UsageError(f"{text!r} is not a file name" if text else "the path is empty")
+def _path(text: str) -> Path:
+    if not text:
+        raise UsageError("the path is empty")
     return Path(text)
+
+
+def file_path(text: str) -> Path:
+    """Return the path of a file: neither empty nor ending in a slash. Raises UsageError."""
+    if text.endswith("/"):
+        raise UsageError(f"{text!r} is not a file name")
+    return _path(text)
 
 
 def _cri_socket(text: str) -> Path:
     if text:
-        return FILE_PATH(text)
+        return file_path(text)
     found = [path for path in map(Path, _CRI_SOCKETS) if path.exists()]
     if len(found) != 1:
         listed = ", ".join(map(str, found or _CRI_SOCKETS))
@@ -151,17 +156,19 @@ EVENTS = Checked("events", _events)
 """A selection of NRI events."""
 NOT_EMPTY = Checked("text", _not_empty)
 """A text that is not "", which an unset variable of a script would be."""
-WHERE = _Parsed("filter", _filter)
+WHERE = Parsed("filter", _filter)
 """A filter expression; the error names the position of a mistake."""
-RULES_FILE = _Parsed("rules", _rules, is_file=True)
+RULES_FILE = Parsed("rules", _rules, is_file=True)
 """Rules for redaction: a file, or "" for the default rules."""
-FILE_PATH = Checked("path", _file_path, is_file=True)
+ANY_PATH = Checked("path", _path, is_file=True)
+"""Any path, whether or not it exists, except an empty one."""
+FILE_PATH = Checked("path", file_path, is_file=True)
 """Path of a file: neither empty nor ending in a slash."""
-CRI_SOCKET = _Parsed("path", _cri_socket, is_file=True)
+CRI_SOCKET = Parsed("path", _cri_socket, is_file=True)
 """Path of the CRI's socket; "" for the only usual one that exists."""
 
 
-class NewFile(_Parsed["Path | None"]):
+class NewFile(Parsed["Path | None"]):
     """Path of a file to write; None for ``-``, standard output, if ``is_text``."""
 
     def __init__(self, content: str, *, is_text: bool = False, is_folder: bool = False) -> None:
@@ -206,24 +213,6 @@ class NewRecording(NewFile):
         return path
 
 
-class _AnyPath(click.Path):
-    """Any path except an empty one, which `Path` would change to the current folder."""
-
-    def convert(
-        self,
-        value: str | os.PathLike[str],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> Any:
-        """Check the path and return it."""
-        if value == "":
-            self.fail("the path is empty", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-# Not readable=True: opening an unreadable file raises an error with a better hint.
-ANY_PATH = _AnyPath(readable=False, path_type=Path)
-"""Any path, whether or not it exists."""
 command_line_argument = click.argument(
     "command_line",
     metavar="[-- COMMAND...]",
@@ -242,15 +231,13 @@ env_option = click.option(
     "variables",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Set an additional environment variable for launched plugins. As by a runtime, only "
-    "NRI_PLUGIN_NAME, NRI_PLUGIN_IDX and NRI_PLUGIN_SOCKET are set otherwise.",
+    help="Set an environment variable of plugins. Can be repeated.",
 )
 external_option = click.option(
     "--external",
     is_flag=True,
     help="Start plugins as external ones, which connect by themselves and set their own index: "
-    "with this environment, and a private socket in place of {socket} in their arguments, or "
-    "else of /var/run/nri/nri.sock.",
+    "see `nri-scope help plugins`.",
 )
 session_option = click.option(
     "--session",
@@ -262,14 +249,7 @@ only_option = click.option(
     "--only",
     default="",
     metavar="POD[/CTR]",
-    help="Take only events of this pod or container: ns/pod or ns/pod/container.",
-)
-socket_option = click.option(
-    "--socket",
-    type=FILE_PATH,
-    default=Path(DEFAULT_SOCKET),
-    show_default=True,
-    help="The runtime's NRI socket.",
+    help="Only events of this pod or container: ns/pod or ns/pod/container.",
 )
 _CRI_SOCKETS = (
     "/run/containerd/containerd.sock",
@@ -279,44 +259,19 @@ _CRI_SOCKETS = (
 )
 
 
-def cri_option(prefix: str = "") -> Callable[[_Command], _Command]:
-    """Return the option to query the CRI; ``prefix`` replaces the first word of its help text."""
-    return click.option(
-        "--cri",
-        type=CRI_SOCKET,
-        is_flag=False,
-        flag_value="",
-        metavar="[SOCKET]",
-        help=f"{prefix or 'Also'} ask the runtime, by its CRI, for the specs of containers after "
-        "they changed, and read their cgroups and config.json on this node, to show what took "
-        "effect. No reply waits for that.  [default socket: that of containerd, CRI-O, k3s or "
-        "iSulad]",
-    )
-
-
-def validate_option(prefix: str = "") -> Callable[[_Command], _Command]:
-    """Return the option to be a validator; ``prefix`` replaces the first word of its help text."""
-    return click.option(
-        "--validate",
-        is_flag=True,
-        help=f"{prefix or 'Also'} subscribe to ValidateContainerAdjustment, which shows which "
-        "plugin owns which change (NRI 0.10 and later). RISK: the runtime fails the creation of a "
-        "container if this process stalls during such a request and, up to NRI 0.12.4, the next "
-        "creation after it was killed (kill -9). If stopped, it first registers once more, "
-        "passively, so that none fails.",
-    )
-
-
 where_option = click.option(
-    "--where", type=WHERE, help="Include only events that match, e.g. 'ns:shop took:>1ms'."
+    "--where",
+    type=WHERE,
+    help="Only events that match, e.g. 'ns:shop took:>1ms'; see `help filters`.",
 )
+force_option = click.option("--force", is_flag=True, help="Overwrite an existing file.")
 set_option = click.option(
     "--set",
     "changes",
     multiple=True,
     metavar="WHO:WHAT=VALUE",
-    help="Change a pod or container, as in 'shop/web/app:env.DEBUG=1' or 'shop/web:labels.app-', "
-    "which removes it. Can be repeated.",
+    help="Change a pod or container: 'shop/web/app:env.DEBUG=1', or 'shop/web:labels.app-', which "
+    "removes it. Can be repeated.",
 )
 
 
@@ -336,8 +291,8 @@ def rules_option(**settings: Any) -> Callable[[_Command], _Command]:
         is_flag=False,
         flag_value="",
         metavar="[RULES]",
-        help="Replace secret and personal values, by the default rules or as modified by the file "
-        "RULES. `export --preview` shows how many and where.",
+        help="Replace secret and personal values, by the default rules or those of the file RULES; "
+        "`export --preview` shows where.",
         **settings,
     )
 
@@ -359,24 +314,16 @@ def redact_option(command: _Command) -> _Command:
         metavar="KEY",
         callback=_keep,
         expose_value=False,
-        help="Redact, but keep the values of this variable, annotation, label, option or member "
-        "of JSON, also of a credential; * matches any text. Can be repeated.",
+        help="Redact, but keep the values of this key, such as a variable or a label, also of a "
+        "credential; * matches any text. Can be repeated.",
     )
     return rules_option(type=RULES_FILE, is_eager=True)(keep(command))
-
-
-class LiveOption(click.Option):
-    """An option of a command with --live, and its help text for the same command without it."""
-
-    def __init__(self, *names: Any, help_without_live: str, **settings: Any) -> None:
-        super().__init__(*names, **settings)
-        self.help_without_live = help_without_live
 
 
 def format_option(formats: str, help_text: str, **settings: Any) -> Callable[[_Command], _Command]:
     """Return an option for the output format. ``formats``: as ``a|b``; the first is the default.
 
-    ``settings``: further ones of the option, such as those of `LiveOption`.
+    ``settings``: further ones of the option.
     """
     names = formats.split("|")
     return click.option(

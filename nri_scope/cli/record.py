@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict, Unpack
@@ -11,21 +12,21 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 import click
 
 from nri_scope.errors import UsageError
+from nri_scope.nri.events import DEFAULT_SOCKET
 
 from .output import Output
 from .params import (
+    CRI_SOCKET,
     DURATION,
     EVENTS,
+    FILE_PATH,
     INDEX,
     PLUGIN_NAME,
     SIZE,
     WHERE,
-    cri_option,
     output_option,
     redact_option,
     say,
-    socket_option,
-    validate_option,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +60,13 @@ class RecorderOptions(TypedDict):
 
 @click.command()
 @output_option("Recording to create or continue.  [default: nri-<host>-<UTC time>.nriscope.db]")
-@socket_option
+@click.option(
+    "--socket",
+    type=FILE_PATH,
+    default=Path(DEFAULT_SOCKET),
+    show_default=True,
+    help="The runtime's NRI socket.",
+)
 @click.option(
     "--index",
     type=INDEX,
@@ -93,8 +100,7 @@ class RecorderOptions(TypedDict):
     "--max-folder-size",
     type=SIZE,
     help="Keep all recordings in the folder of FILE below this size, by deleting the oldest "
-    "finished ones, those of other recorders too. FILE itself is kept below half of it, or "
-    "--max-size, so that there is room for a second recorder.",
+    "finished ones, and FILE itself below half of it, or --max-size.",
 )
 @click.option("--duration", type=DURATION, help="Stop after this time, e.g. 10m.")
 @click.option(
@@ -115,23 +121,38 @@ class RecorderOptions(TypedDict):
     type=click.Choice(["text", "jsonl"]),
     help="Also print each event, as `log` does.",
 )
-@validate_option()
+@click.option(
+    "--validate",
+    is_flag=True,
+    help="Also subscribe to ValidateContainerAdjustment, which shows which plugin owns which "
+    "change (NRI 0.10 and later). RISK: the runtime fails the creation of a container if this "
+    "process stalls during such a request and, up to NRI 0.12.4, the next creation after it was "
+    "killed (kill -9). If stopped, it first registers once more, passively, so that none fails.",
+)
 @click.option(
     "--keep-connected",
     is_flag=True,
-    help="Stay connected after a late reply. Needs NRI 0.12.4 or later; has no effect after a "
-    "downgrade of the runtime. RISK: if this process stalls, the runtime waits for the whole "
-    "deadline (2 s by default) at every event until this process ends, instead of disconnecting it "
-    "once.",
+    help="Stay connected after a late reply (NRI 0.12.4 and later). RISK: if this process stalls, "
+    "the runtime waits for the whole deadline (2 s by default) at every event until it ends, "
+    "instead of disconnecting it once.",
 )
 @click.option(
     "--metrics",
     metavar="URL",
     help="Also record containerd's own metrics about each plugin (2.3 and later), e.g. "
-    "http://127.0.0.1:1338/v1/metrics, every ten seconds. `stats` and `report` show them. "
-    "containerd serves them only if `address` is set in [metrics] of its configuration.",
+    "http://127.0.0.1:1338/v1/metrics, every ten seconds, for `report`. containerd serves them if "
+    "`address` is set in [metrics] of its configuration.",
 )
-@cri_option()
+@click.option(
+    "--cri",
+    type=CRI_SOCKET,
+    is_flag=False,
+    flag_value="",
+    metavar="[SOCKET]",
+    help="Also ask the runtime, by its CRI, for the specs of containers after they changed, and "
+    "read their cgroups and config.json on this node, to show what took effect. No reply waits for "
+    "that.  [default socket: that of containerd, CRI-O, k3s or iSulad]",
+)
 @redact_option
 def command(
     where: Filter | None,
@@ -141,7 +162,7 @@ def command(
     max_folder_size: int | None,
     **options: Unpack[RecorderOptions],
 ) -> None:
-    """Record every NRI event of a container runtime to a file.
+    """Record every NRI event of a container runtime.
 
     Passive: each event is answered immediately with "no change", and no container is modified. ^C
     stops recording and prints a summary. The file contains everything that the runtime sends about
@@ -167,6 +188,11 @@ def command(
         record(chosen, notices.put, (_PRINTER, print_format) if print_format else ())
     finally:
         notices.close()
+
+
+def shared_options(names: Collection[str]) -> list[click.Parameter]:
+    """Return the options with these parameters, for other commands that record."""
+    return [each for each in command.params if each.name in names]
 
 
 def _with_folder_size(options: RecordOptions, max_bytes: int) -> RecordOptions:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of ``replay``: validation, and the resulting job."""
+"""Options of ``replay`` and ``replay compare``: validation, and the resulting job."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from nri_scope.replay.run import Job
 from nri_scope.replay.script import ReplaySelection
 from nri_scope.tap.wrapper import check_unwrapped
 
-from .chain_options import PlayOptions
+from .chain_options import VERBATIM, WITH_SYNC, PlayOptions, runtime_named
 from .params import environment_of
 from .recording_views import resolved_where
 from .replay_output import PrintedEvents
 from .time_arguments import places_of
 
 NO_PLUGINS = "none"
-"""Value of ``--compare-with`` for a chain without plugins."""
+"""Value of ``--with`` for a chain without plugins."""
 
 CONFIG_MAX = 1 << 20
 """Maximum size of a configuration in bytes; a ttRPC message has at most 4 MiB."""
@@ -34,15 +34,19 @@ CONFIG_MAX = 1 << 20
 class ReplayOptions(PlayOptions):
     """The options as click passes them."""
 
-    speed: float | None
-    max_idle: float | None
+    pace: tuple[float, float] | None
+    """Speed, and maximum seconds of a pause."""
     max_took: float | None
-    quiet: bool
-    only_changes: bool
     output: Path | None
     golden: Path | None
-    golden_from: Path | None
     update_golden: bool
+    junit: Path | None
+    output_format: str
+
+
+class CompareOptions(PlayOptions):
+    """The options as click passes them."""
+
     others: tuple[str, ...]
     without: tuple[str, ...]
     junit: Path | None
@@ -50,12 +54,14 @@ class ReplayOptions(PlayOptions):
 
 
 def selected_job(options: PlayOptions) -> Job:
-    """Return the job for the options that `replay` and `debug` share. Raises `UsageError`."""
-    listen = options["listen"]
-    if listen is not None and not listen.absolute().parent.is_dir():
-        raise UsageError(f"--listen {listen}: no such folder", "create it, or choose another")
+    """Return the job for the options that all commands which replay share. Raises `UsageError`."""
+    listen, profile = options["listen"], options["profile"]
+    if listen is not None and not listen.socket.absolute().parent.is_dir():
+        raise UsageError(
+            f"--listen {listen.socket}: no such folder", "create it, or choose another"
+        )
     plugin_set = _plugin_set(options)
-    begin, end = places_of(options["file"], options["begin"], options["end"])
+    begin, end = places_of(options["file"], options["since"], options["until"])
     return Job(
         recording=options["file"],
         plugin_set=plugin_set,
@@ -68,64 +74,61 @@ def selected_job(options: PlayOptions) -> Job:
         ),
         playback=PlaybackOptions(
             faults=parse_faults(options["faults"]),
-            effects=not options["no_effects"],
+            effects=not profile.startswith(VERBATIM),
             timeout_s=options["timeout"],
         ),
-        profile=options["profile"],
-        ideal=options["ideal"],
+        profile=runtime_named(profile),
+        ideal=profile.endswith(WITH_SYNC),
         notes=options["notes"],
     )
 
 
 def parse_options(options: ReplayOptions) -> tuple[Job, Checks, PrintedEvents | None]:
     """Return the arguments of `perform`. Raise `UsageError` for conflicting options."""
+    golden, update = options["golden"], options["update_golden"]
     _check_files(
         {
             "FILE": options["file"],
             "-o": options["output"],
-            "--golden": options["golden"],
+            "--golden": golden if update else None,
             "--junit": options["junit"],
         }
     )
-    events = _printed_events(options)
+    form = options["output_format"]
+    events = None if form == "json" else PrintedEvents(form)
     job = selected_job(options)
+    speed, max_idle_s = options["pace"] or (None, math.inf)
     job = replace(
         job,
         playback=replace(
             job.playback,
-            speed=options["speed"],
-            max_idle_s=math.inf if options["max_idle"] is None else options["max_idle"],
+            speed=speed,
+            max_idle_s=max_idle_s,
             max_took_ns=int((options["max_took"] or 0) * 1e9),
         ),
         output=options["output"],
         # Events that are only printed need not stay in memory.
-        keep=bool(
-            events is None
-            or options["golden"]
-            or options["golden_from"]
-            or options["junit"]
-            or options["others"]
-            or options["without"]
-        ),
+        keep=bool(events is None or golden or options["junit"]),
     )
-    other, label = _other(job, options)
-    checks = Checks(
-        junit=options["junit"],
-        golden=options["golden"],
-        golden_from=options["golden_from"],
-        update_golden=options["update_golden"],
-        other=other,
-        other_label=label,
-    )
-    return job, checks, events
+    return job, Checks(junit=options["junit"], golden=golden, update_golden=update), events
 
 
-def _printed_events(options: ReplayOptions) -> PrintedEvents | None:
-    if options["output_format"] == "json":
-        return None
-    if options["quiet"] or options["others"] or options["without"]:
-        return PrintedEvents.PROBLEMS
-    return PrintedEvents.CHANGES if options["only_changes"] else PrintedEvents.ALL
+def parse_comparison(options: CompareOptions) -> tuple[Job, Checks, PrintedEvents | None]:
+    """Return the arguments of `perform` for two chains. Raise `UsageError`."""
+    _check_files({"FILE": options["file"], "--junit": options["junit"]})
+    if options["profile"].startswith(VERBATIM):
+        raise UsageError(
+            f"compare and --profile {VERBATIM} exclude each other: it ignores replies",
+            "leave it out",
+        )
+    job = selected_job(options)
+    if options["others"]:
+        other = _compared(job.plugin_set, options["others"], external=options["external"])
+        label = "with the other chain"
+    else:
+        other, label = _without(job.plugin_set, options["without"])
+    checks = Checks(junit=options["junit"], other=replace(job, plugin_set=other), other_label=label)
+    return job, checks, None if options["output_format"] == "json" else PrintedEvents.PROBLEMS
 
 
 def _check_files(named: dict[str, Path | None]) -> None:
@@ -154,8 +157,8 @@ def _plugin_set(options: PlayOptions) -> PluginSet:
         plugins=tuple(commands),
         configs=_configs(options["configs"], launched),
         environment=environment_of(options["variables"]),
-        listen=listen,
-        expect=options["expect"] or (1 if listen is not None else 0),
+        listen=None if listen is None else listen.socket,
+        expect=0 if listen is None else listen.expected,
         grace_s=options["grace"],
         must_reconnect=options["must_reconnect"],
     )
@@ -189,26 +192,9 @@ def _read(file: str) -> str:
         raise UsageError(f"--config {file}: {words}", "name a readable UTF-8 file") from error
 
 
-def _other(job: Job, options: ReplayOptions) -> tuple[Job | None, str]:
-    """Return the replay to compare with, and how its chain differs; None for no comparison."""
-    plugin_set = job.plugin_set
-    if options["others"]:
-        plugin_set = _compared(plugin_set, options["others"], external=options["external"])
-        label = "with the other chain"
-    elif options["without"]:
-        plugin_set, label = _without(plugin_set, options["without"])
-    else:
-        return None, ""
-    # Events of the comparison replay are not printed.
-    playback = replace(job.playback, speed=None, max_took_ns=0)
-    return replace(job, plugin_set=plugin_set, playback=playback, output=None), label
-
-
 def _compared(plugin_set: PluginSet, texts: tuple[str, ...], *, external: bool) -> PluginSet:
     if NO_PLUGINS in texts and len(texts) > 1:
-        raise UsageError(
-            "--compare-with none excludes other --compare-with options", "leave it out"
-        )
+        raise UsageError("--with none excludes other --with options", "leave it out")
     given = () if texts == (NO_PLUGINS,) else texts
     plugins = tuple(parse_plugin(text, external=external) for text in given)
     return replace(plugin_set, plugins=plugins)

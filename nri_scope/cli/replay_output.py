@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class PrintedEvents(Enum):
     """Which events are printed while they are played."""
 
-    ALL = "all"
+    ALL = "text"
     CHANGES = "changes"
     """Events with changes or problems."""
     PROBLEMS = "problems"
@@ -159,7 +159,7 @@ def _print(result: CheckedReplay, output: Output, text: ResultFormatter) -> None
     if isinstance(result.golden, TapComparison):
         for line in result.golden.verdict(result.mismatches):
             output.line(line)
-    if checks.golden is not None:
+    elif checks.golden is not None:
         file = safe(str(checks.golden))
         if checks.update_golden:
             output.line(f"wrote golden {file}")

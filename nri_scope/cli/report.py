@@ -14,9 +14,9 @@ from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
 from nri_scope.report.finding import CommandStyle, FindingKind
 
-from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
+from .option_rules import Exclude, Need, RuledCommand
 from .output import Output
-from .params import ANY_PATH, NewFile, format_option, redact_option, say
+from .params import ANY_PATH, NewFile, force_option, format_option, redact_option, say
 
 if TYPE_CHECKING:
     from nri_scope.api import OpenRecording
@@ -30,6 +30,8 @@ _EPILOG = "\n".join(
     ["\b", "Findings of --diagnose:", *(f"  {kind:<25}  {kind.meaning}" for kind in FindingKind)]
 )
 _D = TypeVar("_D", bound="Diagnosed")
+NO_PAGE = Path()
+"""Default of ``--output``; None is standard output."""
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 
 
@@ -38,8 +40,8 @@ _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
     cls=RuledCommand,
     rules=(
         Exclude(("--diagnose",), ("-o", "--force")),
-        Need(("--format",), ("--diagnose",), "the suffix of -o selects the format"),
-        NeedOneOf(("-o", "--diagnose"), hint="add -o report.html or -o report.md, or --diagnose"),
+        Exclude(("--format",), ("-o",), "the suffix of -o selects the format"),
+        Need(("WHAT", "--force", "--redact", "--keep"), ("-o", "--diagnose")),
     ),
 )
 @click.argument("file", type=ANY_PATH)
@@ -48,13 +50,14 @@ _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
     "-o",
     "--output",
     type=NewFile("a report", is_text=True),
+    default=NO_PAGE,
     help="File to write: *.html for one self-contained page, *.md for an issue; - writes that to "
     "standard output.",
 )
-@click.option("--force", is_flag=True, help="Overwrite an existing file.")
+@force_option
 @redact_option
 @click.option("--diagnose", is_flag=True, help="Print the findings instead of writing a report.")
-@format_option("text|json", "With --diagnose: text, or one JSON object.")
+@format_option("text|json", "json: one object, with all pods and gaps, or the findings.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -66,24 +69,42 @@ def command(
     diagnose: bool,
     output_format: str,
 ) -> None:
-    """Write a report of a recording, or diagnose problems in it.
+    """Summarise a recording, find problems, write a page.
 
-    WHAT limits it to a container (NAMESPACE/POD/CONTAINER) or a pod (NAMESPACE/POD), which can also
-    be given by the beginning of its id, to the subject of an event, given by its number, or to the
-    only container in which a path of the spec changed, such as `env FOO` or FOO.
+    The summary has event counts, rates, gaps, sizes, and response times, of nri-scope itself or of
+    tapped and replayed plugins. Between connections of one chain, it has the time in plugins, with
+    some tens of µs of the runtime itself; with `record --metrics`, calls by containerd's metrics.
 
-    The report lists pods and containers, the chain of plugins with their times, a timeline, the
-    changes with their owners, and the findings of --diagnose. Without --redact, values are shown as
-    recorded, secrets included.
+    A page lists pods and containers, the chain of plugins with their times, a timeline, the
+    changes with their owners, and the findings of --diagnose. WHAT limits a page and findings to
+    a pod, a container or an event: see `help what`. Without --redact, values are shown as recorded,
+    secrets included.
 
     Exit status: 0 success, 2 an error occurred. With --diagnose: 0 no findings, 1 findings.
     """
     if diagnose:
         context.exit(_diagnose(file, what, redact, output_format))
-    if output is None:
+    if output == NO_PAGE:
+        _summarise(file, output_format)
+    elif output is None:
         _print(file, what, redact)
     else:
         _write(file, what, redact, output, force=force)
+
+
+def _summarise(file: Path, output_format: str) -> None:
+    from nri_scope.api import OpenRecording
+    from nri_scope.recording.records import SCHEMA_VERSION, to_json
+
+    from .summary_output import summary_lines
+
+    with Output() as output, OpenRecording(file) as recording:
+        found = recording.statistics()
+        if output_format == "json":
+            output.line(to_json({"schema_version": SCHEMA_VERSION, **found.record()}))
+        else:
+            for line in summary_lines(found, file, output.width):
+                output.line(line)
 
 
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:

@@ -15,6 +15,7 @@ from .params import (
     ANY_PATH,
     SIZE,
     NewFile,
+    force_option,
     only_option,
     output_option,
     say,
@@ -46,14 +47,13 @@ _output = click.option(
     metavar="FILE",
     help="File to write.  [default: stdout]",
 )
-_force = click.option("--force", is_flag=True, help="Overwrite an existing file.")
 
 
 @command.command("compile")
 @click.argument("file", metavar="SCENARIO", type=ANY_PATH)
 @output_option("Recording to write.", "X.nriscope.db", required=True)
 @set_option
-@_force
+@force_option
 def compile_command(file: Path, output: Path, changes: tuple[str, ...], force: bool) -> None:
     """Write a scenario as a recording.
 
@@ -84,7 +84,7 @@ def compile_command(file: Path, output: Path, changes: tuple[str, ...], force: b
 @only_option
 @where_option
 @set_option
-@_force
+@force_option
 def from_recording_command(
     file: Path,
     output: Path | None,
@@ -140,7 +140,7 @@ def from_recording_command(
     help="Memory of the node, such as 64GiB, for oom_score_adj.  [default: 16GiB]",
 )
 @set_option
-@_force
+@force_option
 def from_pod_command(
     file: Path,
     output: Path | None,
@@ -153,10 +153,9 @@ def from_pod_command(
 ) -> None:
     """Write a scenario of a Kubernetes manifest.
 
-    FILE has pods, or objects that make pods, such as a Deployment, in YAML or JSON, as in
-    `kubectl get pods -o yaml`; `-` reads standard input. The scenario has what a kubelet and the
-    runtime would tell plugins about the pods when they start. What only a cluster knows, such as
-    ids and addresses, is derived from the manifest.
+    FILE has pods, or objects that make pods, such as a Deployment, as in `kubectl get pods -o
+    yaml`; `-` reads standard input. The scenario has what a kubelet and the runtime would tell
+    plugins when the pods start. What only a cluster knows, such as ids, is derived from it.
     """
     from nri_scope.scenario.document import read_text, source_name
     from nri_scope.scenario.manifest_scenario import is_scenario, scenario_of_manifest

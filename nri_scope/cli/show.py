@@ -31,12 +31,10 @@ if TYPE_CHECKING:
 def command(file: Path, what: str, output_format: str, part: str | None) -> None:
     """Show one event, pod or container in full.
 
-    WHAT is an event's number (the first column of `log`), a pod as NAMESPACE/POD, a container as
-    NAMESPACE/POD/CONTAINER, the beginning of a pod's or container's id, or a path of the spec, such
-    as `env FOO` or FOO, for the only container in which it changed. An event of one connection is
-    shown with the paths that plugins before it changed, or that its own plugin changed; `diff`
-    shows all changes of an operation. Pods and containers are shown with the newest message about
-    them and all their events.
+    WHAT is an event's number, NAMESPACE/POD[/CONTAINER], an id or a path of the spec: see `help
+    what`. An event of one connection is shown with the paths that plugins before it changed, or
+    that its own plugin changed; `diff` shows all changes of an operation. Pods and containers are
+    shown with the newest message about them and all their events.
 
     The output contains everything that the runtime sent, environment variables included.
     """

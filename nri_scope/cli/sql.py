@@ -38,9 +38,8 @@ regular expressions of filters."""
 @click.argument("query")
 @format_option(
     "table|json|csv",
-    "json: one object with the rows as objects; bytes are base64, and text is unchanged. csv: "
-    "control characters are written as \\x1b, and text that a spreadsheet would evaluate as a "
-    "formula is prefixed with '.",
+    "json: one object; bytes are base64. csv: control characters are written as \\x1b, and text "
+    "that a spreadsheet would evaluate is prefixed with '.",
 )
 def command(file: Path, query: str, output_format: str) -> None:
     """Run an SQL query on a recording, read-only."""

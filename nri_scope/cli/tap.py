@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, TypedDict, Unpack
 
 import click
 
+from . import record
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
 from .params import (
-    DURATION,
     FILE_PATH,
     GRACE,
     SIZE,
     command_line_argument,
-    cri_option,
     env_option,
     environment_of,
     external_option,
@@ -24,7 +23,6 @@ from .params import (
     output_option,
     rules_option,
     say,
-    socket_option,
 )
 
 if TYPE_CHECKING:
@@ -41,6 +39,7 @@ TRACES = "nri_scope.cli.trace_printer"
 _OF_PLUGIN = ("--index", "--name", "--env", "--external", "--grace")
 _OF_CONNECTION = ("--socket", "--wait", "--print")
 _OF_RECORDING = ("-o", "--where", "--max-size", "--max-age", "--cri", "--redact")
+_OF_RECORD = {"socket", "max_age", "wait", "cri"}
 _MODES = ("COMMAND", "--listen", "--wrap", "--unwrap")
 
 
@@ -70,6 +69,7 @@ class TapOptions(TypedDict):
 
 @click.command(
     cls=RuledCommand,
+    described=("nri-scope record", _OF_RECORD),
     rules=(
         Exclude(_MODES),
         Exclude(("--listen",), _OF_PLUGIN, "leave it out: external plugins set their own"),
@@ -84,7 +84,6 @@ class TapOptions(TypedDict):
     "Recording to create or continue.  [default: nri-<host>-<UTC time>.nriscope.db, "
     "with --wrap /var/lib/nri-scope/NN-name.nriscope.db]",
 )
-@socket_option
 @index_option
 @name_option
 @env_option
@@ -134,27 +133,20 @@ class TapOptions(TypedDict):
     help="Keep the file below this size, e.g. 500M, by deleting the oldest events.  "
     "[default: 256 MiB with --wrap]",
 )
-@click.option("--max-age", type=DURATION, help="Delete events older than this, e.g. 24h.")
-@click.option(
-    "--wait", is_flag=True, help="Wait for the runtime's socket if it does not exist yet."
-)
 @click.option(
     "--print",
     "print_format",
     type=click.Choice(["text", "jsonl"]),
     help="Print requests and replies as they happen, like strace.",
 )
-@cri_option()
 @rules_option()
 def command(**options: Unpack[TapOptions]) -> int:
     """Record the requests and replies of one plugin.
 
     Launches the plugin COMMAND as a runtime would, connects it to the real runtime, relays every
-    byte and records both directions, with the plugin's response times and output. The plugin need
-    not be modified. ^C is forwarded to it, and its exit status becomes that of tap.
-
-    The file contains everything that the runtime sends about its containers, environment variables
-    included.
+    byte and records both directions, with response times and output. ^C is forwarded to it, and its
+    exit status becomes that of tap. The file contains everything that the runtime sends about its
+    containers, environment variables included.
     """
     if options["unwrap"] is not None:
         from nri_scope.tap.wrapping import unwrap_plugin
@@ -167,6 +159,9 @@ def command(**options: Unpack[TapOptions]) -> int:
         wrap_plugin(options["wrap"], _settings_of(options, options["output"]), options["v01"], say)
         return 0
     return _tap(options)
+
+
+command.params += record.shared_options(_OF_RECORD)
 
 
 def _tap(options: TapOptions) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nri_scope.errors import UsageError
-from nri_scope.filter.moments import EXAMPLES, event_number, event_or_moment, interval, moment
+from nri_scope.filter.moments import event_number, event_or_moment, interval, moment
 
 from .params import Checked
 
@@ -47,8 +47,9 @@ def limited(
 def places_of(
     file: Path, begin: str | None, end: str | None
 ) -> tuple[RecordingPlace | None, RecordingPlace | None]:
-    """Return the places of ``--from`` and ``--to`` in a recording. Raises UsageError, as
-    `recording.event_times.times_of`.
+    """Return the places of `since_place_option` and `until_place_option` in a recording.
+
+    Raises UsageError, as `recording.event_times.times_of`.
     """
     from nri_scope.recording.event_times import time_span
     from nri_scope.recording.reader import Recording
@@ -68,7 +69,7 @@ def places_of(
         for number, at_ns in zip(numbers, times, strict=True)
     )
     if first is not None and last is not None and first.is_at_or_after(last):
-        raise UsageError("--from is not before --to, so there is no event to play", "swap them")
+        raise UsageError("--since is not before --until, so there is no event to play", "swap them")
     return first, last
 
 
@@ -76,31 +77,24 @@ since_option = click.option(
     "--since",
     metavar="TIME",
     type=_TIME,
-    help=f"Include only events at or after this time: {EXAMPLES}. A time without a date is on the "
-    "recording's own day; + counts from its first event, - back from its last one.",
+    help="Only events at or after this time, e.g. 14:05, +30s or yesterday; see `help filters`.",
 )
 """Option whose value is a text, for `recording.event_times.times_of`, or None."""
 until_option = click.option(
     "--until",
     metavar="TIME",
     type=_TIME,
-    help="Include only events before this time. A time with one to three digits after the second, "
-    "as times are shown, includes the events shown with it.",
+    help="Only events before this time.",
 )
 """Option like ``since_option``."""
-from_option = click.option(
-    "--from",
-    "begin",
-    type=_PLACE,
+since_place_option = click.option(
+    "--since",
     metavar="EVENT|TIME",
-    help="Start at this event, or at this time, as with --since of `log`.",
+    type=_PLACE,
+    help="Start at this event, by its number, or at this time.",
 )
 """Option whose value is a text, for `places_of`, or None."""
-to_option = click.option(
-    "--to",
-    "end",
-    type=_PLACE,
-    metavar="EVENT|TIME",
-    help="Stop before this event or time.",
+until_place_option = click.option(
+    "--until", metavar="EVENT|TIME", type=_PLACE, help="Stop before this event or time."
 )
-"""Option like ``from_option``."""
+"""Option like ``since_place_option``."""

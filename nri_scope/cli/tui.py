@@ -14,11 +14,9 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from nri_scope.filter.fields import epilog
-
 from . import log, record
 from .option_rules import Exclude, Need, NeedOneOf, RuledCommand
-from .params import ANY_PATH, WHERE, LiveOption, say
+from .params import ANY_PATH, WHERE, say
 
 if TYPE_CHECKING:
     from nri_scope.filter import Filter
@@ -34,22 +32,16 @@ _M_MMAP_THRESHOLD = -3
 """From `malloc.h`."""
 _LARGE_ARRAY = 1 << 18
 """Minimum bytes of an array whose memory is returned to the system."""
-_WHERE_HELP = "Set this filter at the start, e.g. 'ns:shop took:>1ms'."
-_RECORD_OPTIONS = tuple(
-    option
-    for option in record.command.params
-    if isinstance(option, click.Option)
-    and option.name in (*record.RecorderOptions.__annotations__, "keep")
-)
+_OF_RECORD = {*record.RecorderOptions.__annotations__, "keep"}
 
 
 @click.command(
-    epilog=epilog(),
     cls=RuledCommand,
+    described=("nri-scope record", _OF_RECORD),
     rules=(
         Exclude(("--live", "FILE"), hint="use -o to name the recording"),
         Need(
-            tuple(option.opts[0] for option in _RECORD_OPTIONS),
+            tuple(each.opts[0] for each in record.shared_options(_OF_RECORD)),
             ("--live",),
             "add --live, and leave out FILE",
         ),
@@ -59,17 +51,14 @@ _RECORD_OPTIONS = tuple(
 @click.argument("file", required=False, type=ANY_PATH)
 @click.option(
     "--where",
-    cls=LiveOption,
     type=WHERE,
-    help=f"{_WHERE_HELP} With --live, all events are recorded nevertheless.",
-    help_without_live=_WHERE_HELP,
+    help="Set this filter at the start, e.g. 'ns:shop took:>1ms'; all events are recorded.",
 )
 @click.option("--theme", type=click.Choice(["dark", "light", "ansi"]), help="Colour theme.")
 @click.option(
     "--live",
     is_flag=True,
-    help="Record from a runtime and show events as they arrive. The options below, shared with "
-    "`record`, need --live.",
+    help="Record from a runtime and show events as they arrive, with the options of `record`.",
 )
 @click.pass_context
 def command(
@@ -96,7 +85,7 @@ def command(
         _browse(file, where, theme)
 
 
-command.params += _RECORD_OPTIONS
+command.params += record.shared_options(_OF_RECORD)
 
 
 def tui_obstacle() -> str:

@@ -45,15 +45,6 @@ LARGEST = 2**63 - 1
 
 _QUANTITY = re.compile(r"([0-9]{1,19})(?:\.([0-9]{1,9}))?([A-Za-zµ]{0,3})")
 
-FORMS: tuple[tuple[str, str], ...] = (
-    ("2026-01-31T14:05:07Z", "or with a zone such as +02:00; without a zone, local time"),
-    ("2026-01-31", "this day; also today and yesterday, alone or before a time of day"),
-    ("14:05, 14:05:07.25", "on the recording's own day; if it has several, add the date"),
-    ("+30s", "30 s after the recording's first event"),
-    ("-10m", "10 minutes before its last event"),
-    ("10m, now", "10 minutes ago; now"),
-)
-"""Each form of a point in time, with its meaning."""
 EXAMPLES = "2026-01-31T14:05:00Z, 14:05, +30s, -10m, yesterday, or 10m for ten minutes ago"
 """Examples for help texts and errors."""
 RANGE = ".."
@@ -147,7 +138,7 @@ def moment(
     if not clamped:
         raise UsageError(
             f'"{text[:40]}" is out of range: recordings have times from 1970-01-01 to {_LAST_DAY}',
-            "`nri-scope stats FILE` shows those of one",
+            "`nri-scope report FILE` shows those of one",
         )
     at_ns = min(max(0, parsed.at_ns), LARGEST)
     return Moment(at_ns, max(at_ns, min(parsed.end_ns, LARGEST)))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError, reason_of
+from nri_scope.recording.schema_check import FIRST_BYTES
 from nri_scope.recording.trusted_location import check_private, read_regular, write_private
 
 from .golden import Golden, Mismatch, as_data, lines
@@ -31,8 +32,7 @@ class Checks:
 
     junit: Path | None = None
     golden: Path | None = None
-    golden_from: Path | None = None
-    """A recording of tapped plugins, instead of `golden`."""
+    """A golden, or a recording of tapped plugins."""
     update_golden: bool = False
     other: Job | None = None
     """The same replay with another chain, for comparison."""
@@ -45,10 +45,14 @@ def prepared(job: Job, checks: Checks) -> tuple[Job, Expected]:
 
     Raises UsageError: before plugins are started, as a replay can take an hour.
     """
-    expected: Expected = _load(checks)
-    if checks.golden_from is not None:
-        expected = TapComparison(checks.golden_from, job)
+    expected: Expected = None
+    if checks.golden is not None and _is_recording(checks.golden):
+        if checks.update_golden:
+            raise UsageError(f"--golden {checks.golden}: a recording", "name a file to write")
+        expected = TapComparison(checks.golden, job)
         job = expected.prepared(job)
+    elif checks.golden is not None and not (checks.update_golden and not checks.golden.exists()):
+        expected = Golden.load(checks.golden)
     if checks.junit is not None:
         check_junit_file(checks.junit)
     if checks.golden is not None and checks.update_golden:
@@ -56,10 +60,10 @@ def prepared(job: Job, checks: Checks) -> tuple[Job, Expected]:
     return job, expected
 
 
-def _load(checks: Checks) -> Golden | None:
-    if checks.golden is None or (checks.update_golden and not checks.golden.exists()):
-        return None
-    return Golden.load(checks.golden)
+def _is_recording(path: Path) -> bool:
+    with suppress(OSError):
+        return read_regular(path, len(FIRST_BYTES[0])).startswith(FIRST_BYTES)
+    return False
 
 
 def compare(
@@ -141,10 +145,9 @@ class CheckedReplay:
         times = result.pop("times")
         result["well"] = self.well
         tapped = self.golden if isinstance(self.golden, TapComparison) else None
-        file = self.checks.golden if tapped is None else tapped.path
-        if file is not None:
+        if self.checks.golden is not None:
             result["golden"] = {
-                "file": str(file),
+                "file": str(self.checks.golden),
                 "updated": self.checks.update_golden,
                 **({} if tapped is None else {"tapped": tapped.data()}),
                 "mismatches": [as_data(mismatch) for mismatch in self.mismatches],

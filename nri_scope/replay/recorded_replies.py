@@ -345,10 +345,10 @@ class TapComparison:
         inexact = [plugin for plugin, model in models.items() if not model.is_replayed]
         if inexact and (selection.where is not None or selection.begin is not None):
             raise UsageError(
-                f"--where and --from need the tapped session of {safe(models[inexact[0]].plugin)} "
+                f"--where and --since need the tapped session of {safe(models[inexact[0]].plugin)} "
                 f"in {safe(str(self.path))}: replies of other sessions are matched by counting "
                 "events",
-                "leave out --where and --from, or replay that session",
+                "leave out --where and --since, or replay that session",
             )
         return models
 

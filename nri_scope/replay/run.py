@@ -95,7 +95,7 @@ def _with_timeout(profile: Profile, seconds: float) -> Profile:
 def _check(job: Job, profile: Profile) -> None:
     if not job.playback.effects and job.profile != RECORDED:
         raise UsageError(
-            f"--no-effects and --profile {job.profile} exclude each other: one sends requests as "
+            f"effects=False and profile={job.profile} exclude each other: one sends requests as "
             "recorded, the other as that runtime does",
             "leave one of them out",
         )
@@ -116,7 +116,7 @@ def _check(job: Job, profile: Profile) -> None:
         raise UsageError(
             f"--fault huge-sync is impossible: {profile.title} sends launched plugins no "
             "Synchronize",
-            "add --ideal, which sends it",
+            "use --profile NAME+sync, which sends it",
         )
     ids = [
         plugin.id

@@ -204,7 +204,7 @@ class Script:
         if selection.where or selection.only or selection.begin or selection.end:
             raise UsageError(
                 f"{THE_RECORDING}: no event of session {self.session.id} is selected",
-                f"{range_words(self._recording)}; widen --where, --only, --from or --to",
+                f"{range_words(self._recording)}; widen --where, --only, --since or --until",
                 self._recording.path,
             )
 

@@ -217,7 +217,7 @@ class ReplayRun:
             self._progress.tell(PlayedEvent(0, CONFIGURE, "", 0, dropped=[policy]))
         if plugin.is_launched and not self._setup.profile.synchronizes_launched:
             runtime = self._setup.profile.title
-            why = f"{runtime} sends launched plugins no Synchronize; --ideal sends it"
+            why = f"{runtime} sends launched plugins no Synchronize; --profile NAME+sync sends it"
             self._progress.tell(PlayedEvent(0, SYNCHRONIZE, "", 0, skipped=why))
 
     def _exchanged(self, plugin: Plugin, exchange: PluginExchange) -> None:

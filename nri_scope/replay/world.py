@@ -113,7 +113,7 @@ class World:
         raise UsageError(
             f"event {number}, {event.name}: no Synchronize or CreateContainer lists its container "
             f"{subject}",
-            "exclude it with --where, or replay unmodified requests with --no-effects",
+            "exclude it with --where, or replay unmodified requests with --profile verbatim",
         )
 
     def applies(self, event: EventKind, request: Message) -> bool:

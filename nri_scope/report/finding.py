@@ -52,7 +52,7 @@ class FindingKind(StrEnum):
 
 _VIEWS = "(blame|diff|log|missing|report|show|tui)"
 _VIEW = re.compile(rf"`(?:nri-scope {_VIEWS}\b(?! --live)(?: FILE)?|{_VIEWS} FILE)")
-_OTHER_COMMAND = re.compile(r"`nri-scope (?:replay|stats)\b")
+_OTHER_COMMAND = re.compile(r"`nri-scope replay\b")
 
 
 class CommandStyle(Enum):

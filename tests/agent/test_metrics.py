@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metrics against `stats` and promtool."""
+"""Metrics against `report` and promtool."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def wait_for(one: Agent, events: int) -> Samples:
 
 
 async def stats(path: Path) -> Any:
-    async with running("stats", path, "--format", "json") as process:
+    async with running("report", path, "--format", "json") as process:
         status, out, errors = await process.wait_for_exit()
     assert status == 0, errors
     return json.loads(out)

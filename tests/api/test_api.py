@@ -99,7 +99,7 @@ def test_statistics_and_documents_are_those_of_the_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with nri_scope.open(CRIO) as recording:
-        told = json.loads(printed(capsys, "stats", CRIO, "--format", "json"))
+        told = json.loads(printed(capsys, "report", CRIO, "--format", "json"))
         assert told == {"schema_version": 1} | json.loads(to_json(recording.statistics().record()))
         container = recording.containers()[0]
         for what in ("1", container.id, container.pod.id if container.pod else ""):

@@ -30,8 +30,8 @@ _CONTAINER = "shop/web-0/app-0"
 COMMANDS: dict[str, tuple[str, ...]] = {
     "log": ("log", "FILE", "--printed"),
     "log jsonl": ("log", "FILE", "--format", "jsonl"),
-    "stats": ("stats", "FILE"),
-    "stats json": ("stats", "FILE", "--format", "json"),
+    "stats": ("report", "FILE"),
+    "stats json": ("report", "FILE", "--format", "json"),
     "show an event": ("show", "FILE", "3"),
     "show an event json": ("show", "FILE", "3", "--format", "json"),
     "show Synchronize": ("show", "FILE", "1"),

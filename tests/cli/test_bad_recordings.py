@@ -18,7 +18,7 @@ COMMANDS = {
     "log": [],
     "show": ["shop/web/app"],
     "sql": ["SELECT nri_json(id), nri_json(id, 'reply') FROM log"],
-    "stats": [],
+    "report": [],
     "diff": [],
     "blame": ["shop/web/app"],
 }

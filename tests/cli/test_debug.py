@@ -47,8 +47,8 @@ def test_without_a_terminal_another_command_is_named(capsys: pytest.CaptureFixtu
     ("options", "words"),
     [
         ("--break evnt:x -- ./plugin", "unknown field"),
-        ("--no-effects -- ./plugin", "debug and --no-effects exclude each other"),
-        ("--expect 2 -- ./plugin", "--expect needs --listen"),
+        ("--profile verbatim -- ./plugin", "debug and --profile verbatim exclude each other"),
+        ("--expect 2 -- ./plugin", "there is no option --expect any more; use --listen N=SOCK"),
         ("", "neither COMMAND, --plugin nor --listen was given"),
     ],
 )

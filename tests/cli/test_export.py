@@ -168,7 +168,7 @@ def test_a_part_can_be_read_by_every_command(run_command: RunCommand) -> None:
         ("log", "x.nriscope.zip"),
         ("show", "x.nriscope.zip", "shop/web/app"),
         ("sql", "x.nriscope.zip", "SELECT * FROM log"),
-        ("stats", "x.nriscope.zip"),
+        ("report", "x.nriscope.zip"),
         ("blame", "x.nriscope.zip", "shop/web/app"),
         ("log", "y.nriscope.db"),
     ):
@@ -305,11 +305,11 @@ def test_what_the_sender_says_comes_first_in_each_view(run_command: RunCommand) 
     _, log, _ = run_command("log", bundle)
     assert log.splitlines()[:2] == [f"── {each}" for each in expected]
     assert re.match(r"── redacted: [0-9]+ values replaced$", log.splitlines()[2])
-    _, stats, _ = run_command("stats", bundle)
+    _, stats, _ = run_command("report", bundle)
     assert stats.splitlines()[1:3] == [f"note      {note}", f"selection --pod {pod}"]
     _, findings, _ = run_command("report", bundle, "--diagnose")
     assert findings.splitlines()[:2] == expected
-    for command in (("stats",), ("report", "--diagnose")):
+    for command in (("report",), ("report", "--diagnose")):
         _, text, _ = run_command(command[0], bundle, *command[1:], "--format", "json")
         assert json.loads(text)["bundle"]["note"] == note
     for report in ("x.html", "x.md"):

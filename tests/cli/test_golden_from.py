@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``replay --golden-from``: a plugin's replies compared with those in production."""
+"""``replay --golden`` with a recording: a plugin's replies compared with those in production."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def run_replay(line: str, capsys: pytest.CaptureFixture[str], status: int = 0) -
 
 
 def test_equal_replies_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    text = run_replay("TAP --golden-from TAP -- ./plugin", capsys)
+    text = run_replay("TAP --golden TAP -- ./plugin", capsys)
     assert text.endswith("replies equal those of 10-plugin in TAP, session 1\n")
 
 
@@ -122,25 +122,32 @@ def test_a_synchronize_that_a_launched_plugin_does_not_get_is_not_missed(
 ) -> None:
     recorded = tmp_path / "old.replay"
     run(
-        ["replay", str(BUNDLED["containerd-1.7"]), "-o", str(recorded), "--ideal", "--", "./plugin"]
+        [
+            "replay",
+            str(BUNDLED["containerd-1.7"]),
+            "-o",
+            str(recorded),
+            "--profile",
+            "recorded+sync",
+            "--",
+            "./plugin",
+        ]
     )
     old = as_tapped(recorded, tmp_path / "OLD")
-    for option in ("", "--ideal"):
-        text = run_replay(f"{old} --golden-from {old} {option} -- ./plugin", capsys)
+    for option in ("", "--profile recorded+sync"):
+        text = run_replay(f"{old} --golden {old} {option} -- ./plugin", capsys)
         assert "replies equal those of 10-plugin" in text
 
 
 def test_a_different_reply_is_shown_with_the_recorded_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = run_replay("TAP --golden-from TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    text = run_replay("TAP --golden TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
     assert "10-plugin shop/web/app CreateContainer: differs in 2 places" in text
     assert "expected (the tap in TAP):" in text
     assert text.endswith("replies differ from those of 10-plugin in TAP, session 1\n")
     found = json.loads(
-        run_replay(
-            "TAP --golden-from TAP --format json --env VARIABLE=OTHER -- ./plugin", capsys, 1
-        )
+        run_replay("TAP --golden TAP --format json --env VARIABLE=OTHER -- ./plugin", capsys, 1)
     )
     golden = found["golden"]
     assert golden["tapped"] == [{"plugin": "10-plugin", "tapped": "10-plugin", "sessions": [1]}]
@@ -150,23 +157,23 @@ def test_a_different_reply_is_shown_with_the_recorded_one(
 def test_replies_to_synchronize_are_compared_only_in_full_replays(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = run_replay("TAP --golden-from TAP --env SHARES=8 -- ./plugin", capsys, 1)
+    text = run_replay("TAP --golden TAP --env SHARES=8 -- ./plugin", capsys, 1)
     assert "10-plugin session Synchronize: differs" in text
-    part = "TAP --golden-from TAP --env SHARES=8 --only shop/web/sidecar -- ./plugin"
+    part = "TAP --golden TAP --env SHARES=8 --only shop/web/sidecar -- ./plugin"
     assert "Synchronize: differs" not in run_replay(part, capsys)
 
 
 def test_a_part_is_compared_with_the_same_part(capsys: pytest.CaptureFixture[str]) -> None:
     # The first of several events of one container is not the first one that is played.
     text = run_replay(
-        "TAP --golden-from TAP --where 'event:CreateContainer container:sidecar' -- ./plugin",
+        "TAP --golden TAP --where 'event:CreateContainer container:sidecar' -- ./plugin",
         capsys,
     )
     assert text.endswith("replies equal those of 10-plugin in TAP, session 1\n")
 
 
 def test_recorded_replies_may_be_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    line = "CHAIN --golden-from CHAIN --index 20 -- ./plugin"
+    line = "CHAIN --golden CHAIN --index 20 -- ./plugin"
     text = run_replay(line, capsys, 1)
     assert "20-plugin shop/web/sidecar CreateContainer" in text
     assert "error: 'rpc error: code 9: never'" in text
@@ -196,9 +203,9 @@ def test_a_call_without_a_usable_reply_expects_nothing_but_success(
         tmp_path / "changed",
         change=lambda item: item._replace(**change) if item.method == "CreateContainer" else item,  # type: ignore[arg-type]
     )
-    run_replay(f"{path} --golden-from {path} --env VARIABLE=OTHER -- ./plugin", capsys, status)
+    run_replay(f"{path} --golden {path} --env VARIABLE=OTHER -- ./plugin", capsys, status)
     # But an error is always a mismatch.
-    run_replay(f"{path} --golden-from {path} --env REFUSED=sidecar -- ./plugin", capsys, 1)
+    run_replay(f"{path} --golden {path} --env REFUSED=sidecar -- ./plugin", capsys, 1)
 
 
 def test_notes_of_the_tap_are_printed(
@@ -206,19 +213,19 @@ def test_notes_of_the_tap_are_printed(
 ) -> None:
     path = as_tapped(folder / "TAP.replay", tmp_path / "noted", note="injecting faults")
     capsys.readouterr()
-    assert run(["replay", str(path), "--golden-from", str(path), "--", "./plugin"]) == 0
+    assert run(["replay", str(path), "--golden", str(path), "--", "./plugin"]) == 0
     assert capsys.readouterr().err == (f"note in {path}, session 1: injecting faults\n")
 
 
 @pytest.mark.exhaustive
 def test_another_recording_may_be_replayed(capsys: pytest.CaptureFixture[str]) -> None:
     file = BUNDLED["containerd-2.1"]
-    text = run_replay(f"{file} --golden-from TAP --name renamed -- ./plugin", capsys)
+    text = run_replay(f"{file} --golden TAP --name renamed -- ./plugin", capsys)
     assert text.endswith("replies of 10-renamed equal those of 10-plugin in TAP, session 1\n")
-    run_replay(f"{file} --golden-from TAP --only shop/web -- ./plugin", capsys)
-    run_replay(f"{file} --golden-from TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
-    text = run_replay(f"{file} --golden-from TAP --from 12 -- ./plugin", capsys, 2)
-    assert "matched by counting events; leave out --where and --from" in text
+    run_replay(f"{file} --golden TAP --only shop/web -- ./plugin", capsys)
+    run_replay(f"{file} --golden TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
+    text = run_replay(f"{file} --golden TAP --since 12 -- ./plugin", capsys, 2)
+    assert "matched by counting events; leave out --where and --since" in text
 
 
 @pytest.mark.exhaustive
@@ -226,14 +233,12 @@ def test_each_plugin_of_a_chain_is_compared_with_its_own_replies(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     chain = "--plugin 20=./plugin --plugin 30=./plugin --env REFUSED=sidecar"
-    text = run_replay(f"CHAIN --golden-from CHAIN {chain}", capsys)
+    text = run_replay(f"CHAIN --golden CHAIN {chain}", capsys)
     assert "replies equal those of 20-plugin in CHAIN, session 1\n" in text
     assert "replies equal those of 30-plugin in CHAIN, session 2\n" in text
     Path("other").unlink(missing_ok=True)
     Path("other").symlink_to("plugin")
-    text = run_replay(
-        f"CHAIN --golden-from CHAIN {chain.replace('30=./plugin', '30=./other')}", capsys
-    )
+    text = run_replay(f"CHAIN --golden CHAIN {chain.replace('30=./plugin', '30=./other')}", capsys)
     assert "replies of 30-other equal those of 30-plugin in CHAIN, session 2\n" in text
 
 
@@ -250,32 +255,28 @@ def test_nothing_is_expected_of_events_that_are_not_sent(
     (folder / "quiet").chmod(0o755)
     run_replay(f"{BUNDLED['containerd-2.1']} -o {tmp_path}/replayed {chain}", capsys)
     tap = as_tapped(tmp_path / "replayed", tmp_path / "tap")
-    text = run_replay(f"{tap} --golden-from {tap} {chain}", capsys)
+    text = run_replay(f"{tap} --golden {tap} {chain}", capsys)
     assert "replies equal those of 30-everything" in text
 
 
 def test_session_or_name_selects_the_plugin(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_replay("CHAIN --golden-from CHAIN -- ./plugin", capsys, 2) == (
+    assert run_replay("CHAIN --golden CHAIN -- ./plugin", capsys, 2) == (
         "nri-scope: CHAIN has replies of 20-plugin (session 1), 30-plugin (session 2), not of "
         "10-plugin; select one with --session, or set the plugin's name with --index and --name\n"
     )
-    text = run_replay(
-        "CHAIN --golden-from CHAIN --session 2 --env REFUSED=sidecar -- ./plugin", capsys
-    )
+    text = run_replay("CHAIN --golden CHAIN --session 2 --env REFUSED=sidecar -- ./plugin", capsys)
     assert "replies of 10-plugin equal those of 30-plugin in CHAIN, session 2" in text
-    run_replay("CHAIN --golden-from CHAIN --index 30 --env REFUSED=sidecar -- ./plugin", capsys)
+    run_replay("CHAIN --golden CHAIN --index 30 --env REFUSED=sidecar -- ./plugin", capsys)
 
 
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("TAP --golden-from FILE -- ./plugin", "FILE: contains no replies of a plugin"),
-        ("TAP --golden-from NONE -- ./plugin", "NONE"),
-        (
-            "TAP --golden-from TAP --golden g -- ./plugin",
-            "--golden and --golden-from exclude each other",
-        ),
-        ("CHAIN --golden-from CHAIN --listen s", "it is unclear which to compare; select one"),
+        ("TAP --golden FILE -- ./plugin", "FILE: contains no replies of a plugin"),
+        ("TAP --golden NONE -- ./plugin", "NONE"),
+        ("TAP --golden-from TAP -- ./plugin", "no option --golden-from any more; use --golden REC"),
+        ("FILE --golden TAP --update-golden -- ./plugin", "--golden TAP: a recording"),
+        ("CHAIN --golden CHAIN --listen s", "it is unclear which to compare; select one"),
     ],
 )
 def test_invalid_input_prints_one_line(
@@ -299,18 +300,18 @@ def test_unchanged_plugin_has_equal_replies_on_every_runtime(
     file = of_capture(capture, tmp_path / "captured")
     run_replay(f"{file} -o {tmp_path}/replayed -- {everything}", capsys)
     tap = as_tapped(tmp_path / "replayed", tmp_path / "tap")
-    run_replay(f"{tap} --golden-from {tap} -- {everything}", capsys)
-    run_replay(f"{file} --golden-from {tap} -- {everything}", capsys)
+    run_replay(f"{tap} --golden {tap} -- {everything}", capsys)
+    run_replay(f"{file} --golden {tap} -- {everything}", capsys)
     # CRI-O also validates adjustments; there are no recorded replies to that.
-    run_replay(f"{tap} --golden-from {tap} --profile cri-o -- {everything}", capsys)
-    run_replay(f"{tap} --golden-from {tap} --env SHARES=8 -- {everything}", capsys, 1)
+    run_replay(f"{tap} --golden {tap} --profile cri-o -- {everything}", capsys)
+    run_replay(f"{tap} --golden {tap} --env SHARES=8 -- {everything}", capsys, 1)
 
 
 def test_a_tap_of_a_real_chain_can_be_replayed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     of_capture("containerd-1.7.24", folder / "REAL")
-    text = run_replay("REAL --golden-from REAL --index 60 --name cpu-policy -- ./plugin", capsys, 1)
+    text = run_replay("REAL --golden REAL --index 60 --name cpu-policy -- ./plugin", capsys, 1)
     assert "replies differ from those of 60-cpu-policy in REAL" in text
     # Updates of containers other than the created one are included.
     assert "shop/web/app:" in text

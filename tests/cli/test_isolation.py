@@ -49,7 +49,7 @@ COMMANDS = {
     "report FILE -o report.html": ("report.html",),
     "export FILE --redact -o bundle.nriscope.zip": ("bundle.nriscope.zip",),
     "replay FILE --junit results.xml -- ./plugin": ("results.xml",),
-    "stats FILE": (),
+    "report FILE": (),
     "diff FILE": (),
     "blame FILE shop/web": (),
     "sql FILE SELECT": (),

@@ -3,28 +3,92 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from keyword import iskeyword
 from pathlib import Path
 
+import click
 import pytest
 
-from nri_scope.cli.main import COMMANDS, run
+from nri_scope.cli.help_topics import TOPICS
+from nri_scope.cli.kubectl.main import GROUPS as CLUSTER_GROUPS
+from nri_scope.cli.kubectl.main import cli as cluster
+from nri_scope.cli.main import COMMANDS, COMPARE, GROUPS, cli, run
+from nri_scope.filter import FIELDS
+from nri_scope.replay.faults import FORMS
+from tests.cli.commands import ALL_COMMANDS
 
 
-def test_help_describes_every_command_in_a_whole_sentence(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("group", "groups"), [(cli, GROUPS), (cluster, CLUSTER_GROUPS)])
+def test_help_describes_every_command_in_a_whole_sentence_on_a_terminal(
+    group: click.Group,
+    groups: Mapping[str, Sequence[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    assert run(["--help"]) == 0
-    output = capsys.readouterr().out
-    listed = [line.split(maxsplit=1) for line in output.partition("Commands:\n")[2].splitlines()]
-    sentences = {words[0]: words[1] for words in listed if words and words[0] in COMMANDS}
-    assert tuple(sentences) == COMMANDS
-    for sentence in sentences.values():
-        assert sentence.endswith(".") and not sentence.endswith("..")
+    assert run(["--help"], group) == 0
+    lines = capsys.readouterr().out.splitlines()
+    # The prompt with the command is above the help, and another one below it.
+    assert len(lines) + 2 <= 24 and max(map(len, lines)) <= 80
+    listed: dict[str, list[str]] = {}
+    for line in lines:
+        if found := re.fullmatch(
+            r"(?P<title>[A-Z][a-z ]+)? {2,}(?P<name>[a-z-]+) +(?P<words>[A-Z].*)", line
+        ):
+            title = found["title"] or [*listed][-1]
+            listed.setdefault(title.strip(), []).append(found["name"])
+            assert found["words"].endswith(".") and not found["words"].endswith("..")
+    assert listed == {title: [*names] for title, names in groups.items()}
+
+
+def test_there_are_few_commands_and_no_command_has_many_options() -> None:
+    assert len(COMMANDS) <= 18
+    for _, path, command in ALL_COMMANDS:
+        options = [
+            one for one in command.params if isinstance(one, click.Option) and not one.hidden
+        ]
+        assert len(options) <= 25, path
+
+
+@pytest.mark.parametrize(("group", "title"), [(cli, "nri-scope"), (cluster, "kubectl nri-scope")])
+def test_help_lists_topics_and_shows_those_and_commands(
+    group: click.Group, title: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["help"], group) == 0
+    text = capsys.readouterr().out
+    assert f"`{title} help TOPIC`" in text
+    assert re.findall(r"(?m)^  ([a-z]+) ", text) == [*TOPICS]
+    assert run(["help", "filters"], group) == 0
+    text = capsys.readouterr().out
+    for words in ("Filters:", "Fields:", "Times:", *(field.name for field in FIELDS)):
+        assert words in text
+    assert run(["help", "faults"], group) == 0
+    assert re.findall(r"(?m)^  ([a-z][^ ]+) ", capsys.readouterr().out) == [*FORMS.values()]
+    for topic in "plugins", "log":
+        assert run(["help", topic], group) == 0
+    by_help = capsys.readouterr().out
+    assert run(["log", "--help"], group) == 0
+    assert by_help.endswith(capsys.readouterr().out)
+    assert run(["help", "nosuch"], group) == 2
+    assert (
+        "no topic or command 'nosuch'; topics are filters, what, plugins" in capsys.readouterr().err
+    )
+
+
+def test_options_that_another_help_describes_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in ["tui"], ["debug"], ["replay", "compare"]:
+        assert run([*words, "--help"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        other, names = text.partition("Options that `nri-scope ")[2].split(" --help` describes: ")
+        assert run([other, "--help"]) == 0
+        described = set(re.findall(r"(?m)^  (?:-., )?(--?[a-z-]+)", capsys.readouterr().out))
+        named = {name for name in names.rstrip(".").split(", ") if name.startswith("--")}
+        assert named and named <= described
 
 
 def test_every_module_with_a_command_is_listed() -> None:
@@ -33,7 +97,8 @@ def test_every_module_with_a_command_is_listed() -> None:
         for path in (Path(__file__).parents[2] / "nri_scope" / "cli").glob("*.py")
         if "\ndef command(" in path.read_text(encoding="utf-8")
     }
-    assert modules == {name.replace("-", "_") + "_" * iskeyword(name) for name in COMMANDS}
+    names = [*COMMANDS, COMPARE]
+    assert modules == {re.sub("[- ]", "_", name) + "_" * iskeyword(name) for name in names}
 
 
 @pytest.mark.parametrize(
@@ -86,6 +151,8 @@ def test_a_file_is_opened_as_by_tui(
         (["log"], "Missing argument 'FILE'; see `nri-scope log --help`; to open the file of this "
          "name, type `nri-scope ./log`"),
         (["lgo"], "no such command 'lgo'; did you mean log?; see `nri-scope --help`"),
+        (["stats", "log"], "there is no command 'stats' any more; use `nri-scope report FILE`; see "
+         "`nri-scope --help`"),
         (["nosuchcommand"], "no such command 'nosuchcommand'; see `nri-scope --help`"),
         (["./nosuch"], "no such file './nosuch'; see `nri-scope --help`"),
         (["nosuch.db"], "no such file 'nosuch.db'; see `nri-scope --help`"),

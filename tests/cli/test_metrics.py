@@ -38,7 +38,7 @@ async def test_calls_by_the_runtime_are_shown_beside_the_recorded_ones(
 ) -> None:
     path = tmp_path / "x.nriscope.db"
     await recorded(path)
-    assert run(["stats", str(path)]) == 0
+    assert run(["report", str(path)]) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     (ours,) = [line for line in lines if line[:2] == [OURS, "4"]]
     assert ours[:5] == [OURS, "4", "0", "1.00ms", "4"] and len(ours) == 6
@@ -46,7 +46,7 @@ async def test_calls_by_the_runtime_are_shown_beside_the_recorded_ones(
     # Plugins that the runtime has not called since the beginning.
     assert not any("20-oldstyle" in line for line in lines)
 
-    assert run(["stats", "--format", "json", str(path)]) == 0
+    assert run(["report", "--format", "json", str(path)]) == 0
     ours_json, other = json.loads(capsys.readouterr().out)["runtime_metrics"]
     assert other == {
         "plugin": "50-other", "operation": "StartContainer", "calls": 4, "errors": 0,

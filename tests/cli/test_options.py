@@ -9,18 +9,20 @@ from pathlib import Path
 import click
 import pytest
 
+from nri_scope.cli.chain_options import Listening
 from nri_scope.cli.kubectl.main import VIEW_NAMES
-from nri_scope.cli.kubectl.main import cli as cluster
 from nri_scope.cli.kubectl.views import VIEWS
 from nri_scope.cli.main import cli, run
 from nri_scope.cli.option_rules import Exclude, Need, NeedOneOf, OptionRule, RuledCommand, spellings
+from nri_scope.errors import UsageError
+from tests.cli.commands import ALL_COMMANDS
 
 SAMPLE = Path(__file__).parents[2] / "recordings" / "containerd-1.7.nriscope.db"
 VALUES = {
     **dict.fromkeys(("--index", "--without"), "01"),
-    **dict.fromkeys(("--duration", "--grace", "--timeout", "--max-age", "--max-idle"), "1s"),
-    **dict.fromkeys(("--since", "--until", "--from", "--to"), "10:00"),
-    **dict.fromkeys(("--max-size", "--max-folder-size", "--expect"), "9"),
+    **dict.fromkeys(("--duration", "--grace", "--timeout", "--max-age"), "1s"),
+    **dict.fromkeys(("--since", "--until"), "10:00"),
+    **dict.fromkeys(("--max-size", "--max-folder-size"), "9"),
     "'plugin=NAME where CONDITION'": "plugin=x",
     "--where": "pod:x",
     "--events": "all",
@@ -29,23 +31,6 @@ VALUES = {
     "-o": "new.nriscope.db",
 }
 """Values of options that do not take any text, by name or placeholder."""
-
-
-def commands(
-    group: click.Command, path: tuple[str, ...] = ()
-) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """Yield all commands of a group, with the words that call them."""
-    if not isinstance(group, click.Group):
-        yield path, group
-        return
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        found = group.get_command(context, name)
-        assert found is not None
-        yield from commands(found, (*path, name))
-
-
-COMMANDS = [(group, *found) for group in (cli, cluster) for found in commands(group)]
 
 
 def words_of(command: click.Command, names: Sequence[str]) -> list[str]:
@@ -95,7 +80,7 @@ def violations(
 
 RULES = [
     pytest.param(group, path, command, parameters, named, id=" ".join((*path, *parameters)))
-    for group, path, command in COMMANDS
+    for group, path, command in ALL_COMMANDS
     if isinstance(command, RuledCommand)
     for rule in command.rules
     for parameters, named in violations(rule, command.rules)
@@ -123,7 +108,7 @@ def test_a_refused_combination_is_named_and_nothing_is_written(
 
 
 def test_rules_name_parameters_of_their_command() -> None:
-    for _, path, command in COMMANDS:
+    for _, path, command in ALL_COMMANDS:
         known = {name for param in command.params for name in spellings(param)}
         choices = {
             str(value)
@@ -145,7 +130,7 @@ TEXTS = {
 """Commands that write text, with the options that make them do so."""
 OUTPUTS = [
     pytest.param(group, path, command, id=" ".join((*(group.name or "",), *path)))
-    for group, path, command in COMMANDS
+    for group, path, command in ALL_COMMANDS
     if any("--output" in param.opts for param in command.params)
 ]
 
@@ -215,3 +200,17 @@ def test_a_report_on_standard_output_is_the_one_of_a_file_and_redacted(
 
 def test_each_view_of_a_cluster_is_defined() -> None:
     assert set(VIEW_NAMES) == set(VIEWS)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("nri.sock", ("nri.sock", 1)), ("2=a=b", ("a=b", 2)), ("x=nri.sock", ("x=nri.sock", 1))],
+)
+def test_a_number_of_plugins_may_precede_the_socket(text: str, expected: tuple[str, int]) -> None:
+    assert Listening.parse(text) == (Path(expected[0]), expected[1])
+
+
+@pytest.mark.parametrize("text", ["0=nri.sock", "101=nri.sock", "2=", "", "2=x/"])
+def test_another_number_or_an_empty_socket_is_refused(text: str) -> None:
+    with pytest.raises(UsageError):
+        Listening.parse(text)

@@ -22,7 +22,7 @@ from nri_scope.errors import UsageError
 from tests.cli.command import NRI_SCOPE
 from tests.recording.recordings import record
 
-COMMANDS = {"log": [], "show": ["4"], "sql": ["SELECT 1"], "stats": [], "diff": []}
+COMMANDS = {"log": [], "show": ["4"], "sql": ["SELECT 1"], "report": [], "diff": []}
 
 
 @pytest.fixture(autouse=True)

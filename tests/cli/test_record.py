@@ -117,7 +117,7 @@ async def test_an_unknown_runtime_is_said_to_be_treated_like_containerd(
             _, _, errors = await record.interrupt()
     assert f"recording newd 3.1 (NRI 0.12.5) {remark} as 00-nri-scope" in errors
     shown = f"newd 3.1, NRI 0.12.5 {remark}"
-    for command in (["log"], ["stats"], ["report", "--diagnose"], ["diff"]):
+    for command in (["log"], ["report"], ["report", "--diagnose"], ["diff"]):
         run([*command, str(path)])
         assert capsys.readouterr().out.count(shown) == 1, command
     run(["report", str(path), "-o", str(tmp_path / "r.md")])

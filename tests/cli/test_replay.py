@@ -98,20 +98,20 @@ def test_junit_has_failures_exactly_if_the_exit_status_is_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def failures(line: str, status: int) -> list[str | None]:
-        assert replay(f"FILE --junit j.xml --quiet {line}") == status, capsys.readouterr()
+        assert replay(f"{line} --junit j.xml -- ./plugin") == status, capsys.readouterr()
         found = ElementTree.parse(tmp_path / "j.xml").getroot().findall(".//failure")
         return [one.get("message") for one in found]
 
-    assert failures("-- ./plugin", 0) == []
-    assert failures("--without 10 -- ./plugin", 1) == [
+    assert failures("FILE --format problems", 0) == []
+    assert failures("compare FILE --without 10", 1) == [
         f"{name} differs without 10-plugin"
         for name in ("shop/web/app", "shop/web/sidecar", "jobs/batch/job", "jobs/batch/broken")
     ]
-    conflicts = "--plugin 10=./plugin --plugin '20=./plugin -v' --env VARIABLE=A"
+    conflicts = "FILE --format problems --plugin '20=./plugin -v' --env VARIABLE=A"
     assert failures(conflicts, 1)
-    failures(f"--golden g.yaml --update-golden {conflicts}", 1)
-    assert failures(f"--golden g.yaml {conflicts}", 0) == []
-    assert failures(f"--golden g.yaml {conflicts} --max-took 1ns", 1)
+    failures(f"{conflicts} --golden g.yaml --update-golden", 1)
+    assert failures(f"{conflicts} --golden g.yaml", 0) == []
+    assert failures(f"{conflicts} --golden g.yaml --max-took 1ns", 1)
 
 
 def test_configuration_and_environment_reach_the_plugin(
@@ -160,12 +160,12 @@ def test_goldens_are_written_and_compared(
 
 
 def test_chains_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
-    text = replay_output("FILE --plugin 10=./plugin --compare-with none", capsys, 1)
+    text = replay_output("compare FILE --plugin 10=./plugin --with none", capsys, 1)
     assert 'shop/web/app with the other chain\n  - env ADDED (was "1")' in text
-    text = replay_output("FILE --plugin 10=./plugin --compare-with '30=./plugin -v'", capsys)
+    text = replay_output("compare FILE --plugin 10=./plugin --with '30=./plugin -v'", capsys)
     assert "both chains result in equal containers" in text
     found = json.loads(
-        replay_output("FILE --format json --plugin 10=./plugin --compare-with none", capsys, 1)
+        replay_output("compare FILE --format json --plugin 10=./plugin --with none", capsys, 1)
     )
     assert found["compared_with"]["plugins"] == []
     assert "shop/web/app" in found["compared_with"]["containers"]
@@ -194,12 +194,12 @@ def chain(tmp_path: Path) -> str:
 
 @pytest.mark.exhaustive
 def test_chain_is_compared_without_a_plugin(chain: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = replay_output(f"{chain} --without 10", capsys, 1)
+    text = replay_output(f"compare {chain} --without 10", capsys, 1)
     assert (
         'shop/web/app without 10-plugin\n  - env ADDED (was "1")\n  ~ env SEEN "True" → "False"\n'
     ) in text
-    assert replay_output(f"{chain} --without 20", capsys, 1).count("- env SEEN (was") == 4
-    text = replay_output(f"{chain} --without 20 --without 10", capsys, 1)
+    assert replay_output(f"compare {chain} --without 20", capsys, 1).count("- env SEEN (was") == 4
+    text = replay_output(f"compare {chain} --without 20 --without 10", capsys, 1)
     assert "shop/web/app without 10-plugin and 20-second\n  - env ADDED" in text
 
 
@@ -207,10 +207,10 @@ def test_chain_is_compared_without_a_plugin(chain: str, capsys: pytest.CaptureFi
 def test_chain_is_compared_with_the_other_order(
     chain: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    other = "--compare-with 10=./second --compare-with 20=./plugin"
-    text = replay_output(f"{chain} {other}", capsys, 1)
+    other = "--with 10=./second --with 20=./plugin"
+    text = replay_output(f"compare {chain} {other}", capsys, 1)
     assert ('shop/web/app with the other chain\n  ~ env SEEN "True" → "False"\n') in text
-    found = json.loads(replay_output(f"{chain} {other} --format json", capsys, 1))
+    found = json.loads(replay_output(f"compare {chain} {other} --format json", capsys, 1))
     assert found["compared_with"]["plugins"] == ["10-second", "20-plugin"]
 
 
@@ -218,11 +218,11 @@ def test_chain_is_compared_with_the_other_order(
 def test_comparison_prints_only_differences_and_failures(
     chain: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = replay_output(f"{chain} --without 20", capsys, 1)
+    text = replay_output(f"compare {chain} --without 20", capsys, 1)
     assert "CreateContainer" not in text
     assert "creating" not in text
     assert "configured" not in text
-    text = replay_output(f"{chain} --plugin 30=./plugin --without 20", capsys, 1)
+    text = replay_output(f"compare {chain} --plugin 30=./plugin --without 20", capsys, 1)
     assert text.count("conflict: ") == 2 * 4
     assert "without 20-second: CreateContainer shop/web/app: 30-plugin: conflict: " in text
 
@@ -231,15 +231,15 @@ def test_comparison_prints_only_differences_and_failures(
 def test_quiet_prints_failures_changes_and_totals(
     chain: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = replay_output(f"{chain} --quiet", capsys)
+    text = replay_output(f"{chain} --format problems", capsys)
     assert "CreateContainer" not in text
     assert "creating" not in text
     assert '\nshop/web/app\n  + env ADDED = "1"' in text
     assert text.splitlines()[-1].startswith("30 events, ")
     unmatched = "skip:StopContainer:only=shop/x"
-    text = replay_output(f"{chain} --quiet --fault {unmatched}", capsys)
+    text = replay_output(f"{chain} --format problems --fault {unmatched}", capsys)
     assert text.splitlines()[1] == f"        fault: no event matched {unmatched}"
-    text = replay_output(f"{chain} --quiet --plugin 30=./plugin", capsys, 1)
+    text = replay_output(f"{chain} --format problems --plugin 30=./plugin", capsys, 1)
     assert text.count("conflict: ") == 4
     assert "creating" not in text
 
@@ -248,12 +248,12 @@ def test_quiet_prints_failures_changes_and_totals(
 def test_only_events_with_changes_or_problems_are_printed(
     chain: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    text = replay_output(f"{chain} --only-changes", capsys)
+    text = replay_output(f"{chain} --format changes", capsys)
     assert text.count("changes env SEEN") == 4
     assert "Synchronize" not in text
     assert "configured" not in text
     assert "stdout: creating app" in text
-    assert "StopContainer" not in replay_output(f"{chain} --only-changes --profile cri-o", capsys)
+    assert "StopContainer" not in replay_output(f"{chain} --format changes --profile cri-o", capsys)
 
 
 @pytest.mark.exhaustive
@@ -269,7 +269,7 @@ def test_a_run_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     replay_output("FILE -o run.nriscope.db -- ./plugin", capsys)
     assert run(["log", "run.nriscope.db"]) == 0
     assert "asked for env ADDED by 10-plugin" in capsys.readouterr().out
-    assert run(["stats", "run.nriscope.db"]) == 0
+    assert run(["report", "run.nriscope.db"]) == 0
     assert run(["show", "run.nriscope.db", "3"]) == 0
     capsys.readouterr()
     assert "4 containers" not in replay_output("run.nriscope.db -- ./plugin", capsys)
@@ -285,7 +285,7 @@ def test_children_left_behind_are_a_failure(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.exhaustive
 def test_speed_plays_every_event(capsys: pytest.CaptureFixture[str]) -> None:
-    text = replay_output("FILE --speed 1000x --max-idle 10ms -- ./plugin", capsys)
+    text = replay_output("FILE --speed 1000x:10ms -- ./plugin", capsys)
     assert "30 events, 5 replies: 5 ok" in text
 
 
@@ -325,49 +325,60 @@ def test_speed_plays_every_event(capsys: pytest.CaptureFixture[str]) -> None:
         ("FILE --external -- ./nowhere", "./nowhere: cannot be launched: no such file"),
         ("FILE --timeout 0s -- ./plugin", "is not a duration"),
         ("FILE --grace soon -- ./plugin", "is not a duration"),
-        ("OLDER --fault huge-sync:5 -- ./plugin", "add --ideal, which sends it"),
-        ("FILE --expect 2 -- ./plugin", "add --listen SOCK"),
+        ("OLDER --fault huge-sync:5 -- ./plugin", "use --profile NAME+sync, which sends it"),
+        ("FILE --expect 2 -- ./plugin", "no option --expect any more; use --listen N=SOCK"),
+        ("FILE --listen 0=s", "0 plugins cannot be awaited"),
         ("FILE --session 3 -- ./plugin", "no session 3; it has 1 (00-nri-scope)"),
         ("FILE --where pood:x -- ./plugin", 'the nearest is "pod"'),
-        ("FILE --from x -- ./plugin", "neither the number of an event nor a time"),
-        ("FILE --from 9 --to 9 -- ./plugin", "--from is not before --to"),
-        ("FILE --from 999 -- ./plugin", "is selected"),
+        ("FILE --since x -- ./plugin", "neither the number of an event nor a time"),
+        ("FILE --since 9 --until 9 -- ./plugin", "--since is not before --until"),
+        ("FILE --since 999 -- ./plugin", "is selected"),
         ("FILE --only shop/wbe -- ./plugin", "did you mean shop/web?"),
         ("FILE --profile cri-a -- ./plugin", "did you mean cri-o?"),
         ("FILE --profile x -- ./plugin", "profiles are recorded, containerd-1.7"),
         ("FILE --fault slo:CreateContainer:1s -- ./plugin", "did you mean slow:EVENT:DURATION?"),
         ("FILE --fault split-sync --profile isulad -- ./plugin", "never splits Synchronize"),
-        ("FILE --no-effects --profile cri-o -- ./plugin", "leave one of them out"),
+        (
+            "FILE --no-effects -- ./plugin",
+            "no option --no-effects any more; use --profile verbatim",
+        ),
+        ("FILE --profile cri-o+x -- ./plugin", "write NAME or NAME+sync"),
         ("FILE --speed 0x -- ./plugin", "write 1x, 10x or 0.5x"),
         ("FILE --speed nan -- ./plugin", "write 1x, 10x or 0.5x"),
-        ("FILE --max-idle 1s -- ./plugin", "add --speed 1x"),
+        ("FILE --max-idle 1s -- ./plugin", "use --speed 1x:MAX"),
+        ("FILE --speed 1x:1 -- ./plugin", "'1x:1' is not a speed; write 1x, 10x or 0.5x, or 1x:2s"),
         ("FILE --update-golden -- ./plugin", "--update-golden needs --golden"),
-        ("FILE --compare-with none --listen s", "--compare-with and --listen exclude each other"),
-        ("FILE --without 10 --listen s", "--without and --listen exclude each other"),
-        ("FILE --without 20 -- ./plugin", "no plugin has index 20; the chain has 10"),
-        ("FILE --without 2 -- ./plugin", "is not a plugin index; write 02"),
+        ("compare FILE --with none --listen s", "--with and --listen exclude each other"),
+        ("compare FILE --without 10 --listen s", "--without and --listen exclude each other"),
+        ("compare FILE --without 20 -- ./plugin", "no plugin has index 20; the chain has 10"),
+        ("compare FILE --without 2 -- ./plugin", "is not a plugin index; write 02"),
         (
-            "FILE --compare-with none --without 10 -- ./plugin",
-            "--compare-with and --without exclude each other",
+            "compare FILE --with none --without 10 -- ./plugin",
+            "--with and --without exclude each other",
         ),
-        ("FILE --without 10 --no-effects -- ./plugin", "--without and --no-effects exclude each"),
-        ("FILE --without 10 --only-changes -- ./plugin", "--without and --only-changes exclude"),
-        ("FILE --quiet --only-changes -- ./plugin", "exclude each other"),
-        ("FILE --quiet --format json -- ./plugin", "--quiet and --format json exclude each"),
+        ("compare FILE -- ./plugin", "neither --with nor --without was given"),
+        ("compare FILE --with none", "neither COMMAND, --plugin nor --listen was given"),
+        (
+            "compare FILE --without 10 --profile verbatim -- ./plugin",
+            "compare and --profile verbatim exclude each other",
+        ),
+        ("FILE --compare-with none -- ./plugin", "use `nri-scope replay compare` with --with"),
+        ("FILE --without 10 -- ./plugin", "use `nri-scope replay compare`, which has it"),
+        ("FILE --only-changes -- ./plugin", "use --format changes"),
+        ("FILE --quiet -- ./plugin", "use --format problems"),
+        ("FILE --from 3 -- ./plugin", "there is no option --from any more; use --since"),
+        ("FILE --to 3 -- ./plugin", "there is no option --to any more; use --until"),
+        ("FILE --ideal -- ./plugin", "use --profile NAME+sync"),
         ("FILE --max-took soon -- ./plugin", "'soon' is not a duration"),
         (
-            "FILE --compare-with none --compare-with 10=./a -- ./plugin",
-            "none excludes other --compare-with",
+            "compare FILE --with none --with 10=./a -- ./plugin",
+            "none excludes other --with",
         ),
         ("FILE -o nowhere/x -- ./plugin", "no such folder"),
         ("FILE --junit nowhere/x -- ./plugin", "nowhere/x: cannot be written"),
         ("FILE --junit FILE -- ./plugin", "FILE and --junit name the same file"),
         ("FILE --junit plugin -- ./plugin", "plugin: file exists and is not"),
         ("FILE -o x --golden x --update-golden -- ./plugin", "-o and --golden name the same file"),
-        (
-            "FILE --no-effects --compare-with none -- ./plugin",
-            "--compare-with and --no-effects exclude each other",
-        ),
     ],
 )
 def test_invalid_input_prints_one_line(
@@ -425,7 +436,7 @@ def test_a_plugin_that_sets_its_own_index_is_started_again(
 
 
 SLOW = ["--speed", "0.001x", "--", "./plugin"]
-WITH_CHILD = ["--from", "5", "--env", "CHILD=1", *SLOW]
+WITH_CHILD = ["--since", "5", "--env", "CHILD=1", *SLOW]
 LISTENS = ["--listen", "nri.sock"]
 
 
@@ -457,7 +468,7 @@ def test_an_interrupted_replay_leaves_no_processes_and_no_socket(
     assert process.stdout is not None
     assert process.stdin is not None
     awaited = "to one plugin from nri.sock" if "--listen" in arguments else "Synchronize"
-    if "--from" in arguments:
+    if "--since" in arguments:
         # Until the first container.
         awaited = "CreateContainer"
     for line in process.stdout:

@@ -232,15 +232,15 @@ def test_a_hostile_recording_is_harmless(form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (
-            (),
-            "neither -o nor --diagnose was given; add -o report.html or -o report.md, or "
-            "--diagnose",
-        ),
+        (("shop/web",), "WHAT needs -o or --diagnose; add it, or leave the other option out"),
+        (("--redact",), "--redact needs -o or --diagnose"),
         (("-o", "report.pdf"), "report.pdf: unknown format; name the file *.html"),
         (("--diagnose", "-o", "x.md"), "--diagnose and -o exclude each other"),
         (("--diagnose", "--force"), "--diagnose and --force exclude each other"),
-        (("--format", "json", "-o", "x.md"), "--format needs --diagnose; the suffix of -o"),
+        (
+            ("--format", "json", "-o", "x.md"),
+            "--format and -o exclude each other; the suffix",
+        ),
         (("-o", "/nowhere/x.md"), "/nowhere/x.md: no such folder; make it, or name another one"),
         (("nobody/knows", "-o", "x.md"), 'no event, pod, container or changed path "nobody/knows"'),
         (("nobody/knows", "--diagnose"), 'no event, pod, container or changed path "nobody/knows"'),

@@ -91,7 +91,7 @@ def test_compile_writes_a_marked_recording(capsys: pytest.CaptureFixture[str]) -
         assert [event.method for event in recording.events()][2:] == [
             "StateChange", "CreateContainer", *["StateChange"] * 3,
         ]  # fmt: skip
-    for command in (["log"], ["stats"], ["report", "--diagnose"]):
+    for command in (["log"], ["report"], ["report", "--diagnose"]):
         assert run([*command[:1], "web.nriscope.db", *command[1:]]) == 0
         told = capsys.readouterr().out
         assert "containerd" not in told or "a scenario, not observed" in told
@@ -102,7 +102,7 @@ def test_compile_writes_a_marked_recording(capsys: pytest.CaptureFixture[str]) -
 def test_no_command_invents_times_or_observations(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["scenario", "compile", "web.yaml", "-o", "web.nriscope.db"]) == 0
     capsys.readouterr()
-    for command in (["log"], ["stats"], ["show", "3"], ["report", "-o", "x.md"]):
+    for command in (["log"], ["report"], ["show", "3"], ["report", "-o", "x.md"]):
         assert run([command[0], "web.nriscope.db", *command[1:]]) == 0
     told = capsys.readouterr().out + Path("x.md").read_text()
     assert "0ns" not in told
@@ -112,7 +112,7 @@ def test_no_command_invents_times_or_observations(capsys: pytest.CaptureFixture[
     assert "     3 00:00:00.011      -   RunPodSandbox        shop/web\n" in told
     assert "  took_us: null\n" in told
     assert re.search(r"`00-scenario` .* not measured \|", told)
-    assert run(["stats", "web.nriscope.db", "--format", "json"]) == 0
+    assert run(["report", "web.nriscope.db", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["took_us"]["max"] is None
 
 
@@ -129,7 +129,7 @@ def test_unmeasured_times_stay_so_as_json_lines(capsys: pytest.CaptureFixture[st
 def test_commands_on_recordings_say_how_to_open_a_scenario(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["stats", "web.yaml"]) == 2
+    assert run(["report", "web.yaml"]) == 2
     assert capsys.readouterr().err == (
         "nri-scope: web.yaml: not an nri-scope recording; open a scenario or manifest with "
         "`tui`, or make it a recording with `scenario compile`\n"
@@ -225,7 +225,7 @@ def test_replay_plays_it(file: str, capsys: pytest.CaptureFixture[str], tmp_path
 def test_quiet_prints_no_remarks_on_a_manifest(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["replay", "pod.yaml", "--", "./plugin"]) == 0
     assert capsys.readouterr().err.startswith("pod.yaml: ")
-    assert run(["replay", "pod.yaml", "--quiet", "--", "./plugin"]) == 0
+    assert run(["replay", "pod.yaml", "--format", "problems", "--", "./plugin"]) == 0
     assert capsys.readouterr().err == ""
 
 
@@ -330,9 +330,9 @@ def test_a_bad_file_is_one_line(
         ("replay web.yaml --session 2 -- ./plugin", "web.yaml: contains no session 2"),
         ("replay pod.yaml --session 2 -- ./plugin", "pod.yaml: contains no session 2"),
         ("replay pod.yaml --only x/y -- ./plugin", "pod.yaml: session 1 has no event"),
-        ("replay pod.yaml --max-idle 1s -- ./plugin", "--max-idle needs --speed"),
+        ("replay pod.yaml --max-idle 1s -- ./plugin", "use --speed 1x:MAX"),
         ("replay pod.yaml --golden none -- ./plugin", "none: "),
-        ("replay pod.yaml --format json --from 99 -- ./plugin", "no event of session 1 is"),
+        ("replay pod.yaml --format json --since 99 -- ./plugin", "no event of session 1 is"),
         ("replay pod.yaml", "neither COMMAND, --plugin nor --listen was given"),
         ("replay pod.yaml --fault x -- ./plugin", "x"),
         ("replay pod.yaml --profile containerd -- ./plugin", "there is no profile 'containerd'"),

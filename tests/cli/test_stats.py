@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope stats``."""
+"""``nri-scope report`` without a page: the summary."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def stats(path: Path, *more: str) -> str:
-    result = CliRunner().invoke(cli, ["stats", str(path), *more], catch_exceptions=False)
+    result = CliRunner().invoke(cli, ["report", str(path), *more], catch_exceptions=False)
     assert result.exit_code == 0
     assert not result.stderr
     return result.stdout
@@ -208,7 +208,7 @@ def test_a_chain_of_many_is_cut_short_in_text_only(tmp_path: Path) -> None:
 
 def test_answers_of_the_cri_are_counted_apart_from_events() -> None:
     path = Path(__file__).parents[2] / "recordings/containerd-2.1-normal-life.nriscope.zip"
-    text = CliRunner().invoke(cli, ["stats", str(path)]).output
+    text = CliRunner().invoke(cli, ["report", str(path)]).output
     assert "events    76; answers of the CRI: 1\n" in text
     log = CliRunner().invoke(cli, ["log", str(path), "--format", "jsonl"]).output
     assert sum('"event":' in line for line in log.splitlines()) == 76 + 1

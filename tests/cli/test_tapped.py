@@ -75,10 +75,10 @@ def test_show_contains_data_that_only_taps_record(
 def test_stats_count_the_time_of_plugins_without_that_of_the_runtime(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    text = command_output("stats TAP", capsys)
+    text = command_output("report TAP", capsys)
     assert "plugins took 50µs (median), 50µs (p99), 50µs (max)" in text
     assert "UpdateContainers, by plugins" in text
-    found = json.loads(command_output("stats TAP --format json", capsys))
+    found = json.loads(command_output("report TAP --format json", capsys))
     (policy,) = (one for one in found["chain"] if one["owner"] == "60-cpu-policy")
     assert policy["took_us"]["max"] == 50
 

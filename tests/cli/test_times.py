@@ -203,7 +203,7 @@ def test_a_bundle_has_the_selected_events(
         (["diff", "FILE", "--until", "7:00"], 0),
         (["export", "FILE", "--since", "2026-06-02", "--format", "jsonl"], 2),
         (["export", "FILE", "--where", "time:10m", "-o", "x.nriscope.zip"], 2),
-        (["replay", "FILE", "--from", "+2h", "--", "./plugin"], 2),
+        (["replay", "FILE", "--since", "+2h", "--", "./plugin"], 2),
     ],
     ids=str,
 )
@@ -241,7 +241,7 @@ def test_an_ambiguous_time_is_an_error_everywhere(
         ["log", "FILE", "--where", "time:<8:30"],
         ["diff", "FILE", "--until", "8:30"],
         ["export", "FILE", "--where", "time:8:30", "--format", "jsonl"],
-        ["replay", "FILE", "--to", "8:30", "--", "true"],
+        ["replay", "FILE", "--until", "8:30", "--", "true"],
     ):
         assert run([str(path) if word == "FILE" else word for word in command]) == 2
         error = capsys.readouterr().err
@@ -260,5 +260,5 @@ def test_the_places_of_a_replay(path: Path) -> None:
     )
     assert places_of(path, "+1s", "8")[0] == RecordingPlace(at_ns=START + SECOND)
     for begin, end in (("5", "5"), ("8:01", "8:00"), ("+1m", "+59s")):
-        with pytest.raises(UsageError, match="--from is not before --to"):
+        with pytest.raises(UsageError, match="--since is not before --until"):
             places_of(path, begin, end)

@@ -157,7 +157,7 @@ def test_all_views_of_a_recording_show_the_calls(
     assert shown["request"] == json.loads(request("c1"))
     assert shown["event"]["container"] == "app"
     assert shown["reply"]["plugin"] == "quiet"
-    assert "Invoke/create" in printed(capsys, "stats", recorded)
+    assert "Invoke/create" in printed(capsys, "report", recorded)
     query = "SELECT nri_json(e.id), s.role FROM event AS e, session AS s WHERE e.id = 2"
     rows = printed(capsys, "sql", recorded, query)
     assert '"id": "c1"' in rows

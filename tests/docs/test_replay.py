@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import pytest
 
-from nri_scope.cli.main import cli
+from nri_scope.cli.main import COMPARE, cli
 from nri_scope.recording.reader import Recording
 from nri_scope.replay.faults import FORMS
 from nri_scope.replay.replies import Verdict
@@ -56,7 +56,7 @@ def test_commands_run_in_order(tmp_path: Path) -> None:
             check=False,
         )
         # These report the difference between two chains, which another order does not make here.
-        is_different = "--compare-with 10=./a" in line or "--without" in line
+        is_different = "--with 10=./a" in line or "--without" in line
         expected = 1 if is_different else 0
         assert done.returncode == expected, (line, done.stdout, done.stderr)
         assert " replies: " in done.stdout
@@ -74,13 +74,13 @@ def _tapped(plugin: Path, path: Path) -> None:
 
 
 def test_the_page_names_every_option_and_only_existing_ones() -> None:
-    options = options_of("replay")
+    options = options_of("replay") | options_of(COMPARE)
     of_pytest = {"--nri-golden"}
     without_plugins = re.sub(r" -- .*", "", TEXT)
     assert set(re.findall(r"(--[a-z][a-z0-9-]+)", without_plugins)) - of_pytest <= options
     assert not {
         option
-        for option in options - {"--help", "--expect", "--output", "--name", "--index"}
+        for option in options - {"--help", "--output", "--name", "--index"}
         if option not in TEXT
     }
 

@@ -55,7 +55,7 @@ def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
     ]
     assert len(commands) == 7
     outputs = {command: output_of(command) for command in commands}
-    (shown,) = (out for name, out in outputs.items() if "--only-changes" in name)
+    (shown,) = (out for name, out in outputs.items() if "--format changes" in name)
     expected = re.search(r"^  \+ resources.*\n.*$", _TEXT, re.MULTILINE)
     assert expected is not None and expected[0] in shown
 

@@ -148,8 +148,8 @@ def test_a_restart_is_a_gap_in_both_recordings_of_it() -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("path", sampled([PREINSTALLED, AT_THE_SOCKET]), ids=lambda path: path.name)
 def test_stats_log_report_and_export_show_the_gap(path: Path, tmp_path: Path) -> None:
-    assert "gaps      1, " in output_of("stats", path)
-    (listed_gap,) = json.loads(output_of("stats", path, "--format", "json"))["gaps"]["list"]
+    assert "gaps      1, " in output_of("report", path)
+    (listed_gap,) = json.loads(output_of("report", path, "--format", "json"))["gaps"]["list"]
     assert "closed by the runtime" in listed_gap["reason"]
     assert output_of("log", path).count("events lost: unknown") == 1
     report = tmp_path / "report.md"

@@ -137,7 +137,9 @@ def test_launched_plugins_get_synchronize_only_where_the_runtime_sends_it(
     assert again.ok
     job = replace(job, output=None)
     assert (first.event, [*first.replies]) == ("Synchronize", [])
-    assert first.skipped.endswith("sends launched plugins no Synchronize; --ideal sends it")
+    assert first.skipped.endswith(
+        "sends launched plugins no Synchronize; --profile NAME+sync sends it"
+    )
     ideal = run(replay(replace(job, ideal=True))).events[1]
     assert (ideal.event, len(ideal.replies), ideal.skipped) == ("Synchronize", 1, "")
     peer = SmallPlugin("20-peer")
@@ -151,7 +153,7 @@ def test_a_huge_synchronize_that_is_never_sent_is_refused(captures: dict[str, Pa
         PluginSet((PluginCommand("10", "plugin", tuple(plugin())),)),
         playback=PlaybackOptions(faults=parse_faults(["huge-sync:10"])),
     )
-    with pytest.raises(UsageError, match=r"huge-sync is impossible: .* add --ideal"):
+    with pytest.raises(UsageError, match=r"huge-sync is impossible: .* use --profile NAME.sync"):
         run(replay(job))
     assert not run(replay(replace(job, ideal=True))).tally.failures
 

@@ -11,10 +11,11 @@ from pathlib import Path
 import click
 import pytest
 
-from nri_scope.cli.kubectl.main import COMMANDS, ClusterGroup, cli
+from nri_scope.cli.kubectl.main import GROUPS, ClusterGroup, cli
 from nri_scope.report import finding
 from nri_scope.report.finding import CommandStyle, Finding, FindingKind, Level
 
+COMMANDS = {name for names in GROUPS.values() for name in names}
 SOURCES = (Path(finding.__file__).parent / "diagnosis").glob("*.py")
 COMMAND = re.compile(r"`(?:kubectl )?nri-scope ([a-z]+)( FILE)?")
 

@@ -255,7 +255,16 @@ async def replayed(file: Path, files: Files, go_plugin: Path) -> dict[str, Any]:
     go += [f"-adjust={GO_ADJUSTMENT}", f"-update-before={GO_UPDATE}"]
     output = await nri_scope(
         # The live plugins connected by themselves, so that the runtime synchronized them.
-        *("replay", file, "--ideal", "--format", "json", "--env", f"NOTES={files.python}"),
+        *(
+            "replay",
+            file,
+            "--profile",
+            "recorded+sync",
+            "--format",
+            "json",
+            "--env",
+            f"NOTES={files.python}",
+        ),
         *("--plugin", f"10={shlex.join(python)}", "--plugin", f"20={shlex.join(go)}"),
     )
     return cast("dict[str, Any]", json.loads(output))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The header counts as `nri-scope stats` does."""
+"""The header counts as `nri-scope report` does."""
 
 from __future__ import annotations
 

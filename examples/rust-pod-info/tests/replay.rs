@@ -8,7 +8,7 @@ const SCENARIO: &str = "testdata/pods.yaml";
 /// Run `nri-scope replay` with these options; fail with its output if it fails.
 fn replay(options: &[&str]) {
     let done = Command::new("nri-scope")
-        .args(["replay", "--only-changes"])
+        .args(["replay", "--format", "changes"])
         .args(options)
         .args([SCENARIO, "--", env!("CARGO_BIN_EXE_pod-info")])
         .output()

@@ -35,9 +35,9 @@ from . import ClusterOptions, cluster_options, namespace_option
 )
 @cluster_options
 def command(selector: str, namespace: str, output: Path, **options: Any) -> int:
-    """Copy the recordings of labelled pods, as bundles, from all nodes on which they run.
+    """Copy recordings of labelled pods from all their nodes.
 
-    DIR gets a file for each node and recording. They are redacted unless the agents are configured
+    DIR gets a bundle for each node and recording, redacted unless the agents are configured
     otherwise. Exit status 1 if a node did not answer, or not all its recordings could be read.
     """
     from nri_scope.cluster.agent_pods import agent_pods, labelled_pods

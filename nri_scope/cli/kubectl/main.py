@@ -11,18 +11,22 @@ import click
 from nri_scope import __version__
 from nri_scope.process.signals import interrupted_by_signals
 
-from ..main import CommandGroup, prepare_streams, run
+from ..main import GROUP_SETTINGS, CommandGroup, prepare_streams, run
 
 VIEW_NAMES = ("blame", "diff", "show", "log", "tui", "report")
 """Commands of nri-scope that work on the recordings of a node as on a file, as in `views.VIEWS`."""
-COMMANDS = ("status", *VIEW_NAMES, "missing", "collect", "pull")
-"""Commands, ordered for new users."""
+GROUPS = {
+    "Look at pods": VIEW_NAMES,
+    "Copy": ("pull", "collect"),
+    "All nodes": ("status", "missing"),
+}
+"""Commands by their group in the help."""
 
 
 class ClusterGroup(CommandGroup):
     """Command group that imports a command's module on use."""
 
-    names = COMMANDS
+    groups = GROUPS
     package = "nri_scope.cli.kubectl"
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -48,19 +52,17 @@ class ClusterGroup(CommandGroup):
 @click.command(
     name="kubectl nri-scope",
     cls=ClusterGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    **GROUP_SETTINGS,
+    epilog="`kubectl nri-scope help` lists topics, e.g. filters.",
 )
 @click.version_option(__version__, message="nri-scope %(version)s")
 def cli() -> None:
-    """Show what NRI did to the pods of a cluster, from the recordings on its nodes.
+    """Show what NRI did to the pods of a cluster.
 
-    WHAT is a pod or a container, as NAMESPACE/POD[/CONTAINER], or as kubectl has it, with -n
-    NAMESPACE or in the namespace of your context: POD, pod/POD[/CONTAINER], and of workloads
-    deploy/NAME[/CONTAINER], ds/, sts/, rs/ or job/. Of a workload's pods, `log` shows all, and
-    others the pod that `kubectl logs` chooses. With -n, POD/CONTAINER is a container.
-
-    The commands use the agents of nri-scope's DaemonSet and your kubectl, with your permissions:
-    pods/portforward in the agents' namespace.
+    It asks the agents of nri-scope's DaemonSet, with your kubectl, which needs the permission
+    pods/portforward there. WHAT is NAMESPACE/POD[/CONTAINER] or, with -n or in the namespace of
+    your context, POD, pod/POD[/CONTAINER], deploy/NAME[/CONTAINER], ds/, sts/, rs/ or job/. Of a
+    workload, `log` shows all pods, and others the one that `kubectl logs` chooses.
     """
 
 

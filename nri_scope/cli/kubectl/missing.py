@@ -22,30 +22,24 @@ if TYPE_CHECKING:
     from nri_scope.differ.missing_plugin import Expectation
 
 
-@click.command("missing", cls=RuledCommand, rules=missing.RULES)
-@missing.plugin_option
-@missing.expect_option
-@click.option(
-    "--since", metavar="TIME", default="", help="Creations from this time, as for `log -l`."
-)
-@click.option("--until", metavar="TIME", default="", help="Creations before this time.")
+_PARAMS = [each for each in missing.command.params if isinstance(each, click.Option)]
+
+
+@click.command("missing", cls=RuledCommand, rules=missing.command.rules, params=_PARAMS)
 @cluster_options
-@missing.format_choice
 def command(
-    since: str,
-    until: str,
+    since: str | None,
+    until: str | None,
     output_format: str,
     plugin: str | None,
     expected: Sequence[Expectation],
     **options: Any,
 ) -> int:
-    """List pods and containers created without a plugin, and nodes on which it was never seen.
+    """List pods and containers created without a plugin.
 
-    Without --plugin: without those that the annotation required-plugins.noderesource.dev of the pod
-    requires, also for one container (/container.NAME), or that --expect requires.
-
-    Each has its evidence. NRI names plugins only to validators: without the overlay "validate",
-    most answers are "unknown".
+    Lists those of all nodes as `nri-scope missing` does, and the nodes on which the plugin was
+    never seen. NRI names plugins only to validators: without the overlay "validate", most answers
+    are "unknown".
 
     Exit status: 0 the plugin took part in each creation; 1 it missed one, or that is unknown, or a
     node did not answer; 2 an error occurred.
@@ -56,11 +50,11 @@ def command(
     from nri_scope.differ.missing_plugin import WHERE
     from nri_scope.filter.moments import interval
 
-    since, until = in_utc(since, until)
-    times = interval(since, until)
+    begin, end = in_utc(since or "", until or "")
+    times = interval(begin, end)
     cluster = ClusterOptions.taken_from(options)
     kubectl = cluster.kubectl
-    request = v1.GetEventsRequest(where=WHERE, since=since, until=until)
+    request = v1.GetEventsRequest(where=WHERE, since=begin, until=end)
 
     async def ask() -> Answers[missing.Missed]:
         agents = await agent_pods(kubectl, cluster.agent_namespace)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 def command(
     what: str | None, node: str | None, output: Path, follow: bool, namespace: str, **options: Any
 ) -> None:
-    """Copy the events of a pod or a node to a recording on this machine.
+    """Copy the events of a pod or a node to a recording.
 
     WHAT is a pod, or a workload, of which a pod is chosen as by `kubectl logs`. With --follow,
     other commands can show the file while it grows.

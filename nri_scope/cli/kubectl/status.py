@@ -24,7 +24,7 @@ _HEADINGS = ("node", "recorder", "since", "gaps", "lost", "runtime", "NRI", "dis
 @cluster_options
 @format_option("text|json", "json: one object, with a list of nodes.")
 def command(output_format: str, **options: Any) -> int:
-    """Show each node: its runtime, what its recorder observes, gaps and disk.
+    """Show the runtime, recorder, gaps and disk of each node.
 
     Exit status 1 if a node has no agent, does not answer, or has no connected recorder.
     """

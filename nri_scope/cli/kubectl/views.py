@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import inspect
 import os
 import signal
 import threading
@@ -22,7 +21,7 @@ import click
 from nri_scope.errors import UsageError
 
 from ..option_rules import Exclude, Need, NeedOneOf, OptionRule, RuledCommand, spellings
-from ..params import NOT_EMPTY, LiveOption, say
+from ..params import NOT_EMPTY, say
 from . import ClusterOptions, cluster_options, namespace_option
 
 if TYPE_CHECKING:
@@ -62,10 +61,10 @@ def _check_output(options: dict[str, Any]) -> None:
     """Raise UsageError for what `report` would refuse after the events were copied."""
     from nri_scope.share.output_files import Outputs
 
-    from ..report import renderer_of
+    from ..report import NO_PAGE, renderer_of
 
     output = options["output"]
-    if output is not None:
+    if output not in (None, NO_PAGE):
         renderer_of(output)
         Outputs(output, Path(os.devnull), force=options["force"]).check(output)
 
@@ -76,16 +75,16 @@ _NEED_NAME = (
     NeedOneOf(("WHAT", "--node"), hint=_NAMES_POD),
 )
 VIEWS = {
-    "blame": View("Show which plugin set each line of a container's OCI spec."),
+    "blame": View("Show which plugin set each line of a container's spec."),
     "diff": View(
-        "Show which plugin changed what in the containers of a pod, or how two pods' containers "
-        "differ.\n\nWith OTHER, WHAT and OTHER are containers, or pods with one container.",
+        "Show which plugin changed what in a pod, or compare pods.\n\nWith OTHER, WHAT and OTHER "
+        "are containers, or pods with one container.",
         arguments=(click.Argument(["other"], required=False, metavar="[OTHER]", type=NOT_EMPTY),),
         rules=(Exclude(("OTHER",), ("--node", "--where", "--since", "--until", "--all")),),
     ),
     "show": View("Show a pod or container in full."),
     "log": View(
-        "Show the events of a pod, of labelled pods, or of a whole node, newest last.",
+        "Show the events of a pod, of labelled pods, or of a node.",
         with_node=True,
         options=(
             click.Option(
@@ -110,15 +109,16 @@ VIEWS = {
         with_pod_events=lambda options: options["where"] is None,
     ),
     "tui": View(
-        "Browse the events of a pod, or of a whole node, in the terminal.",
+        "Browse the events of a pod, or of a whole node.",
         with_node=True,
         is_interface=True,
         rules=_NEED_NAME,
     ),
     "report": View(
-        "Write a report of a pod or a whole node, or diagnose problems in it.",
+        "Find problems of a pod or a node, or write a page.",
         with_node=True,
-        rules=_NEED_NAME,
+        # A copy of one pod's events has no sizes or rates of its own.
+        rules=(*_NEED_NAME, NeedOneOf(("-o", "--diagnose"), hint="add -o x.html, or --diagnose")),
         # Their messages are not redacted.
         with_pod_events=lambda options: options["diagnose"] and options["redact"] is None,
         check=_check_output,
@@ -140,7 +140,7 @@ def view(name: str) -> click.Command:
         name,
         callback=partial(_perform, shown, local),
         params=params,
-        help=shown.help + _exit_status(local),
+        help=f"{shown.help}\n\nThe exit status is that of `nri-scope {name}`.",
         epilog=local.epilog,
         rules=[
             *(rule for rule in rules if known.issuperset(rule.names + rule.others)),
@@ -161,7 +161,7 @@ def _params_of(shown: View, local: click.Command, live_only: Set[str]) -> list[c
         ),
         *shown.arguments,
         *(
-            _without_live(option)
+            _without_n(option)
             for option in local.params
             if isinstance(option, click.Option)
             and option.name not in _OTHER_FILE
@@ -200,19 +200,11 @@ def _perform(shown: View, local: click.Command, **options: Any) -> object:
     return _show(shown, partial(make, node, named), node, cluster)
 
 
-def _without_live(option: click.Option) -> click.Option:
-    """Return an option of a command that has no --live, and whose -n is a namespace."""
+def _without_n(option: click.Option) -> click.Option:
+    """Return an option of a command whose -n is a namespace."""
     option = copy(option)
-    if isinstance(option, LiveOption):
-        option.help = option.help_without_live
     option.opts = [spelled for spelled in option.opts if spelled != "-n"]
     return option
-
-
-def _exit_status(command: click.Command) -> str:
-    """Return the paragraph of a command's help about its exit status, with a blank line before."""
-    _, title, words = inspect.cleandoc(command.help or "").partition("\n\nExit status:")
-    return title + words
 
 
 def _show(

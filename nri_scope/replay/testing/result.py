@@ -92,8 +92,8 @@ def _shown(path: Path) -> str:
 
 _ARGUMENTS = {
     "--update-golden": "--nri-golden=update",
-    "--no-effects": "effects=False",
-    "--ideal": "ideal=True",
+    "--profile NAME+sync": "ideal=True",
+    "--profile verbatim": "effects=False",
     "--external": "external=True",
     "--profile ": "profile=",
     "--profile": "profile=…",

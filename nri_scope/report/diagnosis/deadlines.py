@@ -27,7 +27,7 @@ _ADVICE = (
 )
 _OWN_ADVICE = (
     "The node was probably short of CPU or memory; compare with its load at that time. "
-    "`nri-scope stats` shows the times of nri-scope's connections over all events."
+    "`nri-scope log FILE --where problem:slow` shows all slow replies."
 )
 
 

@@ -175,7 +175,7 @@ class Lives:
         ok: bool,
         is_answer: bool,
     ) -> None:
-        """Count an event; as in `stats`, answers of the CRI are not counted.
+        """Count an event; as in `report`, answers of the CRI are not counted.
 
         Stage times are those of the first connection that received the event.
         """

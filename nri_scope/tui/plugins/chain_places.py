@@ -304,7 +304,7 @@ def _connection(
         kind,
         plugin,
         sum(counted.calls for counted in of_sessions),
-        # A plugin's time is measured in the chain, as in `stats`.
+        # A plugin's time is measured in the chain, as in `report`.
         time_in or Timing.of(*(counted.times for counted in of_sessions)),
         sum(counted.problems for counted in of_sessions),
         own or changes[plugin],

@@ -43,7 +43,7 @@ def gap(part: Recording) -> Gap:
     ("command", "words"),
     [
         ("log", "── part of a recording: 13 events were left out\n"),
-        ("stats", "part of a recording: 13 events were left out\n"),
+        ("report", "part of a recording: 13 events were left out\n"),
         ("diff", "part of a recording: 13 events were left out\n"),
     ],
 )
@@ -61,7 +61,7 @@ def test_left_out_events_are_neither_gaps_nor_losses_in_json(part: Recording) ->
         return CliRunner().invoke(cli, [command, str(part.path), *options]).output
 
     assert '"gap"' not in printed("log", "--format", "jsonl")
-    gaps = json.loads(printed("stats", "--format", "json"))["gaps"]
+    gaps = json.loads(printed("report", "--format", "json"))["gaps"]
     assert gaps == {"count": 0, "lost": 0, "with_unknown_loss": 0, "left_out": 13, "list": []}
     found = json.loads(printed("report", "--diagnose", "--format", "json"))
     assert (found["gaps"], found["left_out"]) == (0, 13)

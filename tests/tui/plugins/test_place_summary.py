@@ -73,7 +73,7 @@ async def test_plugins_between_two_probes_have_slowest_calls_and_a_plot() -> Non
 
 @pytest.mark.exhaustive
 async def test_figures_are_those_of_stats(capsys: pytest.CaptureFixture[str]) -> None:
-    run(["stats", str(SLOW), "--format", "json"])
+    run(["report", str(SLOW), "--format", "json"])
     between = json.loads(capsys.readouterr().out)["chain"]
     async with showing(SLOW, TALL) as screen:
         await screen.press("4", "down")

@@ -1,58 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope stats``: event counts, rates and times of a recording."""
+"""Lines of a recording's summary, for ``report``: event counts, rates and times."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import click
-
-import nri_scope
 from nri_scope.api import Statistics
 from nri_scope.differ.latency import TimeIn
 from nri_scope.events import PASSIVE_ROLES, Role, Session
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import left_out_words, runtime
 from nri_scope.recording.plugin_calls import MeasuredTimes, by_plugin
-from nri_scope.recording.records import SCHEMA_VERSION, to_json
 from nri_scope.recording.stats import GapStats, ResponseTimes, Stats, Summary
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import clock, duration, many, moment, size
 
-from .output import Output, table
-from .params import ANY_PATH, format_option
+from .output import table
 
 _PODS_LISTED = 20
 """Maximum number of pods listed; JSON has all."""
 _TIMES_LISTED = 20
 """Maximum number of rows of times in plugins; each connection of a chain adds a few."""
-
-
-@click.command()
-@click.argument("file", type=ANY_PATH)
-@format_option("text|json", "json: one object, with all pods and gaps.")
-def command(file: Path, output_format: str) -> None:
-    """Show event counts, rates, response times, gaps and sizes.
-
-    Events are counted by name and by pod. The response time is that of nri-scope itself, from the
-    last byte of a request to the write of the reply; in a session of a tapped or replayed plugin,
-    it is that of the plugin.
-
-    If several connections of one chain, or plugins' own connections, were recorded, the time that
-    events spent in plugins is also shown. Between two connections, it is the time of all plugins
-    between them, plus some tens of µs of the runtime itself.
-
-    With `record --metrics`, the calls of each plugin by containerd's own metrics follow, beside
-    those of plugins that were recorded at that time.
-    """
-    with Output() as output, nri_scope.open(file) as recording:
-        found = recording.statistics()
-        if output_format == "json":
-            output.line(to_json({"schema_version": SCHEMA_VERSION, **found.record()}))
-        else:
-            for line in summary_lines(found, file, output.width):
-                output.line(line)
 
 
 def summary_lines(statistics: Statistics, file: Path, width: int | None) -> Iterator[str]:
