@@ -119,14 +119,15 @@ def write_topic(name: str, formatter: click.HelpFormatter) -> None:
 
 
 @click.command("help")
-@click.argument("topic", required=False, metavar="[TOPIC|COMMAND]")
+@click.argument("words", nargs=-1, metavar="[TOPIC|COMMAND]")
 @click.pass_context
-def help_command(context: click.Context, topic: str | None) -> None:
+def help_command(context: click.Context, words: tuple[str, ...]) -> None:
     """Show the help of a topic or a command; without it, the topics."""
+    topic = " ".join(words)
     group = context.parent
     assert group is not None and isinstance(group.command, click.Group)
     formatter = context.make_formatter()
-    if topic is None:
+    if not topic:
         with formatter.section(f"Topics of `{group.command_path} help TOPIC`"):
             formatter.write_dl([*TOPICS.items()])
     elif topic in TOPICS:

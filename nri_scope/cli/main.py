@@ -56,6 +56,8 @@ class CommandGroup(click.Group):
     """
 
     groups: Mapping[str, Sequence[str]]
+    unlisted: Sequence[str] = ()
+    """Commands that the help of others names."""
     package: str
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -68,7 +70,7 @@ class CommandGroup(click.Group):
             from .help_topics import help_command
 
             return help_command
-        if cmd_name not in (*self.list_commands(ctx), COMPARE):
+        if cmd_name not in (*self.list_commands(ctx), *self.unlisted):
             return None
         module = importlib.import_module(f"{self.package}.{re.sub('[- ]', '_', cmd_name)}")
         assert isinstance(module.command, click.Command)
@@ -94,6 +96,7 @@ class LazyGroup(CommandGroup):
     """The commands of ``nri-scope``."""
 
     groups = GROUPS
+    unlisted = (COMPARE,)
     package = "nri_scope.cli"
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

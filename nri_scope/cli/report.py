@@ -41,7 +41,7 @@ _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
     rules=(
         Exclude(("--diagnose",), ("-o", "--force")),
         Exclude(("--format",), ("-o",), "the suffix of -o selects the format"),
-        Need(("WHAT", "--force", "--redact", "--keep"), ("-o", "--diagnose")),
+        Need(("WHAT", "--force", "--redact", "--keep"), ("-o", "--diagnose"), "add one of them"),
     ),
 )
 @click.argument("file", type=ANY_PATH)

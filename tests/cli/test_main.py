@@ -74,6 +74,8 @@ def test_help_lists_topics_and_shows_those_and_commands(
     by_help = capsys.readouterr().out
     assert run(["log", "--help"], group) == 0
     assert by_help.endswith(capsys.readouterr().out)
+    assert run(["help", "replay", "compare"], group) == (2 if group is cluster else 0)
+    capsys.readouterr()
     assert run(["help", "nosuch"], group) == 2
     assert (
         "no topic or command 'nosuch'; topics are filters, what, plugins" in capsys.readouterr().err

@@ -232,7 +232,7 @@ def test_a_hostile_recording_is_harmless(form: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("shop/web",), "WHAT needs -o or --diagnose; add it, or leave the other option out"),
+        (("shop/web",), "WHAT needs -o or --diagnose; add one of them"),
         (("--redact",), "--redact needs -o or --diagnose"),
         (("-o", "report.pdf"), "report.pdf: unknown format; name the file *.html"),
         (("--diagnose", "-o", "x.md"), "--diagnose and -o exclude each other"),
