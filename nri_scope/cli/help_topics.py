@@ -62,7 +62,8 @@ WHAT of `show`, `diff`, `blame` and `report`:
   env FOO, FOO      the only container in which this path of its spec changed
   /process/env/FOO  also such a path
 
-`blame` needs a container, an event about one, or a pod with only one.
+`blame` needs a container, an event about one, or a pod with only one. In a cluster, WHAT is as in
+`kubectl nri-scope --help`.
 """
 _PLUGINS = """
 `replay`, `debug` and `tap` launch a plugin as a runtime would, with only the variables

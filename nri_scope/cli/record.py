@@ -100,7 +100,7 @@ class RecorderOptions(TypedDict):
     "--max-folder-size",
     type=SIZE,
     help="Keep all recordings in the folder of FILE below this size, by deleting the oldest "
-    "finished ones, and FILE itself below half of it, or --max-size.",
+    "finished ones, those of other recorders too, and FILE itself below half of it, or --max-size.",
 )
 @click.option("--duration", type=DURATION, help="Stop after this time, e.g. 10m.")
 @click.option(

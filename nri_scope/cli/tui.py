@@ -58,7 +58,8 @@ _OF_RECORD = {*record.RecorderOptions.__annotations__, "keep"}
 @click.option(
     "--live",
     is_flag=True,
-    help="Record from a runtime and show events as they arrive, with the options of `record`.",
+    help="Record from a runtime and show events as they arrive, with the options of `record`; see "
+    "there for the RISK of --validate.",
 )
 @click.pass_context
 def command(
