@@ -178,7 +178,8 @@ async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
             (("log", "--node", "node1", "-n", "20"), "--namespace needs WHAT or -l; name a pod"),
             (("blame", "deploy/none", "-n", "shop"), "deployment/none does not exist in namespace"),
             (("show", "deploy/a/b/c"), "'deploy/a/b/c' is not a pod, a workload or a container"),
-            (("report", "shop/web"), "neither -o nor --diagnose was given; add"),
+            (("report", "shop/web"), "WHAT needs -o or --diagnose; add one of them"),
+            (("report", "--node", "n"), "neither -o nor --diagnose was given; add"),
             (("report", "shop/web", "-o", "x.pdf"), "x.pdf: unknown format"),
             (("report", "shop/web", "-o", "none/x.md"), "none/x.md: no such folder"),
             (
