@@ -80,7 +80,7 @@ SCREENS = (
     Screen(
         "containers",
         "Pods and their containers with states, events and the plugins that changed them",
-        ("2", Shows("30-env-injector"), *("down",) * 5, "right", Shows("PostStart")),
+        ("2", Shows("30 60"), *("down",) * 5, "right", Shows("PostStart")),
         (110, 26),
     ),
     Screen(
