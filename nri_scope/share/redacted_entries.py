@@ -66,12 +66,12 @@ def note_names(redactor: Redactor, recording: Recording) -> None:
             [(NameKind.NAMESPACE, "", pod.namespace), (NameKind.POD, pod.id, pod.name)]
         )
         redactor.note_ids((pod.id, pod.uid))
-        redactor.note_pod(pod.id, pod.namespace, pod.name)
+        redactor.scopes.note_pod(pod.id, pod.namespace, pod.name)
     for container in recording.containers():
         pod_id = "" if container.pod is None else container.pod.id
         redactor.note_names([(NameKind.CONTAINER, pod_id, container.name)])
         redactor.note_ids([container.id])
-        redactor.note_container(container.id, pod_id, container.name)
+        redactor.scopes.container(container.id, pod_id, container.name)
     for session in recording.sessions():
         redactor.session_names(session)
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeVar
 
 from nri_scope.recording.cache import RecentlyUsed
 
@@ -21,13 +23,12 @@ _MAX_PLACES = 500
 """Maximum number of places, which include variable names: an untrusted recording may have many."""
 _MAX_DETAILS = 20_000
 """The same with subjects and tokens."""
-_MAX_REPEATED = 100_000
-"""Maximum number of rules and places of repeated messages."""
 
 ELSEWHERE = "elsewhere"
 """The place of replacements beyond these limits."""
-_Log = tuple[tuple[str, ...], ...]
-"""What was replaced: rules with tokens, or as in `ReplacementCounts.add`."""
+_T = TypeVar("_T", str, bytes)
+_Log = tuple[tuple[str, str, str, str], ...]
+"""What was replaced, as in `ReplacementCounts.add`."""
 MAX_TEXT = 65_536
 """Maximum number of characters of a text that is cut; a longer one is replaced as a whole."""
 _CACHED = 4 << 20
@@ -42,6 +43,8 @@ _SEPARATORS = re.compile(r"[\s\"'`=:,;?()\[\]{}<>|&/\\]+")
 _MAX_ROUNDS = 6
 _RUN = re.compile(r"[^\W_]{6,1000}")
 """These words; a longer one is remembered in pieces."""
+_MAX_CACHED_KEY = 200
+"""Maximum number of characters of a name or key whose words are cached."""
 
 
 class Engine:
@@ -87,15 +90,13 @@ class Engine:
             for patterns in (rules.replaced_keys, rules.replaced_values)
         )
         # Text or part, and scope; result, and rules applied with tokens.
-        self._texts: RecentlyUsed[tuple[str, TokenScope], tuple[str, _Log]] = RecentlyUsed(_CACHED)
-        self._parts: RecentlyUsed[tuple[bytes, TokenScope], tuple[bytes, _Log]]
-        self._parts = RecentlyUsed(_CACHED)
+        self._known: RecentlyUsed[tuple[str | bytes, TokenScope], tuple[Any, _Log]]
+        self._known = RecentlyUsed(2 * _CACHED)
         # Texts and parts that stay whatever the scope.
         self._harmless: RecentlyUsed[str | bytes, bool] = RecentlyUsed(_CACHED)
         self._asked_for_names = False
-        # What was replaced in the text, and in the part of a message, that is being redacted.
-        self._text_log: list[tuple[str, ...]] | None = None
-        self._part_log: list[tuple[str, ...]] | None = None
+        # What was replaced in the text or the part of a message that is being redacted.
+        self._log: list[tuple[str, str, str, str]] | None = None
 
     def within(self, scope: TokenScope) -> _ScopeContext:
         """Return a context in which texts belong to this scope."""
@@ -122,20 +123,20 @@ class Engine:
     def hide(self, name: str, rule: str) -> None:
         """Note a name that ``rule`` replaces in all later texts."""
         if self.names.hide(name, rule):
-            for cache in (self._texts, self._parts, self._harmless):
-                cache.clear()
+            self._known.clear()
+            self._harmless.clear()
 
     def count(self, rule: str, place: str, token: str = "") -> None:
         """Count one replacement by ``rule``."""
-        if self._text_log is not None:
-            self._text_log.append((rule, token))
+        subject = self.scope.subject if self.tally.has_subjects else ""
+        self._note(((rule, place, subject, token),))
+
+    def _note(self, replacements: _Log) -> None:
+        if self._log is not None:
+            self._log += replacements
             return
-        replacement: tuple[str, ...] = rule, place
-        if self.tally.has_subjects:
-            replacement += (self.scope.subject, token if self.tally.has_tokens else "")
-        if self._part_log is not None:
-            self._part_log.append(replacement)
-        self.tally.add(*replacement)
+        for replacement in replacements:
+            self.tally.add(*replacement)
 
     def replace(self, rule: str, value: str, place: str, scope: str | None = None) -> str:
         """Return the token for ``value`` and count it, unless it is a token or kept."""
@@ -195,25 +196,34 @@ class Engine:
             return text
         if len(text) > MAX_TEXT and self.is_on(BuiltIn.LONG_TEXTS):
             return self.replace(BuiltIn.LONG_TEXTS, text, place)
-        cache_key = text, self.scope
-        known = self._texts.get(cache_key)
-        if known is None:
-            outer, self._text_log = self._text_log, []
-            outer_asked, self._asked_for_names = self._asked_for_names, False
-            try:
-                redacted = text if text in self._values else self._cut(text, place)
-                known = redacted, tuple(self._text_log)
-                if redacted == text and not (self._asked_for_names or self.names.has_hidden):
-                    self._harmless.put(text, True, len(text) + 64)
-            finally:
-                self._text_log = outer
-                self._asked_for_names |= outer_asked
-            self._texts.put(cache_key, known, len(text) + 64)
-        else:
-            self._asked_for_names = True
-        for rule, token in known[1]:
+        redacted, replacements = self._remembered(
+            text, text, lambda: text if text in self._values else self._cut(text, place)
+        )
+        for rule, _, _, token in replacements:
             self.count(rule, place, token)
-        return known[0]
+        return redacted
+
+    def _remembered(self, key: _T, original: _T, redact: Callable[[], _T]) -> tuple[_T, _Log]:
+        """Return the result of ``redact`` in the current scope, and what it replaced."""
+        known: tuple[_T, _Log] | None = self._known.get((key, self.scope))
+        if known is not None:
+            self._asked_for_names = True
+            return known
+        outer, self._log = self._log, []
+        outer_asked, self._asked_for_names = self._asked_for_names, False
+        try:
+            known = redact(), tuple(self._log)
+            # Whole messages also have names to note.
+            is_message = outer is None and key is not original
+            is_asked = is_message or self._asked_for_names or self.names.has_hidden
+            if known[0] == original and not is_asked:
+                self._harmless.put(key, True, len(key) + 64)
+            else:
+                self._known.put((key, self.scope), known, len(key) + 128)
+        finally:
+            self._log = outer
+            self._asked_for_names |= outer_asked
+        return known
 
     def _cut(self, text: str, place: str) -> str:
         try:
@@ -249,32 +259,21 @@ class Engine:
         part = f"{place} ".encode() + content
         if part in self._harmless:
             return content
-        cache_key = part, self.scope
-        known = self._parts.get(cache_key)
-        if known is None:
-            outer, self._part_log = self._part_log, []
-            self._asked_for_names = False
-            try:
-                known = redact(), tuple(self._part_log)
-            finally:
-                if outer is not None:
-                    outer += self._part_log
-                self._part_log = outer
-            # Whole messages also have names to note.
-            is_asked = outer is None or self._asked_for_names or self.names.has_hidden
-            if known[0] == content and not is_asked:
-                self._harmless.put(part, True, len(part) + 64)
-            self._parts.put(cache_key, known, len(content) + 128)
-        else:
-            self.tally.repeat(known[1])
-            if self._part_log is not None:
-                self._part_log += known[1]
-        return known[0]
+        redacted, replacements = self._remembered(part, content, redact)
+        self._note(replacements)
+        return redacted
 
 
-def unknown_words(text: str) -> Iterator[str]:
-    """Yield the runs of letters and digits that no vocabulary has, for a search of the output."""
-    return (word for word in _RUN.findall(text) if not is_word(word))
+def unknown_words(text: str) -> Sequence[str]:
+    """Return the runs of letters and digits that no vocabulary has, for a search of the output."""
+    return (
+        _unknown_words(text) if len(text) <= _MAX_CACHED_KEY else _unknown_words.__wrapped__(text)
+    )
+
+
+@lru_cache(maxsize=1 << 14)
+def _unknown_words(text: str) -> Sequence[str]:
+    return tuple(word for word in _RUN.findall(text) if not is_word(word))
 
 
 class _ScopeContext:
@@ -316,39 +315,21 @@ class ReplacementCounts:
         self.has_subjects = self.has_tokens = False
         """Whether to count by subject and token, too; to be set before the first replacement."""
         self._counts: Counter[tuple[str, ...]] = Counter()
-        self._repeated: Counter[tuple[tuple[str, ...], ...]] = Counter()
-        """How often messages with these rules and places were repeated."""
-        self._remembered = 0
 
-    def repeat(self, replacements: tuple[tuple[str, ...], ...]) -> None:
-        """Count the replacements of a repeated message, given as rules with places, once more."""
-        if replacements not in self._repeated:
-            if self._remembered + len(replacements) > _MAX_REPEATED:
-                self._all()
-            self._remembered += len(replacements)
-        self._repeated[replacements] += 1
-
-    def _all(self) -> Counter[tuple[str, ...]]:
-        for replacements, count in self._repeated.items():
-            for replacement in replacements:
-                self.add(*replacement, values=count)
-        self._repeated.clear()
-        self._remembered = 0
-        return self._counts
-
-    def add(self, *replacement: str, values: int = 1) -> None:
-        """Count replacements by rule, place, and perhaps subject and token; beyond a limit, places
-        share one line.
-        """
+    def add(self, rule: str, place: str, subject: str = "", token: str = "") -> None:
+        """Count a replacement; beyond a limit, places share one line."""
+        replacement: tuple[str, ...] = rule, place
+        if self.has_subjects:
+            replacement += (subject, token if self.has_tokens else "")
         most = _MAX_DETAILS if self.has_subjects else _MAX_PLACES
         if replacement not in self._counts and len(self._counts) >= most:
-            replacement = (replacement[0], ELSEWHERE)
-        self._counts[replacement] += values
+            replacement = rule, ELSEWHERE
+        self._counts[replacement] += 1
 
     @property
     def total(self) -> int:
         """The number of all replacements."""
-        return self._all().total()
+        return self._counts.total()
 
     def by_rule(self) -> dict[str, int]:
         """Return the number of replacements by rule, sorted by rule name."""
@@ -358,5 +339,5 @@ class ReplacementCounts:
         return dict(sums)
 
     def __iter__(self) -> Iterator[Count]:
-        for (rule, place, *details), values in sorted(self._all().items()):
+        for (rule, place, *details), values in sorted(self._counts.items()):
             yield Count(rule, place, values, *details)

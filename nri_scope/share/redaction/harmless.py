@@ -130,7 +130,7 @@ def is_harmless(text: str) -> bool:
 @lru_cache(maxsize=1 << 16)
 def _is_harmless(text: str) -> bool:
     bare = text.strip(".,!?*_~+#$@%^-")
-    if not bare or _PLAIN.fullmatch(bare) is not None or _PLAIN.fullmatch(text) is not None:
+    if not bare or any(_PLAIN.fullmatch(one) is not None for one in {bare, text}):
         return True
     if len(text) <= 80 and _OPTION.fullmatch(text) is not None:
         return True

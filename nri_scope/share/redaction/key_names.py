@@ -98,6 +98,9 @@ _PATH = re.compile(r"/[A-Za-z0-9._@+~-]{1,40}(?:/[A-Za-z0-9._@+~-]{1,40}){1,24}/
 _HINTS = (*_SURE, *_SURE_INSIDE, *_SURE_ENDINGS, *_LIKELY, *_LIKELY_INSIDE)
 _HINT = compiled("|".join(map(re.escape, sorted({*_HINTS, "pw", "key", "conn", "session"}))))
 
+_ID = re.compile(r"[0-9a-f-]+")
+"""Ids have none of them, which takes longer to find out."""
+
 _MAX_PIN_DIGITS = 3
 """Maximum number of digits of a harmless number for a key such as ``pin``: PINs have four."""
 _MAX_SETTING_DIGITS = 5
@@ -132,7 +135,7 @@ def certainty_of(key: str) -> Certainty:
 
 @lru_cache(maxsize=1 << 15)
 def _certainty_of(key: str) -> Certainty:
-    if _HINT.search(key.lower()) is None:
+    if _ID.fullmatch(key) is not None or _HINT.search(key.lower()) is None:
         return Certainty.NONE
     parts = _parts(key)
     if parts in _NO_CREDENTIALS or not parts:

@@ -7,7 +7,7 @@ import re
 from bisect import bisect
 from enum import Enum, auto
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from .key_names import PROSE_WORDS, Certainty, names_group
 
@@ -51,7 +51,7 @@ _HERE_DOCUMENT = re.compile(r"<<-?[ \t]*[\"'\\]?(\w{1,40})")
 _BRACKETS = re.compile(r"[\[\]{}]")
 SECRET_DATA = frozenset({"data", "stringData"})
 _QUOTED = re.compile(
-    r"(?s)\\.|(?<![^\s=(,\[{:|&;])(?P<quote>[\"'])(?P<text>(?:\\.|(?!(?P=quote))[^\\])*+)(?P=quote)"
+    r"(?s)\\.|([\"'])(?<![^\s=(,\[{:|&;].)((?:[^\\\"']++|\\.|(?!\1)[\"'])*+)\1"
     r"(?=[\s;|&),\]}:]|\Z)"
 )
 _AFTER_QUOTE = {"", *" \t\r\n,;&|)}]>:\\"}
@@ -59,20 +59,13 @@ _TAG_BEGIN = re.compile(r"<(?:[\w.-]{1,64}:)?\Z")
 _TAG_END = re.compile(r"(?:\s[^<>]{0,1000}+)?>\s*+(?:<!\[CDATA\[)?")
 
 
-class MembersForm(Enum):
-    """The form of a value that has members."""
-
-    BRACKETS = auto()
-    LINES = auto()
-
-
 class KeyValue(NamedTuple):
     """The place of a value in a text."""
 
     begin: int
     end: int
-    members: MembersForm | None = None
-    """Form of a value whose members are replaced one by one; None if it has no members."""
+    members: Literal["brackets", "lines", ""] = ""
+    """Form of a value whose members are replaced one by one; "" if it has no members."""
 
 
 class _Extent(Enum):
@@ -91,9 +84,11 @@ def value_after(text: str, start: int, pos: int, key: str, certainty: Certainty)
     The value of a key in quotes, such as ``-H "Authorization: …"``, ends with them.
     """
     value = _value_of(text, start, pos, key, certainty)
+    if value is None:
+        return None
     quotes = _quotes(text)
     end = quotes[bisect(quotes, (start, len(text))) - 1][1]
-    if value is None or not pos < end < value.end:
+    if not pos < end < value.end:
         return value
     return value._replace(end=end) if end > value.begin else None
 
@@ -101,7 +96,7 @@ def value_after(text: str, start: int, pos: int, key: str, certainty: Certainty)
 @lru_cache(maxsize=4)
 def _quotes(text: str) -> list[tuple[int, int]]:
     """Return where quoted pieces of a text begin and end; the first one is empty."""
-    return [(0, 0), *(found.span("text") for found in _QUOTED.finditer(text) if found["quote"])]
+    return [(0, 0), *[found.span(2) for found in _QUOTED.finditer(text) if found[1]]]
 
 
 def _value_of(text: str, start: int, pos: int, key: str, certainty: Certainty) -> KeyValue | None:
@@ -116,7 +111,7 @@ def _value_of(text: str, start: int, pos: int, key: str, certainty: Certainty) -
         here = _HERE_DOCUMENT.match(text, max(0, text.rfind("<<", 0, start)))
         ending = r"\n\[" if here is None else rf"\n(?:\[|[ \t]*{here[1]}[ \t]*(?:\n|\Z))"
         end = re.compile(ending).search(text, pos)
-        return KeyValue(pos + 2, len(text) if end is None else end.start(), MembersForm.LINES)
+        return KeyValue(pos + 2, len(text) if end is None else end.start(), "lines")
     line = text.rfind("\n", 0, start) + 1
     is_first = not text[line:start].strip(" \t-\"'")
     is_file = is_first and "\n" in text
@@ -187,7 +182,7 @@ def _value_at(
         return quoted
     if text.startswith(("{", "["), begin):
         # A map or list: {"user": "…"}
-        return KeyValue(begin, _end_of_group(text, begin), MembersForm.BRACKETS)
+        return KeyValue(begin, _end_of_group(text, begin), "brackets")
     reference = _REFERENCE.match(text, begin)
     if reference is not None:
         # $PASSWORD, or $PASSWORD; next command; but not the beginning of a longer value
@@ -294,8 +289,7 @@ def _lines_below(text: str, start: int, begin: int, key: str, *, is_block: bool)
     if is_block or is_list or names_group(key) or key in SECRET_DATA:
         # The indentation of the key counts its own list's dash: "- password: |".
         end = _end_of_lines(text, begin - 1, min(outer, width - 1) if not is_list else width, "- ")
-        form = None if is_block else MembersForm.LINES
-        return KeyValue(begin, end, form) if end > begin else None
+        return KeyValue(begin, end, "" if is_block else "lines") if end > begin else None
     if _KEY_LINE.match(line) is not None:
         return None
     return _value_at(text, start, begin + width, key, _Extent.LINES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, MutableSequence
 from functools import cache
-from typing import cast
+from typing import NamedTuple, cast
 
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
@@ -155,87 +155,100 @@ def _redact_fields(engine: Engine, message: Message, place: str) -> None:
     if isinstance(message, api.CompoundFieldOwners):
         _redact_owners(engine, message, place)
         return
-    is_whole = isinstance(message, (api.PodSandbox, api.Container))
-    for field, value in message.ListFields():
-        if is_whole and not isinstance(value, (str, int)):
-            _redact_field_cached(engine, message, field, place)
+    present = message.ListFields()
+    # Most events change only a container's state or times.
+    is_whole = message.DESCRIPTOR.name == "Container" and len(present) > 1
+    for field, value in present:
+        known = _text_field(field)
+        if known is None:
+            continue
+        where = f"{place}.{known.name}" if place else known.name
+        if isinstance(value, str):
+            redacted = known.function(engine, value, where)
+            if redacted != value:
+                setattr(message, known.name, redacted)
+        elif isinstance(value, Message):
+            _redact_part(engine, value, where)
+        elif is_whole:
+            alone = type(message)()
+            getattr(alone, known.name).MergeFrom(value)
+            if _redact_cached(engine, alone, place):
+                message.ClearField(known.name)
+                message.MergeFrom(alone)
         else:
-            _redact_field(engine, message, field, value, place)
+            _redact_members(engine, value, known, where)
+
+
+class _TextField(NamedTuple):
+    """A field with texts."""
+
+    name: str
+    qualified_name: str
+    function: TextFunction
+    """What redacts a text."""
+    has_messages: bool
 
 
 @cache
-def _text_function(field: FieldDescriptor) -> TextFunction | None:
-    """Return the function for the texts of a field; None if it has no texts, or they stay."""
+def _text_field(field: FieldDescriptor) -> _TextField | None:
+    """Return what is known of a field; None if it has no texts, or they stay."""
     name, inner = ".".join(field.full_name.rsplit(".", 2)[1:]), field.message_type
     is_text = field.type == FieldDescriptor.TYPE_STRING
-    if name in _KEPT_FIELDS or not (is_text or (inner and any(map(_text_function, inner.fields)))):
+    if name in _KEPT_FIELDS or not (is_text or (inner and any(map(_text_field, inner.fields)))):
         return None
-    return _FIELD_FUNCTIONS.get(name, Engine.redact_text)
+    function = _FIELD_FUNCTIONS.get(name, Engine.redact_text)
+    return _TextField(field.name, name, function, inner is not None)
 
 
-def _redact_field(
-    engine: Engine, message: Message, field: FieldDescriptor, value: object, place: str
-) -> None:
-    function = _text_function(field)
-    if function is None:
-        return
-    where = f"{place}.{field.name}" if place else field.name
-    field_name = f"{message.DESCRIPTOR.name}.{field.name}"
-    if isinstance(value, str):
-        redacted = function(engine, value, where)
-        if redacted != value:
-            setattr(message, field.name, redacted)
-    elif isinstance(value, Message):
-        _redact_part(engine, value, where)
-    elif isinstance(value, MutableMapping):
-        _redact_map(engine, cast("_Map", value), field_name, where)
-    elif field.message_type is not None:
+def _redact_members(engine: Engine, value: object, field: _TextField, place: str) -> None:
+    """Redact the map, the messages or the texts of a field."""
+    if isinstance(value, MutableMapping):
+        _redact_map(engine, cast("_Map", value), field.qualified_name, place)
+    elif field.has_messages:
         for child in cast("Iterable[Message]", value):
-            _redact_part(engine, child, where)
-    elif field.type == FieldDescriptor.TYPE_STRING:
+            _redact_part(engine, child, place)
+    else:
         items = cast("MutableSequence[str]", value)
         original = list(items)
-        if field_name in _ITEM_FIELDS:
-            shown = fields.redact_items(engine, original, where)
+        if field.qualified_name in _ITEM_FIELDS:
+            shown = fields.redact_items(engine, original, place)
         else:
-            shown = [function(engine, text, where) for text in original]
+            shown = [field.function(engine, text, place) for text in original]
         if shown != original:
             items[:] = shown
 
 
-def _redact_field_cached(
-    engine: Engine, message: Message, field: FieldDescriptor, place: str
-) -> None:
-    """Redact one field, with a cache: most events change only a container's state or times."""
-    single = type(message)()
-    value, content_copy = getattr(message, field.name), getattr(single, field.name)
-    content_copy.MergeFrom(value)
-    if isinstance(content_copy, Message):
-        # Present even if empty.
-        content_copy.SetInParent()
+def _redact_part(engine: Engine, message: Message, place: str) -> None:
+    """Redact a message in another; most mounts, namespaces and pods are those of other events."""
+    if not isinstance(message, _SCOPED):
+        _redact_cached(engine, message, place)
+        return
+    with engine.within(scope_of(engine, message) or engine.scope):
+        redact = _redact_fields if isinstance(message, api.Container) else _redact_cached
+        redact(engine, message, place)
+
+
+def _redact_cached(engine: Engine, message: Message, place: str) -> bool:
+    """Redact a message, with a cache; return whether it was changed."""
 
     def redact() -> bytes:
-        _redact_field(engine, single, field, content_copy, place)
-        return single.SerializeToString(deterministic=True)
-
-    content = single.SerializeToString(deterministic=True)
-    redacted = engine.redact_part(f"{place}.{field.name}", content, redact)
-    if redacted != content:
-        message.ClearField(field.name)
-        message.MergeFromString(redacted)
-
-
-def _redact_part(engine: Engine, message: Message, place: str) -> None:
-    scope = scope_of(engine, message) if isinstance(message, _SCOPED) else None
-    with engine.within(scope or engine.scope):
         _redact_fields(engine, message, place)
+        return message.SerializeToString(deterministic=True)
+
+    content = message.SerializeToString(deterministic=True)
+    redacted = engine.redact_part(place, content, redact)
+    if redacted != content:
+        message.ParseFromString(redacted)
+    return redacted != content
 
 
 def _redact_map(engine: Engine, content: _Map, field_name: str, place: str) -> None:
     if field_name in _MAP_FIELDS:
-        redacted = fields.redact_map(engine, cast("Mapping[str, str]", content), place)
-        content.clear()
-        content.update(redacted)
+        original = dict(cast("Mapping[str, str]", content))
+        redacted = fields.redact_map(engine, original, place)
+        if redacted != original:
+            content.clear()
+            content.update(redacted)
         return
     for key in sorted(content):
         shown = fields.redact_key(engine, key, place) if isinstance(key, str) else key

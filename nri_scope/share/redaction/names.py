@@ -44,23 +44,22 @@ class NameTokens:
 
     def __init__(self) -> None:
         self._shown: RecentlyUsed[tuple[str, str], bool] = RecentlyUsed(_MAX_NAMES)
-        """By pod ("": of all pods) and name."""
+        """By pod and name; "" stands for texts about no pod, "*" for all texts."""
         self._hidden: RecentlyUsed[str, tuple[tuple[str, str], ...]] = RecentlyUsed(_MAX_NAMES)
         """Names to replace, each with its rule, by their first run of letters and digits."""
         self.has_hidden = False
 
     def show(self, name: str, pod: str = "") -> None:
         """Note a name of a pod, or of the node."""
-        if _NAME.fullmatch(name) is not None:
-            for owner in {pod, ""} if pod else ("", "*"):
-                # Most names are repeated, in annotations.
-                if not self._shown.get((owner, name)):
-                    self._shown.put((owner, name), True)
+        for owner in (pod, "") if pod else ("*",):
+            # Most names are repeated, in annotations.
+            if not self._shown.get((owner, name)) and _NAME.fullmatch(name) is not None:
+                self._shown.put((owner, name), True)
 
     def is_shown(self, text: str, pod: str) -> bool:
         """Return whether a text is a name that is shown in texts of a pod; "": of no pod."""
         shown = self._shown
-        return (pod, text) in shown or (bool(pod) and ("*", text) in shown)
+        return (pod, text) in shown or ("*", text) in shown
 
     def hide(self, name: str, rule: str) -> bool:
         """Note a name that ``rule`` replaces wherever it stands as a word; return if it is new."""

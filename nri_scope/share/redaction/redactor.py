@@ -51,6 +51,7 @@ class Redactor:
         """The values of known words that were replaced after a key, and may stay elsewhere."""
         self.repeated_values: Set[str] = self._engine.known[REPEATED]
         """The `Rules.repeated_values` that were found where no key told them."""
+        self.scopes = self._engine.scopes
         # The scope of the last message.
         self._scope = self._engine.scopes.content("", b"")
         self._pending: dict[str, str] = {}
@@ -75,14 +76,6 @@ class Redactor:
             for name in {text, text[3:]} if _PLUGIN.fullmatch(text) else {text}:
                 with self._engine.within(self._engine.scopes.pod(pod)):
                     fields.note_name(self._engine, kind, name)
-
-    def note_pod(self, pod: str, namespace: str, name: str) -> None:
-        """Note the names of a pod for the scope of its tokens."""
-        self._engine.scopes.note_pod(pod, namespace, name)
-
-    def note_container(self, container: str, pod: str, name: str) -> None:
-        """Note to which pod a container belongs."""
-        self._engine.scopes.container(container, pod, name)
 
     def note_ids(self, ids: Iterable[str]) -> None:
         """Note ids of pods and containers."""

@@ -9,18 +9,21 @@ replaced as a whole, whatever it is made of.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 
 from .builtin import BuiltIn
 from .engine import Engine
 from .harmless import ENDINGS, UNIT_ENDINGS, is_harmless
 from .key_names import Certainty, must_replace, names_attribute
-from .key_values import QUOTE, SCHEME, SECRET_DATA, MembersForm, value_after
+from .key_values import QUOTE, SCHEME, SECRET_DATA, value_after
 from .tokens import PLAIN_TOKEN, TOKEN_PREFIX, address_of, is_local, is_token, is_token_address
 
+_IN_CHUNK = r"[^\s\"'`=:,;?()\[\]{}<>|&/\\]"
 _CHUNK = re.compile(
-    r"\\(?<!\\\\)\\*+(?:u[0-9A-Fa-f]{4}|(?!redacted-)[nrtbf])|([^\s\"'`=:,;?()\[\]{}<>|&/\\]+)"
+    rf"\\(?<!\\\\)\\*+(?:u[0-9A-Fa-f]{{4}}|(?!redacted-)[nrtbf])|{PLAIN_TOKEN}(?!{_IN_CHUNK})"
+    rf"|({_IN_CHUNK}+)"
 )
+"""An escape or a token, which stay; or else a chunk."""
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _DIGEST = re.compile(r"sha(?:256|512):[0-9a-f]{64}")
 _TOKEN = re.compile(PLAIN_TOKEN)
@@ -54,7 +57,7 @@ _LETTERS_KEY = re.compile(r"-{0,2}[A-Za-z_]{1,24}(?:[.-][A-Za-z_]{1,24}){0,5}[0-
 _IS_KEY = re.compile(rf"=(?![=\s]|$)|{QUOTE}[ \t]*:")
 _HOMES = ("/home/", "/Users/", "\\Users\\")
 _JOINT = re.compile(r"[_@.]")
-_MAX_ORDINARY, _MAX_ORDINARY_CHUNK = 65_536, 80
+_MAX_ORDINARY, _MAX_ORDINARY_CHUNK = 65_536, 60
 """Maximum number of chunks in `Engine.ordinary`, and of the characters of each."""
 
 
@@ -63,7 +66,7 @@ def redact_text(engine: Engine, text: str, place: str) -> str:
     text = _redact_formats(engine, text, place)
     pieces: list[str] = []
     done = 0
-    ordinary: Set[str] = frozenset() if any(home in text for home in _HOMES) else engine.ordinary
+    ordinary = set() if "/home/" in text or "Users" in text else engine.ordinary
     chunks = _chunks(text, 0, ordinary)
     while (match := next(chunks, None)) is not None:
         chunk, pos = match[1], match.end()
@@ -75,9 +78,8 @@ def redact_text(engine: Engine, text: str, place: str) -> str:
             if value is not None:
                 begin, end = value.begin, value.end
                 original = text[begin:end]
-                if value.members is not None:
-                    is_lines = value.members is MembersForm.LINES
-                    redact = _redact_lines if is_lines else _redact_group
+                if value.members:
+                    redact = _redact_lines if value.members == "lines" else _redact_group
                     shown = redact(engine, original, place, chunk, certainty)
                 elif must_replace(chunk, original, certainty):
                     shown = engine.replace(BuiltIn.CREDENTIAL_KEYS, original, place)
@@ -98,8 +100,26 @@ def redact_text(engine: Engine, text: str, place: str) -> str:
     return engine.redact_hidden_names(text, place, engine.repeated)
 
 
-def _chunks(text: str, pos: int, ordinary: Set[str]) -> Iterator[re.Match[str]]:
-    return (one for one in _CHUNK.finditer(text, pos) if one[1] not in ordinary and one[1])
+def _chunks(text: str, pos: int, ordinary: set[str]) -> Iterator[re.Match[str]]:
+    """Yield the chunks from a position on, but for ordinary ones.
+
+    What is between two double quotes is often a key or syntax, and repeated as a whole.
+    """
+    size = len(text)
+    while pos < size:
+        end = text.find('"', pos)
+        if end < 0:
+            end = size
+        piece = text[pos:end] if end - pos <= _MAX_ORDINARY_CHUNK else ""
+        if not piece or piece not in ordinary:
+            is_ordinary = bool(piece)
+            for one in _CHUNK.finditer(text, pos, end):
+                if one[1] not in ordinary and one[1]:
+                    is_ordinary = False
+                    yield one
+            if is_ordinary and len(ordinary) < _MAX_ORDINARY:
+                ordinary.add(piece)
+        pos = end + 1
 
 
 def _is_ordinary(engine: Engine, chunk: str) -> bool:
@@ -247,7 +267,8 @@ def _is_kept(engine: Engine, text: str, start: int, chunk: str) -> bool:
     end = start + len(chunk)
     if engine.is_shown(bare) or is_token(bare):
         return True
-    if bare.isalnum() and (
+    is_at_colon = ":" in {text[start - 1 : start], text[end : end + 1]} and bare.isalnum()
+    if is_at_colon and (
         any(_PCI.match(text, start - back) for back in (0, 5, 8) if start >= back)
         or (start > 6 and _DIGEST.fullmatch(text[start - 7 : end]) is not None)
         or any(
@@ -265,7 +286,7 @@ def _is_kept(engine: Engine, text: str, start: int, chunk: str) -> bool:
     if joint and is_harmless(head) and engine.is_shown(tail):
         # cri-containerd-ID
         return True
-    parts = _JOINT.split(_TOKEN.sub("", bare))
+    parts = _JOINT.split(_TOKEN.sub("", bare) if TOKEN_PREFIX in bare else bare)
     return (len(parts) > 1 or TOKEN_PREFIX in bare) and all(
         is_harmless(part) or engine.is_shown(part.strip("-")) for part in parts
     )

@@ -72,6 +72,13 @@ def test_plain_variables_are_unchanged(redactor: Redactor, entry: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text", ["redacted-abcdefghipwd: open door", 'redacted-abcdefgpass2 "x y"']
+)
+def test_a_token_is_no_key(redactor: Redactor, text: str) -> None:
+    assert redactor.text(text) == text
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "/usr/bin/java",
@@ -294,6 +301,31 @@ def test_a_text_longer_than_the_limit_is_one_token(
     assert redactor.text(longest) == longest
     assert redactor.text(longest + "!").startswith("redacted-")
     assert redactor.tally.by_rule() == {"long-texts": 1}
+
+
+def test_a_mount_with_the_name_of_its_pod_is_replaced_in_another_pod() -> None:
+    own, other = (
+        api.PodSandbox(id=name * 8, name=name, uid=name, namespace="shop")
+        for name in ("qzx7", "kw93")
+    )
+    named = api.Mount(destination="/data", source="/srv/qzx7")
+    plain = api.Mount(destination="/tmp", source="/var/tmp")
+
+    def sources(redactor: Redactor, pod: api.PodSandbox, *mounts: api.Mount) -> list[str]:
+        container = api.Container(id=f"c{pod.id}", pod_sandbox_id=pod.id, mounts=mounts)
+        request = api.StartContainerRequest(pod=pod, container=container).SerializeToString()
+        content = redactor.request("StartContainer", request)
+        return [
+            mount.source for mount in api.StartContainerRequest.FromString(content).container.mounts
+        ]
+
+    redactor = Redactor(Rules.DEFAULT, KEY)
+    # The second list contains a mount that is known, and is itself new.
+    assert sources(redactor, own, named) == ["/srv/qzx7"]
+    assert sources(redactor, own, named, plain) == ["/srv/qzx7", "/var/tmp"]
+    source, tmp = sources(redactor, other, named, plain)
+    assert source.startswith("/srv/redacted-")
+    assert tmp == "/var/tmp"
 
 
 def test_names_are_shown_in_texts_of_their_own_pod_and_of_no_pod(redactor: Redactor) -> None:
