@@ -127,25 +127,24 @@ class ResponseMaker:
         entry = calls.get(item.id) if isinstance(item, Event) else item
         if entry is None:
             return None
-        redactor = source.redactor
-        content = entry if redactor is None else redacted(redactor, entry)
+        content = entry if source.redactor is None else redacted(source.redactor, entry)
+        response = response_of(source.name, content, source.began_ns)
         sent = None
-        if isinstance(item, Event) and isinstance(content, RecordedCall):
+        if isinstance(item, Event):
             sent = SentUpTo(source.name, item.id, item.at_ns)
-            content = self._numbered(source, content)
+            self._number(source, response)
         elif isinstance(item, Gap) and is_of_ring(item) and item.lost:
             sent = SentUpTo(source.name, item.lost)
-        response = response_of(source.name, content, source.began_ns)
         return TimedResponse(time_of(item), next(self._numbers), response, sent)
 
-    def _numbered(self, source: ResponseSource, call: RecordedCall) -> RecordedCall:
-        """Return an event with its number on the node, see `NUMBERS`."""
+    def _number(self, source: ResponseSource, response: v1.GetEventsResponse) -> None:
+        """Give an event its number on the node, see `NUMBERS`."""
         before = self._recording_numbers.of(source.name, source.began_ns) * NUMBERS
-        outcome = call.outcome
-        if outcome is not None and outcome.event:
-            outcome = outcome._replace(event=before + outcome.event)
-        event = replace(call.event, id=before + call.event.id)
-        return replace(call, event=event, outcome=outcome)
+        event = response.event
+        assert event is not None
+        event.id += before
+        if event.outcome is not None and event.outcome.event:
+            event.outcome.event += before
 
     def with_overruns(
         self,

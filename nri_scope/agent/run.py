@@ -15,13 +15,16 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import betterproto2
 from google.protobuf import descriptor_pool
+from google.protobuf.message_factory import GetMessageClass
 from grpclib.config import Configuration
+from grpclib.encoding.proto import ProtoCodec
 from grpclib.health.service import OVERALL, Health
 from grpclib.reflection.service import ServerReflection
 from grpclib.server import Server
@@ -144,7 +147,7 @@ async def _serve(
     config = Configuration(
         http2_connection_window_size=_WINDOW, http2_stream_window_size=REQUEST_MAX
     )
-    server = Server(services, config=config)
+    server = Server(services, codec=Codec(), config=config)
     limit_calls(server, authorizer)
     context = None if options.tls is None else _tls(options.tls)
     grpc = _listening(options.grpc)
@@ -160,20 +163,43 @@ async def _serve(
         loop=asyncio.get_running_loop(),
         ignore_afterwards=True,
     ):
-        tasks = [asyncio.create_task(listener.serve()) for listener in listeners]
-        tasks.append(asyncio.create_task(_until(stopped)))
+        serving = [*(listener.serve() for listener in listeners), stopped.wait()]
+        tasks: list[asyncio.Task[object]] = list(map(asyncio.create_task, serving))
         say(text)
-        ended, serving = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in serving:
+        ended, running = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in running:
             task.cancel()
-        await asyncio.wait(serving)
+        await asyncio.wait(running)
         for task in ended:
             # An agent that no longer listens must end, to be started again.
             task.result()
 
 
-async def _until(stopped: asyncio.Event) -> None:
-    await stopped.wait()
+class Codec(ProtoCodec):
+    """gRPC's ``proto`` codec, with messages encoded by `protobuf`: betterproto2 takes ten times as
+    long, which was a third of the time for an event.
+    """
+
+    def encode(self, message: Any, message_type: Any) -> bytes:
+        """Return the bytes of a message."""
+        if isinstance(message, betterproto2.Message):
+            # A damaged recording may have numbers that do not fit; betterproto2 truncates them.
+            with suppress(ValueError):
+                encoded = _protobuf_class(message_type)(**_plain(message))
+                return bytes(encoded.SerializeToString())
+        return super().encode(message, message_type)
+
+
+@cache
+def _protobuf_class(kind: Any) -> Any:
+    return GetMessageClass(kind.DESCRIPTOR)
+
+
+def _plain(value: Any) -> Any:
+    """Return messages, also in a list, as dictionaries of their fields."""
+    if isinstance(value, betterproto2.Message):
+        return {name: _plain(one) for name, one in vars(value).items() if name[0] != "_"}
+    return list(map(_plain, value)) if isinstance(value, list) else value
 
 
 class _GrpcConnection:
