@@ -15,6 +15,7 @@ from pathlib import Path
 
 import nri_scope
 from benchmarks import (
+    agent,
     blame,
     cluster,
     containerd,
@@ -65,6 +66,7 @@ class Scale:
     creations: int
     creation_rounds: int
     nodes: int
+    followed_events: int
 
 
 FULL = Scale(
@@ -91,6 +93,7 @@ FULL = Scale(
     creations=40,
     creation_rounds=7,
     nodes=200,
+    followed_events=4000,
 )
 SHORT = Scale(
     rounds=2,
@@ -116,6 +119,7 @@ SHORT = Scale(
     creations=3,
     creation_rounds=1,
     nodes=8,
+    followed_events=1000,
 )
 
 
@@ -169,9 +173,10 @@ PARTS = (
     "tap",
     "tui",
     "redaction",
+    "agent",
     "cluster",
 )
-WITHOUT_GO = {"redaction", "cluster"}
+WITHOUT_GO = {"redaction", "agent", "cluster"}
 
 
 async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
@@ -245,6 +250,9 @@ async def run(scale: Scale, folder: Path, parts: Sequence[str]) -> Results:
             megabytes=scale.redacted_megabytes,
             containers=scale.redacted_containers,
         )
+    if "agent" in parts:
+        log(f"agent: {scale.followed_events:,} events followed")
+        findings += await agent.measure(folder, events=scale.followed_events)
     if "cluster" in parts:
         log(f"kubectl nri-scope status: {scale.nodes} agents")
         findings += await cluster.measure(folder, nodes=scale.nodes)

@@ -70,25 +70,12 @@ class Call:
 
 def write(path: Path, containers: int) -> int:
     """Write a recording with at least ``containers`` containers; return the number of events."""
-    setup, rounds = _captured()
-    created = sum(one[0].event == "CreateContainer" for one in rounds)
     recorder = Recorder.open(path, limits=WriterLimits(queue_bytes=4 << 30))
-    sessions = {}
-    for call in setup:
-        if call.method == "Configure":
-            sessions[call.plugin] = recorder.begin_session(_start(call))
-        recorder.capture(sessions[call.plugin], _captured_exchange(call, call.at_ns))
-    clock = setup[-1].at_ns + 10**9
-    policy = _Policy({}, set())
-    for one in _interleaved(rounds, -(-containers // created)):
+    sessions, clock = begin_sessions(recorder)
+    for one in rounds(containers):
         begin = one[0].at_ns
         for call in one:
-            policy.adapt(call)
-            recorder.capture(
-                sessions[call.plugin], _captured_exchange(call, clock + call.at_ns - begin)
-            )
-        for call in one:
-            policy.follow(call)
+            recorder.capture(sessions[call.plugin], captured_call(call, clock + call.at_ns - begin))
         clock += one[-1].at_ns - begin + _EVENT_INTERVAL_NS
     for session in sessions.values():
         recorder.end_session(session, "closed by the runtime", clock)
@@ -96,6 +83,30 @@ def write(path: Path, containers: int) -> int:
     if counters.lost:
         raise RuntimeError(f"{counters.lost} events of {path} were lost")
     return counters.recorded
+
+
+def begin_sessions(recorder: Recorder) -> tuple[dict[str, int], int]:
+    """Begin the captured sessions; return their numbers by plugin, and a later time."""
+    setup, _ = _captured()
+    sessions = {}
+    for call in setup:
+        if call.method == "Configure":
+            sessions[call.plugin] = recorder.begin_session(_start(call))
+        recorder.capture(sessions[call.plugin], captured_call(call, call.at_ns))
+    return sessions, setup[-1].at_ns + 10**9
+
+
+def rounds(containers: int) -> Iterator[list[Call]]:
+    """Yield the calls of each event in chain order, for at least ``containers`` containers."""
+    _, captured = _captured()
+    created = sum(one[0].event == "CreateContainer" for one in captured)
+    policy = _Policy({}, set())
+    for one in _interleaved(captured, -(-containers // created)):
+        for call in one:
+            policy.adapt(call)
+        yield one
+        for call in one:
+            policy.follow(call)
 
 
 def _captured() -> tuple[list[Call], list[list[Call]]]:
@@ -226,7 +237,8 @@ def _start(call: Call) -> SessionStart:
     )
 
 
-def _captured_exchange(call: Call, at_ns: int) -> CapturedCall:
+def captured_call(call: Call, at_ns: int) -> CapturedCall:
+    """Return a call as a recorder captures it."""
     return CapturedCall(
         at_ns,
         at_ns,
