@@ -61,78 +61,18 @@ class _Progress:
     gaps: set[int] = field(default_factory=set[int])
 
 
-class _Counters:
-    """The metrics of recorded events, and of gaps between them."""
-
-    def __init__(self, registry: CollectorRegistry, *, by_namespace: bool) -> None:
-        """Add the metrics to ``registry``. ``by_namespace``: whether events are counted by it."""
-        counter = partial(Counter, registry=registry)
-        of_event = ("event", "namespace") if by_namespace else ("event",)
-        self.events = counter("nri_scope_events", "NRI requests recorded.", of_event)
-        self.errors = counter(
-            "nri_scope_event_errors",
-            "NRI requests that were answered with an error, too late or not at all.",
-            (*of_event, "status"),
-        )
-        self.took = Histogram(
-            "nri_scope_answer_seconds",
-            "Time from a request to the reply of the recording plugin.",
-            ("event",),
-            buckets=_BUCKETS,
-            registry=registry,
-        )
-        self.gaps = counter("nri_scope_gaps", "Intervals that were not recorded.", ("reason",))
-        self.lost = counter("nri_scope_events_lost", "Events known to be lost.", ("reason",))
-        self.changes = counter(
-            "nri_scope_plugin_changes",
-            "Changes that plugins asked for, as named in requests to validators.",
-            ("plugin", "kind"),
-        )
-        self.without = counter(
-            "nri_scope_created_without_required_plugin",
-            "Containers created without a plugin that required-plugins.noderesource.dev requires.",
-        )
-        for reason in GAP_REASONS:
-            # A counter that begins at 1 has no increase for Prometheus.
-            self.gaps.labels(reason)
-            self.lost.labels(reason)
-
-
-class _StateGauges:
-    """The metrics of the present state of the node's recorder, recordings and plugins."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        """Add the metrics to ``registry``."""
-        gauge = partial(Gauge, registry=registry)
-        self.plugin = gauge(
-            "nri_scope_plugin_connected",
-            "Whether the newest request to a validator names a plugin that an earlier one named.",
-            ("plugin",),
-        )
-        self.connected = gauge(
-            "nri_scope_connected", "Whether a recorder is connected to the runtime."
-        )
-        self.synchronized = gauge(
-            "nri_scope_synchronized", "Whether the runtime has sent it all containers."
-        )
-        self.heartbeat = gauge(
-            "nri_scope_recorder_heartbeat_age_seconds", "Time since the recorder's last heartbeat."
-        )
-        self.queued = gauge(
-            "nri_scope_recorder_queued_entries", "Entries that the recorder has not written yet."
-        )
-        self.unwritten = gauge(
-            "nri_scope_recorder_oldest_unwritten_seconds", "How long the oldest event has waited."
-        )
-        self.size = gauge("nri_scope_recording_bytes", "Bytes of all recordings.")
-        self.free = gauge("nri_scope_free_bytes", "Free bytes of the recordings' file system.")
-        self.unreadable = gauge(
-            "nri_scope_unreadable_recordings", "Recordings that cannot be read."
-        )
-        self.newest = gauge("nri_scope_last_event_timestamp_seconds", "Time of the newest event.")
-        self.info = Info(
-            "nri_scope_agent", "The agent and the runtime of its node.", registry=registry
-        )
+_GAUGES = {
+    "connected": "Whether a recorder is connected to the runtime.",
+    "synchronized": "Whether the runtime has sent it all containers.",
+    "recorder_heartbeat_age_seconds": "Time since the recorder's last heartbeat.",
+    "recorder_queued_entries": "Entries that the recorder has not written yet.",
+    "recorder_oldest_unwritten_seconds": "How long the oldest event has waited.",
+    "recording_bytes": "Bytes of all recordings.",
+    "free_bytes": "Free bytes of the recordings' file system.",
+    "unreadable_recordings": "Recordings that cannot be read.",
+    "last_event_timestamp_seconds": "Time of the newest event.",
+}
+"""The present state of the node's recorder and recordings."""
 
 
 class NodeMetrics:
@@ -164,16 +104,53 @@ class NodeMetrics:
         """Containers whose request to validators does not name a required plugin."""
         self._namespaces: set[str] = set()
         self._kinds: set[str] = set()
-        self._counters = _Counters(self.registry, by_namespace=by_namespace)
-        self._state = _StateGauges(self.registry)
+        counter = partial(Counter, registry=self.registry)
+        of_event = ("event", "namespace") if by_namespace else ("event",)
+        self._events = counter("nri_scope_events", "NRI requests recorded.", of_event)
+        self._errors = counter(
+            "nri_scope_event_errors",
+            "NRI requests that were answered with an error, too late or not at all.",
+            (*of_event, "status"),
+        )
+        self._took = Histogram(
+            "nri_scope_answer_seconds",
+            "Time from a request to the reply of the recording plugin.",
+            ("event",),
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        self._gaps = counter("nri_scope_gaps", "Intervals that were not recorded.", ("reason",))
+        self._lost = counter("nri_scope_events_lost", "Events known to be lost.", ("reason",))
+        self._changes = counter(
+            "nri_scope_plugin_changes",
+            "Changes that plugins asked for, as named in requests to validators.",
+            ("plugin", "kind"),
+        )
+        self._created_without = counter(
+            "nri_scope_created_without_required_plugin",
+            "Containers created without a plugin that required-plugins.noderesource.dev requires.",
+        )
+        for reason in GAP_REASONS:
+            # A counter that begins at 1 has no increase for Prometheus.
+            self._gaps.labels(reason)
+            self._lost.labels(reason)
+        gauge = partial(Gauge, registry=self.registry)
+        self._gauges = {name: gauge(f"nri_scope_{name}", text) for name, text in _GAUGES.items()}
+        self._plugin = gauge(
+            "nri_scope_plugin_connected",
+            "Whether the newest request to a validator names a plugin that an earlier one named.",
+            ("plugin",),
+        )
+        text = "The agent and the runtime of its node."
+        self._info = Info("nri_scope_agent", text, registry=self.registry)
 
     def update(self) -> v1.GetStatusResponse:
         """Count what is new, and return the state of the node. Raises FolderError."""
         try:
             return self._update()
         except FolderError:
-            self._state.connected.set(0)
-            self._state.synchronized.set(0)
+            self._gauges["connected"].set(0)
+            self._gauges["synchronized"].set(0)
             raise
 
     def _update(self) -> v1.GetStatusResponse:
@@ -223,60 +200,62 @@ class NodeMetrics:
             if self._redactor is not None:
                 namespace = self._redactor.name(NameKind.NAMESPACE, namespace)
             labels.append(_bounded(namespace, self._namespaces, _NAMESPACES_MAX))
-        self._counters.events.labels(*labels).inc()
-        self._counters.took.labels(name).observe(event.took_ns / 1e9)
+        self._events.labels(*labels).inc()
+        self._took.labels(name).observe(event.took_ns / 1e9)
         if event.status != Status.OK:
-            self._counters.errors.labels(*labels, event.status).inc()
+            self._errors.labels(*labels, event.status).inc()
         request = recording.request(event.id) if event.event == VALIDATE and not event.mark else b""
         for path, owner in owned_paths(request):
             if self._redactor is not None:
                 owner = self._redactor.name(NameKind.PLUGIN, owner)
             plugin = _bounded(owner, self._plugins, _PLUGINS_MAX)
             kind = _bounded(kind_of(path), self._kinds, _KINDS_MAX)
-            self._counters.changes.labels(plugin, kind).inc()
+            self._changes.labels(plugin, kind).inc()
 
         if absent_plugins(request) and len(self._without) < _WITHOUT_MAX:
             self._without.add(event.container_id)
         elif event.container_id in self._without and event.event != VALIDATE:
             # A validator may have refused the container.
             self._without.remove(event.container_id)
-            self._counters.without.inc(event.event in CREATED_ONLY_EVENTS)
+            self._created_without.inc(event.event in CREATED_ONLY_EVENTS)
 
     def _count_gap(self, gap: Gap) -> None:
         reason = gap_reason(gap.reason)
-        self._counters.gaps.labels(reason).inc()
-        self._counters.lost.labels(reason).inc(max(0, gap.lost or 0))
+        self._gaps.labels(reason).inc()
+        self._lost.labels(reason).inc(max(0, gap.lost or 0))
 
     def _set(self, status: v1.GetStatusResponse) -> None:
         recordings = status.recordings
-        self._state.connected.set(any(recording.connected for recording in recordings))
-        self._state.synchronized.set(any(recording.synchronized for recording in recordings))
-        self._set_heartbeat(status)
-        self._state.size.set(status.recorded_bytes)
-        self._state.free.set(status.free_bytes)
-        self._state.unreadable.set(sum(bool(recording.problem) for recording in recordings))
-        self._state.newest.set(max((one.newest_ns for one in recordings), default=0) / 1e9)
+        age = queued = unwritten = nan
+        for one in recordings:
+            if one.recording_now:
+                queued, age = one.queued, (status.now_ns - one.heartbeat_ns) / 1e9
+                unwritten = (status.now_ns - (one.unwritten_since_ns or status.now_ns)) / 1e9
+        values = {
+            "connected": any(one.connected for one in recordings),
+            "synchronized": any(one.synchronized for one in recordings),
+            "recorder_heartbeat_age_seconds": age,
+            "recorder_queued_entries": queued,
+            "recorder_oldest_unwritten_seconds": unwritten,
+            "recording_bytes": status.recorded_bytes,
+            "free_bytes": status.free_bytes,
+            "unreadable_recordings": sum(bool(one.problem) for one in recordings),
+            "last_event_timestamp_seconds": max((one.newest_ns for one in recordings), default=0)
+            / 1e9,
+        }
+        for name, value in values.items():
+            self._gauges[name].set(value)
         self._set_plugins(recordings)
-        sessions = [recording.session for recording in recordings if recording.session is not None]
+        sessions = [one.session for one in recordings if one.session is not None]
         info = {"version": status.version, "node": status.node}
         if sessions:
             newest = max(sessions, key=lambda session: session.started_ns)
+            names = ("runtime_version", "nri_version")
             info |= {
                 "runtime": newest.runtime_name,
-                "runtime_version": newest.runtime_version,
-                "nri_version": newest.nri_version,
+                **{name: getattr(newest, name) for name in names},
             }
-        self._state.info.info({name: value[:_VALUE_MAX] for name, value in info.items()})
-
-    def _set_heartbeat(self, status: v1.GetStatusResponse) -> None:
-        age = queued = unwritten = nan
-        for recording in status.recordings:
-            if recording.recording_now:
-                queued, age = recording.queued, (status.now_ns - recording.heartbeat_ns) / 1e9
-                unwritten = (status.now_ns - (recording.unwritten_since_ns or status.now_ns)) / 1e9
-        self._state.heartbeat.set(age)
-        self._state.queued.set(queued)
-        self._state.unwritten.set(unwritten)
+        self._info.info({name: value[:_VALUE_MAX] for name, value in info.items()})
 
     def _set_plugins(self, recordings: Sequence[v1.RecordingStatus]) -> None:
         validated = [one for one in recordings if one.connected and one.plugins_at_ns]
@@ -288,13 +267,13 @@ class NodeMetrics:
         self._absent |= dict.fromkeys(named - {_OTHER})
         for plugin, since in list(self._absent.items()):
             if plugin in named:
-                self._state.plugin.labels(plugin).set(1)
+                self._plugin.labels(plugin).set(1)
             elif since is None or now < since + PLUGIN_KEPT_S:
                 self._absent[plugin] = since or now
-                self._state.plugin.labels(plugin).set(0)
+                self._plugin.labels(plugin).set(0)
             else:
                 del self._absent[plugin]
-                self._state.plugin.remove(plugin)
+                self._plugin.remove(plugin)
 
 
 _GAPS = {

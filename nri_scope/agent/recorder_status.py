@@ -67,22 +67,6 @@ class _Contents:
     validation: _Validation
 
 
-@dataclass(slots=True)
-class _Observed:
-    """Sessions and gaps of all recordings: when recorders observed the node."""
-
-    sessions: list[Session] = field(default_factory=list[Session])
-    gaps: list[Gap] = field(default_factory=list[Gap])
-
-    def add(
-        self, sessions: Sequence[Session], gaps: Sequence[Gap], status: v1.RecordingStatus
-    ) -> None:
-        """Add the sessions and gaps of a recording."""
-        self.gaps += gaps
-        is_over = not status.recording_now
-        self.sessions += with_ends(sessions, status.newest_ns) if is_over else sessions
-
-
 class RecorderStatus:
     """Reader of states, for any number of threads."""
 
@@ -110,8 +94,10 @@ class RecorderStatus:
             system = os.statvfs(self._recordings.folder)
         except OSError as error:
             raise FolderError(f"{self._recordings.folder}: {error_words(error)}") from error
-        observed = _Observed()
-        recordings = [self._of(file, observed) for file in files]
+        # When recorders observed the node.
+        sessions: list[Session] = []
+        gaps: list[Gap] = []
+        recordings = [self._of(file, sessions, gaps) for file in files]
         return v1.GetStatusResponse(
             node=self._node,
             version=__version__,
@@ -120,10 +106,13 @@ class RecorderStatus:
             recorded_bytes=sum(file.size for file in files),
             free_bytes=system.f_bavail * system.f_frsize,
             recordings=recordings,
-            gaps_between=len(gaps_between(observed.sessions, observed.gaps)),
+            gaps_between=len(gaps_between(sessions, gaps)),
         )
 
-    def _of(self, file: NodeRecording, observed: _Observed) -> v1.RecordingStatus:
+    def _of(
+        self, file: NodeRecording, sessions: list[Session], gaps: list[Gap]
+    ) -> v1.RecordingStatus:
+        """Return the status of a recording; add its sessions and gaps to those of all."""
         status = v1.RecordingStatus(recording=file.name, size=file.size)
         try:
             contents = self._contents(file)
@@ -146,7 +135,9 @@ class RecorderStatus:
         if status.connected and session is not None and validation.session == session.id:
             status.plugins = validation.plugins
             status.plugins_at_ns = validation.at_ns
-        observed.add(contents.sessions, contents.gaps, status)
+        gaps += contents.gaps
+        own = contents.sessions
+        sessions += own if status.recording_now else with_ends(own, status.newest_ns)
         return status
 
     def _contents(self, file: NodeRecording) -> _Contents:

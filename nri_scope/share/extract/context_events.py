@@ -13,6 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from nri_scope.events import CONTAINER_STATUS
 from nri_scope.nri import v01
@@ -153,18 +154,15 @@ class _Context:
 
     def _require_synchronized(self) -> None:
         """Add the pods and containers listed in chosen Synchronize requests."""
-        for event in self.chosen.synchronized:
-            for _, pod, container in self._state_rows(event):
-                self._require_both(pod, container, event)
-
-    def _state_rows(self, event: int) -> Iterator[_Row]:
         query = (
             "SELECT position, pod, container FROM state WHERE event = ? "
             "AND session = (SELECT session FROM event WHERE id = ?) AND position > ? "
             "ORDER BY position LIMIT ?"
         )
-        for page in pages(self.source, query, event, event, after=-1):
-            yield from page
+        for event in self.chosen.synchronized:
+            for page in pages(self.source, query, event, event, after=-1):
+                for _, pod, container in page:
+                    self._require_both(pod, container, event)
 
     def _require_both(self, pod: int | None, container: int | None, until: int) -> None:
         if container is not None:
@@ -233,8 +231,8 @@ class _Context:
             f"SELECT {_COLUMNS} FROM event WHERE {_condition(subject)} AND id <= ? AND id > ? "
             "ORDER BY id LIMIT ?"
         )
-        for page in pages(self.source, query, subject[1], until, after=after, until=until):
-            yield from page
+        found = pages(self.source, query, subject[1], until, after=after, until=until)
+        return chain.from_iterable(found)
 
     def _rest_of_round(self, subject: _Subject, until: int) -> Iterator[_Row]:
         """Yield later events of the same round, and the validation after a creation round."""

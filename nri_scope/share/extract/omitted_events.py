@@ -44,10 +44,10 @@ class Holes:
     def leave_out(self, at_ns: int) -> None:
         """Add the next omitted event to the open hole."""
         self.count += 1
-        if self._open is None:
-            self._open = Hole(at_ns, at_ns, 1)
-        else:
-            self._open.add(Hole(at_ns, at_ns, 1))
+        hole = Hole(at_ns, at_ns, 1)
+        if self._open is not None:
+            hole.add(self._open)
+        self._open = hole
 
     def keep(self) -> None:
         """Close the open hole, as the next event is copied or does not exist."""

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from nri_scope.errors import THE_RECORDING, RecordingError, UsageError
 from nri_scope.events import Session
@@ -17,7 +18,7 @@ from nri_scope.recording import lookup
 from nri_scope.recording.coverage import range_words
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.records import rfc3339
-from nri_scope.recording.row_pages import PAGE, Numbers, ascending, is_among, newest_event, pages
+from nri_scope.recording.row_pages import PAGE, ascending, is_among, newest_event, pages
 from nri_scope.recording.work_budget import OnShare, ignore_share
 
 _MAX_CRITERION = 2_000
@@ -132,7 +133,9 @@ def choose(source: Recording, selection: Selection, on_progress: OnShare = ignor
     numbers = None if selection.numbers is None else ascending(selection.numbers)
     newest = newest_event(source)
     try:
-        for count, row in enumerate(_scan(source, selection)):
+        condition, values = _condition(source, selection)
+        rows = chain.from_iterable(pages(source, _SCAN.format(condition=condition), *values))
+        for count, row in enumerate(rows):
             number, session, pod, container, passes, setup, at_ns, _ = row
             if number is None or session is None:
                 continue
@@ -166,12 +169,6 @@ def choose(source: Recording, selection: Selection, on_progress: OnShare = ignor
             source.path,
         )
     return chosen
-
-
-def _scan(source: Recording, selection: Selection) -> Iterator[Numbers]:
-    condition, values = _condition(source, selection)
-    for page in pages(source, _SCAN.format(condition=condition), *values):
-        yield from page
 
 
 def _condition(source: Recording, selection: Selection) -> tuple[str, list[str | int]]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import IO, Any
 
 from nri_scope.entries import Began, Ended, Entry, OperationFate, OperationOutcome, RecordedCall
 from nri_scope.errors import UsageError
@@ -137,7 +137,7 @@ _INDEXED = re.compile(r"([0-9]{2})-(.+)", re.DOTALL)
 _TIME = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2})\.([0-9]{6})Z")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _INT_MAX = 2**63 - 1
-T = TypeVar("T")
+_MS_MAX = _INT_MAX // 1_000_000
 
 
 def is_json_lines(path: Path) -> bool:
@@ -175,7 +175,11 @@ class _JsonLines:
         try:
             with self._path.open("rb") as file:
                 for record in self._records(file):
-                    yield from self._checked(self._entries, record)
+                    try:
+                        entries = list(self._entries(record))
+                    except NotPlain as error:
+                        raise self._error(str(error)) from None
+                    yield from entries
         except OSError as error:
             raise UsageError(f"{self._name}: cannot be read: {error_words(error)}") from error
         if not self._roles and not self._last_event:
@@ -217,14 +221,6 @@ class _JsonLines:
                 "upgrade nri-scope" if is_newer else "export with --format jsonl",
             )
         return record
-
-    def _checked(
-        self, read: Callable[[dict[str, Plain]], Iterator[T]], record: dict[str, Plain]
-    ) -> Iterator[T]:
-        try:
-            yield from list(read(record))
-        except NotPlain as error:
-            raise self._error(str(error)) from None
 
     # -- entries ------------------------------------------------------------------------------
 
@@ -300,6 +296,7 @@ class _JsonLines:
         tap = _record_in(record, "tap") if "tap" in record else {}
         held_ns = _number(tap, "held_us", high=_INT_MAX // 1000) * 1000 if tap else None
         deadline = event.get("deadline_ms")
+        timeout_ms = 0 if deadline is None else _number(event, "deadline_ms", high=_MS_MAX)
         code = _number(event, "status_code", default=0, low=-_INT_MAX)
         yield RecordedCall(
             Event(
@@ -320,7 +317,7 @@ class _JsonLines:
                 took_ns=0
                 if event.get("took_us", 0) is None
                 else _number(event, "took_us", low=-_INT_MAX, high=_INT_MAX // 1000) * 1000,
-                timeout_ns=0 if deadline is None else _milliseconds(event, "deadline_ms"),
+                timeout_ns=timeout_ms * 1_000_000,
                 size=_number(event, "size"),
                 status=status_of(code),
                 status_code=code,
@@ -438,10 +435,6 @@ def _number(
     if not low <= found <= high:
         raise NotPlain(f"{key}: not between {low} and {high}")
     return found
-
-
-def _milliseconds(record: dict[str, Plain], key: str) -> int:
-    return _number(record, key, high=_INT_MAX // 1_000_000) * 1_000_000
 
 
 def _time(record: dict[str, Plain], key: str) -> int:
