@@ -118,8 +118,8 @@ class AttributionFile:
 
 def _columns(requests: Sequence[Request]) -> tuple[str | None, ...]:
     """Return the values of a row of the table "change"."""
-    order = sorted(requests, key=lambda one: (one.kind not in HAPPENED, one.title, one.path))
-    listed = dict.fromkeys((one.path, one.owner, one.kind, one.title) for one in order)
+    order = sorted(requests, key=lambda req: (req.kind not in HAPPENED, req.title, req.path))
+    listed = dict.fromkeys((req.path, req.owner, req.kind, req.title) for req in order)
     paths, owners, kinds, titles = zip(*listed, strict=True)
     changes = [request for request in requests if request.kind in HAPPENED]
     own = [change for change in changes if not change.container]
@@ -127,7 +127,7 @@ def _columns(requests: Sequence[Request]) -> tuple[str | None, ...]:
         *map(json.dumps, (paths, owners, kinds, titles)),
         _owners(changes) if changes else None,
         _owners(own) if own else None,
-        json.dumps([(one.owner, one.path, one.kind, one.container) for one in requests]),
+        json.dumps([(req.owner, req.path, req.kind, req.container) for req in requests]),
     )
 
 

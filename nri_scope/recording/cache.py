@@ -25,13 +25,13 @@ class RecentlyUsed(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """Return the value stored under ``key``, if it is still cached."""
-        found = self._young.get(key)
-        if found is None:
-            found = self._old.pop(key, None)
-            if found is None:
+        entry = self._young.get(key)
+        if entry is None:
+            entry = self._old.pop(key, None)
+            if entry is None:
                 return None
-            self._add(key, found)
-        return found[0]
+            self._add(key, entry)
+        return entry[0]
 
     def put(self, key: K, value: V, cost: int = 1) -> None:
         """Store ``value``, which takes ``cost`` units."""

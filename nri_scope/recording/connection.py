@@ -39,8 +39,8 @@ class RecordingConnection:
             self._real_path = path.resolve()
         except (OSError, RuntimeError) as error:
             # Python 3.13 reports a loop of links only on opening, with the same message.
-            words = error_words(OSError(errno.ELOOP, ""))
-            raise RecordingError(path, words, reading_hint(words)) from error
+            problem = error_words(OSError(errno.ELOOP, ""))
+            raise RecordingError(path, problem, reading_hint(problem)) from error
         self._outdated: list[sqlite3.Connection] = []
         self._unchanged: dict[str, tuple[tuple[sqlite3.Connection, int], list[Any]]] = {}
         """See `_while_unchanged`."""
@@ -99,7 +99,7 @@ class RecordingConnection:
             self._fingerprint = fingerprint(self._real_path)
             try:
                 self._connection, self.version, self.is_copy = connect(
-                    self._real_path, known=self._fingerprint
+                    self._real_path, known_fingerprint=self._fingerprint
                 )
                 break
             except RecordingError as error:
@@ -123,7 +123,7 @@ class RecordingConnection:
         """Return whether the file was settled when opened, and has changed."""
         return self._fingerprint is not None and (fingerprint(self._real_path) != self._fingerprint)
 
-    def _read(self, work: Callable[[], T], where: Callable[[], str] = str) -> T:
+    def _read(self, work: Callable[[], T], location: Callable[[], str] = str) -> T:
         while True:
             self._budget.renew()
             try:
@@ -131,7 +131,7 @@ class RecordingConnection:
             except (sqlite3.Error, ValueError) as error:
                 if self._refresh():
                     continue
-                raise self._error(error, where()) from error
+                raise self._error(error, location()) from error
             # Discard a result from a file that has changed in the meantime.
             if not self._refresh():
                 return result
@@ -142,17 +142,17 @@ class RecordingConnection:
         """
         (version,) = self._all(number_of, "PRAGMA data_version")
         state = self._connection, version
-        known, values = self._unchanged.get(read.__name__, (None, []))
-        if known != state:
+        earlier, values = self._unchanged.get(read.__name__, (None, []))
+        if earlier != state:
             # The file may change during the call, which belongs to the state before.
             self._unchanged[read.__name__] = state, (values := read())
         return [*values]
 
-    def _check_size(self, table: str, words: str) -> None:
-        """Refuse a table with too many rows, or too much text in its column ``words``, before it is
-        read into memory.
+    def _check_size(self, table: str, column: str) -> None:
+        """Refuse a table with too many rows, or too much text in ``column``, before it is read into
+        memory.
         """
-        text = f"min(coalesce({characters_sql(words)}, 0), {WORDS_MAX})"
+        text = f"min(coalesce({characters_sql(column)}, 0), {WORDS_MAX})"
         query = (
             f"SELECT count(*), coalesce(sum({text}), 0) "
             f"FROM (SELECT * FROM {table} LIMIT {row_limits.MAX_ROWS + 1})"
@@ -179,7 +179,7 @@ class RecordingConnection:
     def _all(self, make: Callable[[Row], T], query: str, values: Sequence[Value] = ()) -> list[T]:
         return self._read(lambda: [make(row) for row in self._connection.execute(query, values)])
 
-    def _error(self, error: Exception, where: str) -> RecordingError:
+    def _error(self, error: Exception, location: str) -> RecordingError:
         if isinstance(error, sqlite3.Error) and code_of(error) == sqlite3.SQLITE_INTERRUPT:
             if not self._budget.is_over:
                 # A signal interrupted the query, which sqlite3 reports as this error.
@@ -194,7 +194,7 @@ class RecordingConnection:
             return RecordingError(self.path, recording_error.problem, recording_error.hint)
         reason = "" if isinstance(error, sqlite3.Error) else f": {error}"
         return RecordingError(
-            self.path, f"it is damaged{where and ' ' + where}{reason}", repair_hint(self.path)
+            self.path, f"it is damaged{location and ' ' + location}{reason}", repair_hint(self.path)
         )
 
 

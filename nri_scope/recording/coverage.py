@@ -91,16 +91,16 @@ class Coverage:
             return ""
         listed = ", ".join(interval.words for interval in self.unobserved[:_LISTED])
         more = len(self.unobserved) - _LISTED
-        rest = f" and {many(more, 'more interval')}" if more > 0 else ""
-        return f"not observed: {listed}{rest}"
+        suffix = f" and {many(more, 'more interval')}" if more > 0 else ""
+        return f"not observed: {listed}{suffix}"
 
     def stopped(self, at_ns: int, why: str) -> Coverage:
         """Return this coverage with nothing observed from a time on."""
         at_ns = max(at_ns, self.from_ns)
-        before = (each for each in self.unobserved if each.from_ns < at_ns)
-        kept = tuple(each._replace(to_ns=min(each.to_ns, at_ns)) for each in before)
-        rest = Unobserved(at_ns, max(at_ns, self.to_ns), why)
-        return replace(self, unobserved=(*kept, rest))
+        before = (interval for interval in self.unobserved if interval.from_ns < at_ns)
+        observed = tuple(interval._replace(to_ns=min(interval.to_ns, at_ns)) for interval in before)
+        stop = Unobserved(at_ns, max(at_ns, self.to_ns), why)
+        return replace(self, unobserved=(*observed, stop))
 
     def limited(self, nothing: str) -> str:
         """Add to a statement that there is nothing what was not observed."""
@@ -142,7 +142,7 @@ def coverage_of(
     which an open session is known to have observed. ``mask``: the events, all of which matter;
     0 for any.
     """
-    connections = [_connection(each, last_ns, mask) for each in _observing(sessions)]
+    connections = [_connection(session, last_ns, mask) for session in _observing(sessions)]
     moments = tuple(
         Unobserved(gap.from_ns, gap.to_ns, gap.reason)
         for gap in gaps
@@ -288,17 +288,17 @@ def coverage(
     """
     sessions, gaps, notes = recording.sessions(), recording.gaps(), recording.notes()
     span = time_span(recording)
-    known = [time for session in sessions for time in (session.started_ns, session.ended_ns or 0)]
-    known += [] if span is None else [span.first_ns, span.last_ns]
-    known += [note.at_ns for note in notes] + [gap.to_ns for gap in gaps]
-    last_ns = max(known, default=0)
+    times = [time for session in sessions for time in (session.started_ns, session.ended_ns or 0)]
+    times += [] if span is None else [span.first_ns, span.last_ns]
+    times += [note.at_ns for note in notes] + [gap.to_ns for gap in gaps]
+    last_ns = max(times, default=0)
     # By time: a copy may have the note before the session.
     filters = {note.at_ns: note.text for note in notes if note.text.startswith(FILTERED)}
     # The last ones, so that any other reason comes first.
     gaps += [
-        Gap(0, each.id, began_ns, int(min(known_end(each), last_ns)), words, None)
-        for each in sessions
-        if (words := filters.get(began_ns := each.started_ns))
+        Gap(0, session.id, began_ns, int(min(known_end(session), last_ns)), text, None)
+        for session in sessions
+        if (text := filters.get(began_ns := session.started_ns))
     ]
     observing = _observing(sessions)
     # No question concerns the time before the first connection had learnt what exists.
@@ -322,13 +322,13 @@ def life_coverage(recording: Recording, subject: Pod | Container) -> Coverage:
     """Return what was observed of a pod or container: of its creation, also if it was earlier, and
     of possible changes of containers until its removal. Raises RecordingError.
     """
-    created, seen, removed = life_of(recording, subject)
+    created, first_ns, removed = life_of(recording, subject)
     mask = CHANGING | (EventKind.RunPodSandbox.bit if isinstance(subject, Pod) else 0)
-    observed = coverage(recording, seen, removed, mask)
-    if created or seen is None:
+    observed = coverage(recording, first_ns, removed, mask)
+    if created or first_ns is None:
         return observed
     earlier = Unobserved(observed.from_ns, observed.from_ns, CREATED_EARLIER)
-    since = (each for each in observed.unobserved if each.why != BEFORE)
+    since = (interval for interval in observed.unobserved if interval.why != BEFORE)
     return replace(observed, unobserved=(earlier, *since))
 
 
@@ -341,8 +341,8 @@ def with_unobserved(outcome: str, path: Path, began_ns: int) -> str:
 def _unobserved_since(path: Path, began_ns: int) -> str:
     try:
         with Recording.open(path) as recording:
-            own = [each for each in recording.sessions() if each.started_ns >= began_ns]
-            began = [max(each.started_ns, each.synced_ns or 0) for each in _observing(own)]
+            own = [session for session in recording.sessions() if session.started_ns >= began_ns]
+            began = [max(session.started_ns, session.synced_ns or 0) for session in _observing(own)]
             return coverage(recording, min(began)).words if began else ""
     except RecordingError as error:
         return f"what was observed is not known: {error.problem}"
@@ -364,6 +364,6 @@ def range_words(
     # Connections to a node rarely validate, and most filters do not mean it.
     mask = mask & ~EventKind.ValidateContainerAdjustment.bit or mask
     observed = coverage(recording, *times, mask)
-    words = observed.limited(span_words(time_span(recording)))
+    text = observed.limited(span_words(time_span(recording)))
     unmatched = unmatched_words(recording, where)
-    return f"{unmatched}; {words}" if unmatched else words
+    return f"{unmatched}; {text}" if unmatched else text

@@ -122,10 +122,10 @@ class Creations:
             return stored
         best = UNKNOWN
         for row in asked:
-            seen = self._seen_by(row, event, later)
-            if seen.fate is OperationFate.FAILED:
-                return seen
-            best = seen if best.fate is OperationFate.UNKNOWN else best
+            outcome = self._seen_by(row, event, later)
+            if outcome.fate is OperationFate.FAILED:
+                return outcome
+            best = outcome if best.fate is OperationFate.UNKNOWN else best
         return best
 
     def _outcome_by_post(self, event: Event) -> OperationOutcome:
@@ -141,10 +141,10 @@ class Creations:
             asked[row.session] = row
         best = UNKNOWN
         for row in asked.values():
-            seen = self._seen_by_post(row, rows)
-            if seen.fate in (OperationFate.CREATED, OperationFate.FAILED):
-                return seen
-            best = seen if best.fate is OperationFate.UNKNOWN else best
+            outcome = self._seen_by_post(row, rows)
+            if outcome.fate in (OperationFate.CREATED, OperationFate.FAILED):
+                return outcome
+            best = outcome if best.fate is OperationFate.UNKNOWN else best
         return best
 
     def _seen_by_post(self, asked: _EventRow, rows: Sequence[_EventRow]) -> OperationOutcome:
@@ -329,9 +329,9 @@ class Creations:
 
     def _session(self, number: int) -> Session | None:
         """Return a session, in its newest state: an open one may have ended."""
-        known = self._sessions.get(number)
-        if known is None or (
-            known.ended_ns is None
+        cached = self._sessions.get(number)
+        if cached is None or (
+            cached.ended_ns is None
             and self._number("SELECT ended_ns FROM session WHERE id = ?", number) is not None
         ):
             self._sessions = {session.id: session for session in self._recording.sessions()}
@@ -370,8 +370,8 @@ def stored_outcomes(recording: Recording, events: Sequence[int]) -> dict[int, Op
         rows = recording.connection.execute(
             f"{_STORED} WHERE event IN (SELECT value FROM json_each(?))", (json.dumps([*events]),)
         )
-        found = {number_of((row[0],)): _stored(row) for row in rows}
-    return {event: one for event, one in found.items() if one is not None}
+        outcomes = {number_of((row[0],)): _stored(row) for row in rows}
+    return {event: outcome for event, outcome in outcomes.items() if outcome is not None}
 
 
 def outcome_of(

@@ -47,9 +47,9 @@ def changes_words(
     for some, verb in ((slice(count), "changed"), (slice(count, None), "asked for")):
         if event.changed[some]:
             by = owner_words(", ".join(event.owners_of(some)))
-            words = f"{verb} {_of_containers(event, some, path_words)}{by and f' by {by}'}"
+            text = f"{verb} {_of_containers(event, some, path_words)}{by and f' by {by}'}"
             kinds = ", ".join(dict.fromkeys(event.outcomes[some])) if verb != "changed" else ""
-            parts.append(f"{words}: {kinds}" if kinds else words)
+            parts.append(f"{text}: {kinds}" if kinds else text)
     return "; ".join(parts)
 
 

@@ -72,8 +72,8 @@ def message_bytes(recording: Recording, subject: lookup.Found, part: str | None 
     """
     if isinstance(subject, Event):
         return (recording.reply if part == "reply" else recording.request)(subject.id)
-    told = lookup.newest_message(recording, subject)
-    return told.content if told else b""
+    newest = lookup.newest_message(recording, subject)
+    return newest.content if newest else b""
 
 
 def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plain]:
@@ -98,18 +98,18 @@ def event_document(event: Event, request: bytes, reply: bytes) -> dict[str, Plai
 
 def _tapped(recording: Recording, event: Event) -> dict[str, Plain]:
     """Return the transport data of an event, and the output of its plugin; {} without any."""
-    told: dict[str, Plain] = {}
+    record: dict[str, Plain] = {}
     for tap in tapped(recording, [event.id]):
-        told |= tap_record(tap)
+        record |= tap_record(tap)
     lines, count = printed_by(recording, event, PRINTED_MAX)
     if lines:
-        told["printed"] = [
+        record["printed"] = [
             FlowMapping(at=rfc3339(line.at_ns), stream=line.stream, text=line.text)
             for line in lines
         ]
     if count > len(lines):
-        told["printed_left_out"] = count - len(lines)
-    return told
+        record["printed_left_out"] = count - len(lines)
+    return record
 
 
 def tap_record(data: Tapped) -> dict[str, Plain]:
@@ -124,11 +124,11 @@ def tap_record(data: Tapped) -> dict[str, Plain]:
 
 def newest_message(recording: Recording, subject: Pod | Container) -> dict[str, Plain]:
     """Return the newest ``message`` about a pod or container, and the number of its event."""
-    told = lookup.newest_message(recording, subject)
-    if told is None:
+    newest = lookup.newest_message(recording, subject)
+    if newest is None:
         return {"told_by_event": None, "message": {}}
     kind: type[Message] = PodSandbox if isinstance(subject, Pod) else ContainerMessage
-    return {"told_by_event": told.event, "message": plain_bytes(kind, told.content)}
+    return {"told_by_event": newest.event, "message": plain_bytes(kind, newest.content)}
 
 
 def _steps(recording: Recording, subject: Pod | Container) -> list[Plain]:

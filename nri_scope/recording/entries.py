@@ -111,9 +111,9 @@ def exchanges(
         some = [number for number in page if number <= part.until]
         after = some[-1]
         try:
-            for found in _paged(source, some, part, allowance):
-                some = [number for number in some if number > found[-1].event.id]
-                yield found
+            for readable in _paged(source, some, part, allowance):
+                some = [number for number in some if number > readable[-1].event.id]
+                yield readable
         except RecordingError:
             for number in some:
                 try:
@@ -249,13 +249,13 @@ def _part_of_state(
         size += len(content) + 8
         if size > MAX_REQUEST:
             raise _damaged(source, session, "the Synchronize state is too large")
-        place = ObjectKind.POD if kind == ObjectKind.POD else ObjectKind.CONTAINER
-        contents[place].append(content)
+        target = ObjectKind.POD if kind == ObjectKind.POD else ObjectKind.CONTAINER
+        contents[target].append(content)
     pods_sent, containers_sent = contents.values()
     try:
-        rest = SynchronizeRequest.FromString(request)
-        del rest.pods[:], rest.containers[:]
-        whole = synchronize(rest.SerializeToString(), pods_sent, containers_sent)
+        base = SynchronizeRequest.FromString(request)
+        del base.pods[:], base.containers[:]
+        whole = synchronize(base.SerializeToString(), pods_sent, containers_sent)
         message = SynchronizeRequest.FromString(whole)
     except (ValueError, DecodeError) as error:
         raise _damaged(source, session, "the Synchronize state cannot be decoded") from error
@@ -294,12 +294,12 @@ def subjects(source: Recording, part: IncludedRows) -> Iterator[Pod | Container]
 def calls_by_metrics(source: Recording) -> Iterator[CallsByMetrics]:
     """Yield the calls by the runtime's metrics. Raises RecordingError."""
     calls: dict[tuple[int, int], list[tuple[str, str, int, int, int]]] = {}
-    for one in plugin_calls(source):
-        calls.setdefault((one.since_ns, one.until_ns), []).append(
-            (one.plugin, one.operation, one.counts.calls, one.counts.errors, one.counts.took_ns)
+    for row in plugin_calls(source):
+        calls.setdefault((row.since_ns, row.until_ns), []).append(
+            (row.plugin, row.operation, row.counts.calls, row.counts.errors, row.counts.took_ns)
         )
-    for (since_ns, until_ns), found in calls.items():
-        yield CallsByMetrics(since_ns, until_ns, tuple(found))
+    for (since_ns, until_ns), interval_calls in calls.items():
+        yield CallsByMetrics(since_ns, until_ns, tuple(interval_calls))
 
 
 def printed_in(source: Recording, part: IncludedRows) -> Iterator[Printed]:
@@ -335,8 +335,8 @@ class _NewestEvents:
     def advance_to(self, at_ns: int) -> None:
         """Process all events up to this time."""
         while self._next is not None:
-            number, session, at = self._next
-            if at is not None and at > at_ns:
+            number, session, next_ns = self._next
+            if next_ns is not None and next_ns > at_ns:
                 return
             if number is not None and session is not None:
                 self._newest[session] = number

@@ -142,11 +142,11 @@ class EventScan:
             states = []
             for row in ascending(rows, self._newest_state):
                 self._newest_state = row[:3]
-                pod, container, thing, at_ns = row[3:]
+                pod, container, object_id, at_ns = row[3:]
                 key = pod if container is None else container
-                if type(key) is not int or type(thing) is not int or type(at_ns) is not int:
+                if type(key) is not int or type(object_id) is not int or type(at_ns) is not int:
                     raise RowError("a state has values of a wrong type")
-                states.append((pod, container, thing, at_ns))
+                states.append((pod, container, object_id, at_ns))
             return states
 
     def _read(
@@ -160,10 +160,10 @@ class EventScan:
             self.outdated = self.outdated or (self._state is not None and state != self._state)
             self._state = self._state or (state if oldest else None)
             rows = recording.connection.execute(query, values).fetchall()
-            found = [made_of(row) for row in ascending(rows, (self.newest,))]
+            records = [made_of(row) for row in ascending(rows, (self.newest,))]
         if rows:
             self.newest = rows[-1][0]
-        return found
+        return records
 
 
 def _subject_event(row: Row) -> SubjectEvent:
@@ -181,7 +181,7 @@ def _call(row: Row) -> Call:
         raise RowError("an event has values of a wrong type")
     deadline = deadline_ns if type(deadline_ns) is int else 0
     of_requests, of_changes = (
-        tuple(dict.fromkeys(texts(one))) if one is not None else () for one in (owners, changed_by)
+        tuple(dict.fromkeys(texts(raw))) if raw is not None else () for raw in (owners, changed_by)
     )
     return Call(number, session, took_ns, deadline, not code, of_requests, of_changes, bool(own))
 

@@ -65,19 +65,18 @@ def among_all(
     """
     needle = fold(text)
     whole = abs(end - start) + 1
-    at = start
+    position = start
     sign = 1 if forwards else -1
     compare, order = (">=", "ASC") if forwards else ("<=", "DESC")
-    while (end - at) * sign >= 0:
+    while (end - position) * sign >= 0:
         # Continue at the next existing event, as there may be large ranges without events.
-        some = query_numbers(
-            recording, f"SELECT id FROM event WHERE id {compare} ? ORDER BY id {order} LIMIT 1", at
-        )
-        if not some or (end - some[0][0]) * sign < 0 or (some[0][0] - at) * sign < 0:
+        query = f"SELECT id FROM event WHERE id {compare} ? ORDER BY id {order} LIMIT 1"
+        some = query_numbers(recording, query, position)
+        if not some or (end - some[0][0]) * sign < 0 or (some[0][0] - position) * sign < 0:
             return
-        at = some[0][0]
-        last = min(end, at + _STEP) if forwards else max(end, at - _STEP)
-        low, high = min(at, last), max(at, last)
+        position = some[0][0]
+        last = min(end, position + _STEP) if forwards else max(end, position - _STEP)
+        low, high = min(position, last), max(position, last)
         numbers = query_numbers(
             recording,
             f"SELECT id FROM events WHERE id >= ? AND id <= ? AND {_HAS} "
@@ -86,8 +85,10 @@ def among_all(
             high,
             needle,
         )
-        at = last + sign
-        yield SearchStep(min(1.0, abs(at - start) / whole), numbers[0][0] if numbers else None)
+        position = last + sign
+        yield SearchStep(
+            min(1.0, abs(position - start) / whole), numbers[0][0] if numbers else None
+        )
         if numbers:
             return
 
@@ -112,7 +113,7 @@ def among_some(
             rows[done : done + PART_EVENTS] if forwards else rows[max(0, stop - PART_EVENTS) : stop]
         )
         share = min(1.0, (done + PART_EVENTS) / len(rows))
-        parts = [events[at : at + PART_EVENTS] for at in range(0, len(events), PART_EVENTS)]
+        parts = [events[low : low + PART_EVENTS] for low in range(0, len(events), PART_EVENTS)]
         for some in parts if forwards else reversed(parts):
             numbers = query_numbers(
                 recording,

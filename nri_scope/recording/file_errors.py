@@ -68,22 +68,22 @@ def error_words(error: sqlite3.Error | OSError) -> str:
     """Return a phrase for an error of a file, such as "the disk is full"."""
     if isinstance(error, OSError):
         return _OS_WORDS.get(error.errno or 0) or reason_of(error)
-    words = _WORDS.get(code_of(error))
-    if words is not None:
-        return words
+    phrase = _WORDS.get(code_of(error))
+    if phrase is not None:
+        return phrase
     name = str(getattr(error, "sqlite_errorname", ""))
     return f"{error} ({name})" if name else str(error)
 
 
-def reading_hint(words: str) -> str:
-    """Return advice for a file that cannot be read; ``words``: problem from `error_words`."""
-    if words == "permission denied":
+def reading_hint(problem: str) -> str:
+    """Return advice for a file that cannot be read; ``problem``: from `error_words`."""
+    if problem == "permission denied":
         return root_hint("only its owner may read a recording: run as that user, or as root")
-    return _READING_HINTS.get(words, "try it with a copy of the file")
+    return _READING_HINTS.get(problem, "try it with a copy of the file")
 
 
-def writing_hint(words: str) -> str:
-    """Return advice for a file that cannot be written; ``words``: problem from `error_words`."""
-    if words == "permission denied":
+def writing_hint(problem: str) -> str:
+    """Return advice for a file that cannot be written; ``problem``: from `error_words`."""
+    if problem == "permission denied":
         return root_hint("choose another place, or run as root")
-    return _WRITING_HINTS.get(words, "choose another file")
+    return _WRITING_HINTS.get(problem, "choose another file")

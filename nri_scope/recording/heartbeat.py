@@ -115,8 +115,8 @@ def read_heartbeat(recording: Path) -> Heartbeat | None:
 def written_until(recording: Path) -> int:
     """Return the time in ns up to which a recorder that was killed wrote all events; 0: unknown."""
     heartbeat, is_running = _read(recording)
-    known = heartbeat is not None and not is_running and not heartbeat.problem
-    return heartbeat.written_ns if heartbeat is not None and known else 0
+    was_killed = heartbeat is not None and not is_running and not heartbeat.problem
+    return heartbeat.written_ns if heartbeat is not None and was_killed else 0
 
 
 def _read(recording: Path) -> tuple[Heartbeat | None, bool]:

@@ -186,9 +186,9 @@ def identity_of(path: Path) -> tuple[int, int] | None:
 
 def _first(events: Iterable[Event]) -> tuple[Event | None, Iterable[Event]]:
     """Return the first event, and an iterable of all events, including the first."""
-    rest = iter(events)
-    first = next(rest, None)
-    return first, rest if first is None else chain((first,), rest)
+    iterator = iter(events)
+    first = next(iterator, None)
+    return first, iterator if first is None else chain((first,), iterator)
 
 
 class LogMerger:
@@ -234,7 +234,7 @@ class LogMerger:
             key=lambda item: (_due(item), type(item) is Gap, item.id),
             reverse=True,
         )
-        self._open = {number: by_id.get(number, known) for number, known in self._open.items()}
+        self._open = {number: by_id.get(number, session) for number, session in self._open.items()}
         next_ns = self._next(pending)
         for event in events:
             if event.at_ns >= next_ns:
@@ -308,18 +308,18 @@ def _due(item: Gap | Note) -> int:
 
 def merge_output(items: Iterable[Item], lines: Iterable[Printed]) -> Iterator[Item]:
     """Yield ``items`` merged with ``lines`` printed by plugins; both in chronological order."""
-    rest = iter(lines)
-    line = next(rest, None)
+    remaining = iter(lines)
+    line = next(remaining, None)
     for item in items:
         # Yield no lines before a start: they belong between it and the next event.
         until_ns = 0 if isinstance(item, Began) else time_of(item)
         while line is not None and line.at_ns < until_ns:
             yield line
-            line = next(rest, None)
+            line = next(remaining, None)
         yield item
     if line is not None:
         yield line
-        yield from rest
+        yield from remaining
 
 
 def sessions_overlap(sessions: Iterable[Session]) -> bool:

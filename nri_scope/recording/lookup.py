@@ -64,7 +64,7 @@ def find(
         if matches and (event := _event(recording, part, of_pod=name)):
             return event
         keys = {pod.key for pod in matches}
-        matches += [one for one in containers if one.pod is not None and one.pod.key in keys]
+        matches += [match for match in containers if match.pod and match.pod.key in keys]
         matches = _by_id(matches, part)
     if len(matches) == 1:
         return matches[0]
@@ -87,7 +87,7 @@ def newest_of(
         pod = newest if isinstance(newest, Pod) else newest.pod
         above = "" if pod is None else f"{pod_name(pod)}/"
         listed = earlier[:-_LISTED:-1]
-        others = ", ".join(f"{above}{one.id[:length]}{_seen(recording, one)}" for one in listed)
+        others = ", ".join(f"{above}{old.id[:length]}{_seen(recording, old)}" for old in listed)
         more = len(earlier) - len(listed)
         kind = "pods" if isinstance(newest, Pod) else "containers"
         note(
@@ -182,34 +182,34 @@ def _by_id(subjects: Sequence[Pod | Container], prefix: str) -> list[Pod | Conta
 
 def _ambiguous(recording: Recording, what: str, matches: Sequence[Pod | Container]) -> UsageError:
     length = _distinct_length([match.id for match in matches])
-    words = []
+    names = []
     for match in matches[:_LISTED]:
         kind = "pod" if isinstance(match, Pod) else "container"
-        words.append(f"{match.id[:length]} ({kind} {subject_name(match)}{_seen(recording, match)})")
+        names.append(f"{match.id[:length]} ({kind} {subject_name(match)}{_seen(recording, match)})")
     more = f" and {len(matches) - _LISTED} more" if len(matches) > _LISTED else ""
     return UsageError(
-        f'"{what}" matches {len(matches)} pods and containers', f"use {' or '.join(words)}{more}"
+        f'"{what}" matches {len(matches)} pods and containers', f"use {' or '.join(names)}{more}"
     )
 
 
 def _seen(recording: Recording, subject: Pod | Container) -> str:
-    seen = first_event_time(recording, subject)
-    return "" if seen is None else f" first seen {moment(seen)[:19]}"
+    first_ns = first_event_time(recording, subject)
+    return "" if first_ns is None else f" first seen {moment(first_ns)[:19]}"
 
 
 def _distinct_length(ids: Iterable[str]) -> int:
     """Return the number of characters that distinguish these ids."""
     ordered = sorted(set(ids))
-    common = (_in_common(one, other) for one, other in pairwise(ordered))
+    common = (_in_common(identifier, following) for identifier, following in pairwise(ordered))
     return max(SHORT_ID, max(common, default=0) + 1)
 
 
-def _in_common(one: str, other: str) -> int:
+def _in_common(left: str, right: str) -> int:
     """Return the length of the common prefix."""
-    for at, (mine, theirs) in enumerate(zip(one, other, strict=False)):
-        if mine != theirs:
-            return at
-    return min(len(one), len(other))
+    for position, (a, b) in enumerate(zip(left, right, strict=False)):
+        if a != b:
+            return position
+    return min(len(left), len(right))
 
 
 def _no_event(recording: Recording, what: str) -> UsageError:
@@ -230,9 +230,9 @@ def _no_event(recording: Recording, what: str) -> UsageError:
 def _nothing(
     recording: Recording, what: str, subjects: Sequence[Pod | Container], *, or_path: bool
 ) -> UsageError:
-    shown = what if len(what) <= 80 else f"{what[:80]}…"
+    short = what if len(what) <= 80 else f"{what[:80]}…"
     kinds = "event, pod, container or changed path" if or_path else "event, pod or container"
-    problem = coverage(recording).limited(f'no {kinds} "{shown}" in {THE_RECORDING}')
+    problem = coverage(recording).limited(f'no {kinds} "{short}" in {THE_RECORDING}')
     if not subjects:
         hint = "it has no pods and containers"
     elif len(named := [*dict.fromkeys(map(subject_name, _named(what, subjects)))]) > 1:
@@ -358,8 +358,8 @@ def containers_with(recording: Recording, event: str, at_most: int) -> frozenset
         "SELECT DISTINCT c.id FROM event AS e JOIN container AS c ON c.key = e.container "
         "WHERE e.event = (SELECT id FROM name WHERE text = ?) LIMIT ?"
     )
-    found = frozenset(str(one) for (one,) in query_rows(recording, query, event, at_most + 1))
-    return found if len(found) <= at_most else None
+    ids = frozenset(str(value) for (value,) in query_rows(recording, query, event, at_most + 1))
+    return ids if len(ids) <= at_most else None
 
 
 def container_count(recording: Recording) -> int:
@@ -377,4 +377,4 @@ def things_at_start(recording: Recording, session: int) -> frozenset[str]:
         "JOIN container AS c ON c.key = s.container WHERE s.session = ? UNION "
         "SELECT p.id FROM state AS s JOIN pod AS p ON p.key = s.pod WHERE s.session = ?"
     )
-    return frozenset(str(one) for (one,) in query_rows(recording, query, session, session))
+    return frozenset(str(value) for (value,) in query_rows(recording, query, session, session))

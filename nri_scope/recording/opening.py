@@ -88,10 +88,10 @@ class OpenedFile(NamedTuple):
     """Whether it reads a private copy, which does not follow changes of the file."""
 
 
-def connect(path: Path, *, known: tuple[int, ...] | None) -> OpenedFile:
+def connect(path: Path, *, known_fingerprint: tuple[int, ...] | None) -> OpenedFile:
     """Open a recording, or the recording in a bundle, for reading.
 
-    ``path`` must not be a symbolic link. ``known``: the file's `fingerprint`, taken before. The
+    ``path`` must not be a symbolic link. ``known_fingerprint``: its `fingerprint`, taken before. The
     connection has the temporary views "events" (`EVENTS_VIEW`) and "log", which hide objects of the
     file with the same names. If other users could replace the file or its companions, a private
     copy is opened instead. Raises RecordingError.
@@ -100,10 +100,10 @@ def connect(path: Path, *, known: tuple[int, ...] | None) -> OpenedFile:
     try:
         # This process is recording to the file, so it already protects the companions.
         if is_recorded_by_this_process(identity):
-            return OpenedFile(*_connected(path, path, known), is_copy=False)
-        with opening_by_name(path, immutable=known is not None) as by_name:
+            return OpenedFile(*_connected(path, path, known_fingerprint), is_copy=False)
+        with opening_by_name(path, immutable=known_fingerprint is not None) as by_name:
             if by_name:
-                return OpenedFile(*_connected(path, path, known), is_copy=False)
+                return OpenedFile(*_connected(path, path, known_fingerprint), is_copy=False)
         return OpenedFile(*_copied(path), is_copy=True)
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -131,15 +131,15 @@ def _removed_folder(path: Path, problem: str) -> Iterator[Path]:
 
 
 def _connected(
-    file: Path, path: Path, known: tuple[int, ...] | None
+    file: Path, path: Path, known_fingerprint: tuple[int, ...] | None
 ) -> tuple[sqlite3.Connection, int]:
     """Open the recording in ``file``; errors name ``path``.
 
-    ``known``: the file's fingerprint; () for a settled file without one.
+    ``known_fingerprint``: the file's fingerprint; () for a settled file without one.
     """
     connection: sqlite3.Connection | None = None
     try:
-        connection = _open(file, settled=known is not None)
+        connection = _open(file, settled=known_fingerprint is not None)
         try:
             version = check(connection, path)
         except sqlite3.DatabaseError as error:
@@ -150,10 +150,10 @@ def _connected(
         check_schema(connection, path)
         # Commands open a recording several times, and may have to check hundreds of thousands of
         # names.
-        if known not in _CHECKED_NAMES:
+        if known_fingerprint not in _CHECKED_NAMES:
             check_names(connection, path)
-            if known:
-                _CHECKED_NAMES.add(known)
+            if known_fingerprint:
+                _CHECKED_NAMES.add(known_fingerprint)
         _prepare(connection)
     except (sqlite3.Error, RecordingError, UnicodeError) as error:
         if connection is not None:
@@ -231,7 +231,8 @@ def _prepare(connection: sqlite3.Connection) -> None:
             connection.execute(table_sql(table).replace("TABLE", "TEMP TABLE", 1))
         elif missing := missing_columns(connection, table):
             values = "".join(
-                f", {one.type.partition(' DEFAULT ')[2] or 'NULL'} AS {one.name}" for one in missing
+                f", {column.type.partition(' DEFAULT ')[2] or 'NULL'} AS {column.name}"
+                for column in missing
             )
             query = f"SELECT *{values} FROM main.{table.name}"
             connection.execute(f"CREATE TEMP VIEW {table.name} AS {query}")
@@ -289,8 +290,8 @@ def to_recording_error(path: Path, error: sqlite3.Error | UnicodeError) -> Recor
 
 
 def _unreadable(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
-    words = error_words(error)
-    return RecordingError(path, words, reading_hint(words))
+    problem = error_words(error)
+    return RecordingError(path, problem, reading_hint(problem))
 
 
 def _is_zip(path: Path) -> bool:

@@ -163,6 +163,6 @@ def _spans(calls: Iterable[PluginCalls]) -> list[tuple[int, int]]:
 def _checked(recording: Recording, rows: list[Row], types: tuple[type, ...]) -> list[Row]:
     with recording_errors(recording):
         for row in rows:
-            if tuple(map(type, row)) != types or any(one < 0 for one in row if type(one) is int):
+            if tuple(map(type, row)) != types or any(cell < 0 for cell in row if type(cell) is int):
                 raise RowError("the calls of plugins have values that no recorder writes")
     return rows

@@ -40,8 +40,8 @@ def private_copy(path: Path, folder: Path) -> Path:
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO):
             raise _no_regular_file(path, path) from error
-        words = error_words(error)
-        raise RecordingError(path, f"{path.name}: {words}", reading_hint(words)) from error
+        problem = error_words(error)
+        raise RecordingError(path, f"{path.name}: {problem}", reading_hint(problem)) from error
     copy = folder / "recording.db"
     try:
         before = os.fstat(source)
@@ -96,8 +96,8 @@ def _check_closed(path: Path) -> None:
 
 def _unwritable(path: Path, folder: Path, why: str = "") -> RecordingError:
     # Named by its parent: the temporary folder itself will have been removed.
-    place = folder.parent if why else folder
-    return RecordingError(path, f"no private copy of it can be made in {place}{why}", ELSEWHERE)
+    location = folder.parent if why else folder
+    return RecordingError(path, f"no private copy of it can be made in {location}{why}", ELSEWHERE)
 
 
 def _copy(source: int, size: int, target: Path) -> None:

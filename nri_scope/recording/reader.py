@@ -275,20 +275,20 @@ class Recording(TableReader):
     def _assembled(self, event: Event, parts: _Parts) -> bytes:
         """Return the request of an event."""
         content = self._objects.content
-        pod, container, rest = content(parts[0]), content(parts[1]), content(parts[2]) or b""
-        if len(rest) > UNCUT_BYTES:
-            rest = self._bounded(kind_of_request(event.method, event.mark), rest)
+        pod, container, base = content(parts[0]), content(parts[1]), content(parts[2]) or b""
+        if len(base) > UNCUT_BYTES:
+            base = self._bounded(kind_of_request(event.method, event.mark), base)
         if not has_parts(event):
-            return rest
+            return base
         pod = pod and self._bounded(PodSandbox, pod)
         container = container and self._bounded(ContainerMessage, container)
         if event.method == SYNCHRONIZE:
             state = self._load_state(
                 "session = ? AND event = ?", event.session, event.id, MAX_REQUEST
             )
-            return event_messages.synchronize(rest, state.pods, state.containers)
+            return event_messages.synchronize(base, state.pods, state.containers)
         # All connections of a round have the same request, unless a plugin changed it.
-        key = event.method, rest, pod, container
+        key = event.method, base, pod, container
         request = self._requests.get(key)
         if request is None:
             request = event_messages.request(*key)
@@ -305,14 +305,14 @@ class Recording(TableReader):
         if len(content) <= UNCUT_BYTES:
             return content
         # Counting elements is slow, and a hostile file may repeat one message in every event.
-        kept = self._kept.get((kind, content))
-        if kept is None:
-            kept = bounded(kind, content)
-            self._kept.put((kind, content), kept, len(content))
-        if len(kept) != len(content):
+        short = self._kept.get((kind, content))
+        if short is None:
+            short = bounded(kind, content)
+            self._kept.put((kind, content), short, len(content))
+        if len(short) != len(content):
             most = f"{MAX_ELEMENTS:,} elements or {MAX_STRINGS >> 20} MiB of text"
             self._warn(f"a message in it has more than {most}")
-        return kept
+        return short
 
     def _warn(self, problem: str) -> None:
         warnings.warn(RecordingCut(f"{self.path}: {problem}; the rest is not read"), stacklevel=2)

@@ -30,8 +30,8 @@ def json_in_parts(record: Mapping[str, Plain | Iterator[Plain]]) -> Iterator[str
         before = ", "
         if isinstance(value, Iterator):
             yield "["
-            for number, each in enumerate(value):
-                yield f"{', ' if number else ''}{to_json(each)}"
+            for number, member in enumerate(value):
+                yield f"{', ' if number else ''}{to_json(member)}"
             yield "]"
         else:
             yield to_json(value)
@@ -40,8 +40,8 @@ def json_in_parts(record: Mapping[str, Plain | Iterator[Plain]]) -> Iterator[str
 
 def rfc3339(at_ns: int) -> str:
     """Format a time in UTC with microseconds."""
-    seconds, rest = divmod(at_ns, 1_000_000_000)
-    return f"{_second(seconds)}.{rest // 1000:06d}Z"
+    seconds, nanoseconds = divmod(at_ns, 1_000_000_000)
+    return f"{_second(seconds)}.{nanoseconds // 1000:06d}Z"
 
 
 # Events occur in bursts, mostly within the same second.

@@ -65,8 +65,8 @@ class ReservedNames:
                     descriptors[suffix] = _adopt(path, suffix)
             journal = descriptors.pop(JOURNAL)
         except BaseException:
-            for each in made:
-                each.unlink(missing_ok=True)
+            for path in made:
+                path.unlink(missing_ok=True)
             raise
         finally:
             for descriptor in descriptors.values():

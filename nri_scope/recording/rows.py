@@ -70,8 +70,8 @@ LISTS = tuple(map(EVENT_FIELDS.index, ("changed", "owners", "outcomes", "targets
 """Positions in a row of the columns that are lists as JSON."""
 _, _, _OUTCOMES, _TARGETS = LISTS
 _STATUS, _PROBLEM = EVENT_FIELDS.index("status"), EVENT_FIELDS.index("problem")
-_STATUSES: dict[object, Status] = {str(each): each for each in Status}
-_PROBLEMS: dict[object, Problem] = {str(each): each for each in Problem}
+_STATUSES: dict[object, Status] = {str(member): member for member in Status}
+_PROBLEMS: dict[object, Problem] = {str(member): member for member in Problem}
 _SESSIONS = tuple(
     _types(Session, ended_ns=ended, synced_ns=synced)
     for ended in (int, _NULL)

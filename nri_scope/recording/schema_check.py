@@ -121,10 +121,10 @@ def _words(sql: object) -> str:
 
 def has_table(connection: sqlite3.Connection, table: str) -> bool:
     """Return whether the recording has a table that older ones lack. Raises sqlite3.Error."""
-    found = connection.execute(
+    row = connection.execute(
         "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (table,)
     ).fetchone()
-    return found is not None
+    return row is not None
 
 
 def missing_columns(connection: sqlite3.Connection, table: Table) -> list[Column]:

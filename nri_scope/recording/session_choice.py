@@ -48,9 +48,9 @@ def find_session(recording: Recording, number: int | None) -> Session:
     for session in sessions:
         if session.id == number:
             return session
-    known = ", ".join(f"{session.id} ({session.plugin})" for session in sessions[:20])
+    choices = ", ".join(f"{session.id} ({session.plugin})" for session in sessions[:20])
     problem = f"{THE_RECORDING}: contains no session {number}"
-    raise UsageError(problem, f"it has {known}", recording.path)
+    raise UsageError(problem, f"it has {choices}", recording.path)
 
 
 def sessions_of(recording: Recording, session: Session, *, is_chosen: bool) -> list[Session]:
@@ -60,7 +60,5 @@ def sessions_of(recording: Recording, session: Session, *, is_chosen: bool) -> l
     """
     if session.role != Role.SCENARIO or is_chosen:
         return [session]
-    later = [
-        one for one in recording.sessions() if one.role == Role.SCENARIO and one.id > session.id
-    ]
-    return [session, *later]
+    later = (other for other in recording.sessions() if other.id > session.id)
+    return [session, *(other for other in later if other.role == Role.SCENARIO)]

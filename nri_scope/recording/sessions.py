@@ -67,7 +67,7 @@ def unobserved(noted: Sequence[Gap], sessions: Iterable[Session]) -> list[Gap]:
     synchronized = {session.started_ns: _began(session)[0] for session in observing}
     ends = list(accumulate(map(known_end, observing), max))
 
-    def found() -> Iterator[Gap]:
+    def valid() -> Iterator[Gap]:
         for gap in noted:
             before = bisect_left(starts, gap.to_ns)
             of_all = gap.session is None
@@ -76,7 +76,7 @@ def unobserved(noted: Sequence[Gap], sessions: Iterable[Session]) -> list[Gap]:
             elif not before or ends[before - 1] <= gap.from_ns:
                 yield replace(gap, to_ns=synchronized.get(gap.to_ns, gap.to_ns))
 
-    return list(found())
+    return list(valid())
 
 
 def _began(session: Session) -> tuple[int, int]:
@@ -139,13 +139,13 @@ def gaps_after_synchronize(
 
 def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return what spans cover, ascending; those that overlap or touch become one."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
-        if found and begin <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], end)
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], end)
         else:
-            found.append((begin, end))
-    return found
+            merged.append((begin, end))
+    return merged
 
 
 def _uncovered(
@@ -172,7 +172,8 @@ def gap_until(
     """
     began_ns = min((session.started_ns for session in sessions), default=now_ns)
     from_ns = min(max(heartbeat.written_ns, newest_ns) or began_ns, now_ns)
-    active = [known.id for known in sessions if known.ended_ns is None and not known.end_reason]
+    unended = (session for session in sessions if session.ended_ns is None)
+    active = [session.id for session in unended if not session.end_reason]
     # Another recorder may observe what this one does not.
     session = active[0] if len(active) == 1 else None
     return Gap(0, session, from_ns, now_ns, heartbeat.trouble(now_ns), None)
@@ -204,8 +205,8 @@ def with_failure_policies(
     completed: list[Session] = []
     searched = 0
     for session in sessions:
-        known = has_failure_policy(NriVersion.parse(session.nri_version))
-        if known and session.role != Role.CRI:
+        has_policy = has_failure_policy(NriVersion.parse(session.nri_version))
+        if has_policy and session.role != Role.CRI:
             policy = row = None
             if searched < _SESSIONS_MAX:
                 searched += 1

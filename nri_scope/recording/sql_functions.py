@@ -72,10 +72,10 @@ def register(connection: sqlite3.Connection, recording: Messages) -> None:
             if event is None:
                 return None
             if part == "request":
-                shown = request_of(event, recording.request(event_id))
+                document = request_of(event, recording.request(event_id))
             else:
-                shown = reply_of(event, recording.reply(event_id))
-            return json.dumps(shown, ensure_ascii=False)
+                document = reply_of(event, recording.reply(event_id))
+            return json.dumps(document, ensure_ascii=False)
         except RecordingError:
             return None
 

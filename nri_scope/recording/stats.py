@@ -57,9 +57,9 @@ class ResponseTimes:
             for time in times
             for start in range(0, len(time), RUN)
         ]
-        for one, start, stop in runs:
+        for run, start, stop in runs:
             # Sorting all times together would create a list of objects, with five times the memory.
-            one[start:stop] = array(one.typecode, sorted(one[start:stop]))
+            run[start:stop] = array(run.typecode, sorted(run[start:stop]))
         return cls(_rank(runs, 50), _rank(runs, 99), _rank(runs, 100)) if runs else None
 
 
@@ -170,19 +170,19 @@ def distribution(times: Iterable[array[int]], most: int = 10) -> list[TimeRange]
     counts: Counter[int] = Counter()
     for durations in times:
         # In parts, between which other threads can run.
-        for at in range(0, len(durations), RUN):
-            counts.update(map(partial(bisect_right, _BOUNDS), durations[at : at + RUN]))
+        for index in range(0, len(durations), RUN):
+            counts.update(map(partial(bisect_right, _BOUNDS), durations[index : index + RUN]))
     for step in (1, 3, 9) if counts else ():
         bounds = _BOUNDS[::step]
         of_ranges: Counter[int] = Counter()
-        for at, count in counts.items():
-            of_ranges[-(-at // step)] += count
+        for index, count in counts.items():
+            of_ranges[-(-index // step)] += count
         first, last = min(of_ranges), max(of_ranges)
         if last - first < most:
             ends = 0, *bounds, None
             return [
-                TimeRange(ends[at] or 0, ends[at + 1], of_ranges[at])
-                for at in range(first, last + 1)
+                TimeRange(ends[index] or 0, ends[index + 1], of_ranges[index])
+                for index in range(first, last + 1)
             ]
     return []
 
@@ -313,19 +313,19 @@ class GapStats:
         """Return the totals of ``gaps``."""
         every = list(gaps)
         lost = [gap.lost for gap in every if not gap.is_left_out]
-        known = [count for count in lost if count is not None]
+        counts = [count for count in lost if count is not None]
         left_out = sum(gap.lost or 0 for gap in every if gap.is_left_out)
-        return cls(len(lost), sum(known), len(lost) - len(known), left_out)
+        return cls(len(lost), sum(counts), len(lost) - len(counts), left_out)
 
 
 def _rank(runs: Sequence[tuple[array[int], int, int]], percent: int) -> int:
     """Return the nearest-rank percentile of all numbers in ascending parts of arrays."""
     rank = max(1, math.ceil(sum(stop - start for _, start, stop in runs) * percent / 100))
-    low = min(one[start] for one, start, _ in runs)
-    high = max(one[stop - 1] for one, _, stop in runs)
+    low = min(run[start] for run, start, _ in runs)
+    high = max(run[stop - 1] for run, _, stop in runs)
     while low < high:
         middle = (low + high) // 2
-        if sum(bisect_right(one, middle, start, stop) - start for one, start, stop in runs) >= rank:
+        if sum(bisect_right(run, middle, start, stop) - start for run, start, stop in runs) >= rank:
             high = middle
         else:
             low = middle + 1
@@ -453,11 +453,11 @@ def time_range(recording: Recording, about: Pod | Container | None = None) -> tu
     `about` limits the events to those of a pod and its containers, or of a container. Raises
     RecordingError.
     """
-    where = ""
+    condition = ""
     key: tuple[int, ...] = ()
     if about is not None:
-        where = f" WHERE {column_of(about)} = ?"
+        condition = f" WHERE {column_of(about)} = ?"
         key = (about.key,)
-    query = f"SELECT min(at_ns), max(at_ns) FROM event{where}"
+    query = f"SELECT min(at_ns), max(at_ns) FROM event{condition}"
     ((first, last),) = query_rows(recording, query, *key)
     return (int(first), int(last)) if isinstance(first, int) and isinstance(last, int) else (0, 1)

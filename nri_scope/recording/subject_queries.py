@@ -153,8 +153,8 @@ def life_of(recording: Recording, subject: Pod | Container) -> tuple[int | None,
         *(first, subject.key, last, subject.key),
     )
     with recording_errors(recording):
-        created, *seen, removed = optional_numbers_of(rows[0])
-    return created, created or min(filter(None, seen), default=None), removed
+        created, *first_times, removed = optional_numbers_of(rows[0])
+    return created, created or min(filter(None, first_times), default=None), removed
 
 
 class EventPoint(NamedTuple):
@@ -202,14 +202,14 @@ def events_of_containers(
     recording: Recording, containers: Iterable[int], events: Iterable[int]
 ) -> dict[int, list[int]]:
     """Return which of the events are of each of the containers, by key. Raises RecordingError."""
-    found: dict[int, list[int]] = {}
+    by_container: dict[int, list[int]] = {}
     for container, event in query_numbers(
         recording,
         f"SELECT container, id FROM event WHERE container IN {number_list(containers)} "
         f"AND id IN {number_list(events)}",
     ):
-        found.setdefault(container, []).append(event)
-    return found
+        by_container.setdefault(container, []).append(event)
+    return by_container
 
 
 def points_between(
@@ -288,12 +288,12 @@ def neighbours(
 
     ``of_container``: only events of the same container. Raises RecordingError.
     """
-    where = "container = (SELECT container FROM event WHERE id = :id)" if of_container else "1"
+    scope = "container = (SELECT container FROM event WHERE id = :id)" if of_container else "1"
     events: list[Event | None] = []
     for which, than, event in (("max", "<", first), ("min", ">", last)):
         with recording_errors(recording):
             row = recording.connection.execute(
-                f"SELECT {which}(id) FROM event WHERE id {than} :id AND {where}", {"id": event.id}
+                f"SELECT {which}(id) FROM event WHERE id {than} :id AND {scope}", {"id": event.id}
             ).fetchone()
             (number,) = optional_numbers_of(row)
         events.append(None if number is None else recording.event(number))
@@ -362,10 +362,10 @@ def _pods(recording: Recording, condition: str, *values: Value) -> list[Pod]:
 
 def _decoded(encoded: object, kind: type[T]) -> T:
     try:
-        found = json.loads(encoded) if isinstance(encoded, str) else None
+        value = json.loads(encoded) if isinstance(encoded, str) else None
     except (ValueError, RecursionError):
         return kind()
-    return found if isinstance(found, kind) else kind()
+    return value if isinstance(value, kind) else kind()
 
 
 def completion_values(recording: Recording) -> dict[str, list[str]]:

@@ -41,14 +41,14 @@ def temporary_folder(beside: Path | None = None) -> Iterator[Path]:
 
 def temporary_bytes() -> int:
     """Return the bytes of the files in the temporary folders of this process."""
-    found = 0
+    total = 0
     for folder in list(_folders):
         with suppress(OSError):
             for path in folder.iterdir():
                 # A file may be removed meanwhile.
                 with suppress(OSError):
-                    found += path.stat().st_size
-    return found
+                    total += path.stat().st_size
+    return total
 
 
 @contextmanager

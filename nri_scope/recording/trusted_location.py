@@ -75,19 +75,19 @@ def folder_access(folder: Path) -> FolderFinding:
     """
     users = trusted_users()
     access = FolderAccess.PRIVATE
-    for each in (*reversed(folder.parents), folder):
-        status = os.lstat(each)
+    for parent in (*reversed(folder.parents), folder):
+        status = os.lstat(parent)
         access = FolderAccess.PRIVATE
         if not stat.S_ISDIR(status.st_mode):
             number = errno.ELOOP if stat.S_ISLNK(status.st_mode) else errno.ENOTDIR
-            raise OSError(number, os.strerror(number), str(each))
+            raise OSError(number, os.strerror(number), str(parent))
         if status.st_uid not in users:
             return FolderFinding(
-                FolderAccess.SHARED, f"{each} belongs to another user ({name_of(status.st_uid)})"
+                FolderAccess.SHARED, f"{parent} belongs to another user ({name_of(status.st_uid)})"
             )
-        if others_may_write(each, status):
+        if others_may_write(parent, status):
             if not status.st_mode & stat.S_ISVTX:
-                return FolderFinding(FolderAccess.SHARED, f"other users can write to {each}")
+                return FolderFinding(FolderAccess.SHARED, f"other users can write to {parent}")
             access = FolderAccess.STICKY
     return FolderFinding(access, "")
 
@@ -99,12 +99,12 @@ def private_place(folder: Path, hint: str) -> Path:
     other users can replace or, if it exists, write to it.
     """
     folder = Path(os.path.realpath(folder))
-    place = folder
-    while status_of(place) is None:
-        place = place.parent
-    access, problem = folder_access(place)
-    if place == folder and access is FolderAccess.STICKY:
-        problem = f"other users can write to {place}"
+    existing = folder
+    while status_of(existing) is None:
+        existing = existing.parent
+    access, problem = folder_access(existing)
+    if existing == folder and access is FolderAccess.STICKY:
+        problem = f"other users can write to {existing}"
     if problem:
         raise UsageError(f"{folder}: {problem}", hint)
     return folder

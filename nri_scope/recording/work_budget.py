@@ -187,8 +187,8 @@ def _elements_of(message: Message) -> int:
                 count += sum(map(_elements_of, members))
             else:
                 count += inner.scalars * len(members)
-                for each in inner.lists:
-                    count += sum(len(getattr(member, each)) for member in members)
+                for field in inner.lists:
+                    count += sum(len(getattr(member, field)) for member in members)
             count += _SHORT_MEMBER * [member.ByteSize() < _SHORT for member in members].count(True)
     for name, scalars in layout.messages:
         if message.HasField(name):

@@ -168,9 +168,9 @@ def _as_recording_errors(path: Path, *, is_draft: bool) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         if is_draft:
-            words = error_words(error)
-            hint = writing_hint(words)
-            raise RecordingError(path, f"cannot be written: {words}", hint) from error
+            problem = error_words(error)
+            hint = writing_hint(problem)
+            raise RecordingError(path, f"cannot be written: {problem}", hint) from error
         raise _recording_error(path, error) from error
 
 
@@ -190,8 +190,8 @@ def _recording_error(path: Path, error: sqlite3.Error | OSError) -> RecordingErr
 
 
 def _cannot_record(path: Path, error: sqlite3.Error | OSError) -> RecordingError:
-    words = error_words(error)
-    return RecordingError(path, f"cannot record: {words}", writing_hint(words))
+    problem = error_words(error)
+    return RecordingError(path, f"cannot record: {problem}", writing_hint(problem))
 
 
 def wal_of(path: Path) -> Path:
@@ -229,15 +229,15 @@ def _checked_place(path: Path) -> Path:
 
     Raises RecordingError if other users can replace files in the folder, and OSError.
     """
-    place = Path(os.path.realpath(path.parent)) / path.name
-    folder = folder_access(place.parent)
+    target = Path(os.path.realpath(path.parent)) / path.name
+    folder = folder_access(target.parent)
     if folder.access is FolderAccess.SHARED:
         raise RecordingError(
             path,
             f"cannot record: {folder.problem}, so the recording could be read or replaced",
             "choose a folder of your own",
         )
-    return place
+    return target
 
 
 def _reserve(path: Path, lock: int, *, is_new: bool) -> ReservedNames | None:
@@ -367,8 +367,8 @@ def _update_schema(connection: sqlite3.Connection) -> None:
             for statement in table_statements(table):
                 connection.execute(statement)
         else:
-            for one in missing_columns(connection, table):
-                connection.execute(f"ALTER TABLE {table.name} ADD COLUMN {one.name} {one.type}")
+            for added in missing_columns(connection, table):
+                connection.execute(f"ALTER TABLE {table.name} ADD COLUMN {added.name} {added.type}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
     connection.execute("COMMIT")
 

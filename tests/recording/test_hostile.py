@@ -299,7 +299,7 @@ class TestTraps:
     def test_cannot_call_functions(self, tmp_path: Path) -> None:
         # In addition to the check of the schema.
         record(path := tmp_path / "r.nriscope.db", lifecycles(1))
-        with closing(connect(path, known=()).connection) as connection:
+        with closing(connect(path, known_fingerprint=()).connection) as connection:
             assert connection.execute("PRAGMA trusted_schema").fetchone() == (0,)
             with pytest.raises(sqlite3.OperationalError, match="readonly"):
                 connection.execute("DELETE FROM event")

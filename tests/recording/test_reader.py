@@ -471,7 +471,7 @@ def test_a_file_moved_while_it_is_opened_is_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def connect(real_path: Path, *, known: tuple[int, ...] | None) -> opening.OpenedFile:
-        opened = opening.connect(real_path, known=known)
+        opened = opening.connect(real_path, known_fingerprint=known)
         real_path.rename(real_path.with_name("elsewhere"))
         return opened
 
@@ -503,7 +503,7 @@ def test_a_file_that_is_written_while_it_is_opened_is_not_damaged(
             with real_path.open("r+b") as file:
                 file.write(later.read_bytes()[:4096])
         try:
-            return opening.connect(real_path, known=known)
+            return opening.connect(real_path, known_fingerprint=known)
         finally:
             if len(states) == 1:
                 real_path.write_bytes(later.read_bytes())

@@ -167,7 +167,7 @@ def to_bytes(manifest: Manifest) -> bytes:
             "before": redaction.before,
         },
         "note": manifest.note,
-        "files": {name: asdict(one) for name, one in manifest.files.items()},
+        "files": {name: asdict(file) for name, file in manifest.files.items()},
     }
     return (json.dumps(document, indent=2, ensure_ascii=False) + "\n").encode(
         "utf-8", "backslashreplace"
@@ -193,7 +193,7 @@ def from_bytes(data: bytes) -> Manifest:
     return Manifest(
         tool_version=top.table("tool").get("version", str),
         recording_version=recording.count("version"),
-        counts=Counts(**{one.name: recording.count(one.name) for one in fields(Counts)}),
+        counts=Counts(**{member.name: recording.count(member.name) for member in fields(Counts)}),
         first_ns=recording.time("first_ns"),
         last_ns=recording.time("last_ns"),
         runtimes=tuple(
@@ -213,7 +213,7 @@ def from_bytes(data: bytes) -> Manifest:
         redaction=_redaction(top.optional_table("redaction")),
         note=top.get("note", str),
         damage=recording.get("damage", str),
-        files={name: _file(one) for name, one in top.table("files").tables_by_name()},
+        files={name: _file(member) for name, member in top.table("files").tables_by_name()},
     )
 
 
@@ -223,26 +223,26 @@ def _redaction(table: _Table | None) -> Redaction | None:
     return Redaction(
         rules=table.get("rules", str),
         replaced=tuple(
-            ReplacedValues(one.get("rule", str), one.get("place", str), one.count("values"))
-            for one in table.tables("replaced")
+            ReplacedValues(row.get("rule", str), row.get("place", str), row.count("values"))
+            for row in table.tables("replaced")
         ),
         before=table.flag("before"),
     )
 
 
 def _file(table: _Table) -> File:
-    found = File(table.count("size"), table.get("sha256", str))
-    if not _SHA256.fullmatch(found.sha256):
+    file = File(table.count("size"), table.get("sha256", str))
+    if not _SHA256.fullmatch(file.sha256):
         raise ManifestError(f"{table.where}.sha256 in its manifest is not a SHA-256")
-    return found
+    return file
 
 
 class _Table:
     """JSON object; ``where`` is its path in errors."""
 
-    def __init__(self, value: object, where: str) -> None:
-        self._values = _as_table(value, where)
-        self.where = where
+    def __init__(self, value: object, path: str) -> None:
+        self._values = _as_table(value, path)
+        self.where = path
 
     def get(self, name: str, kind: type[T]) -> T:
         if name not in self._values:
@@ -275,14 +275,14 @@ class _Table:
         return None if self._values.get(name) is None else self.table(name)
 
     def values(self, name: str) -> list[object]:
-        found = self._values.get(name)
-        if not isinstance(found, list) or len(found) > _MAX_LIST:
+        members = self._values.get(name)
+        if not isinstance(members, list) or len(members) > _MAX_LIST:
             raise ManifestError(f"{self._place(name)} in its manifest is not a list")
-        return found
+        return members
 
     def tables(self, name: str) -> list[_Table]:
-        place = self._place(name)
-        return [_Table(one, f"{place}.{at}") for at, one in enumerate(self.values(name))]
+        path = self._place(name)
+        return [_Table(member, f"{path}.{index}") for index, member in enumerate(self.values(name))]
 
     def tables_by_name(self) -> list[tuple[str, _Table]]:
         return [(name, self.table(name)) for name in self._values]
@@ -292,22 +292,20 @@ class _Table:
 
     def _place(self, name: str) -> str:
         # The name may be untrusted, so a long one is shortened.
-        shown = name if len(name) <= 60 else f"{name[:60]}…"
-        return shown if self.where == "the manifest" else f"{self.where}.{shown}"
+        short = name if len(name) <= 60 else f"{name[:60]}…"
+        return short if self.where == "the manifest" else f"{self.where}.{short}"
 
 
-def _as_table(value: object, where: str) -> dict[str, object]:
+def _as_table(value: object, path: str) -> dict[str, object]:
     if not isinstance(value, dict) or len(value) > _MAX_LIST:
-        raise ManifestError(
-            f"{where} is not an object" if where == "the manifest" else _kind(where)
-        )
+        raise ManifestError(f"{path} is not an object" if path == "the manifest" else _kind(path))
     return value
 
 
-def _as(value: object, kind: type[T], where: str) -> T:
+def _as(value: object, kind: type[T], path: str) -> T:
     # Not isinstance, as a bool is an int.
     if type(value) is not kind:
-        raise ManifestError(_kind(where))
+        raise ManifestError(_kind(path))
     assert isinstance(value, kind)
     return value
 
@@ -317,8 +315,8 @@ def _digits(number: int) -> str:
     return text if len(text) <= _MAX_DIGITS else f"{text[:_MAX_DIGITS]}…"
 
 
-def _kind(where: str) -> str:
-    return f"{where} in its manifest has the wrong type"
+def _kind(path: str) -> str:
+    return f"{path} in its manifest has the wrong type"
 
 
 def _parsed(data: bytes) -> object:
@@ -334,7 +332,7 @@ def _parsed(data: bytes) -> object:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    table = dict(pairs)
+    if len(table) != len(pairs):
         raise ManifestError("its manifest has a duplicate key")
-    return found
+    return table

@@ -159,8 +159,8 @@ def opened(path: Path) -> Iterator[OpenedBundle]:
     except FileNotFoundError as error:
         raise RecordingError(path, "no such file", _GIVE) from error
     except OSError as error:
-        words = error_words(error)
-        raise RecordingError(path, words, reading_hint(words)) from error
+        problem = error_words(error)
+        raise RecordingError(path, problem, reading_hint(problem)) from error
 
 
 def _file(path: Path) -> BinaryIO:

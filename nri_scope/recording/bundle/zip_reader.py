@@ -79,13 +79,13 @@ def entries(file: BinaryIO, length: int, max_size: int) -> dict[str, Entry]:
     """
     directory = _directory(file, length)
     by_name: dict[str, Entry] = {}
-    at = 0
+    offset = 0
     for _ in range(directory.files):
-        entry, at = _entry(file, directory, at, max_size)
+        entry, offset = _entry(file, directory, offset, max_size)
         if entry.name.lower() in (name.lower() for name in by_name):
             raise ArchiveError(f"it has two files {entry.name}")
         by_name[entry.name] = entry
-    if at != len(directory.content):
+    if offset != len(directory.content):
         raise ArchiveError("its directory has undeclared content")
     reached = 0
     for entry in sorted(by_name.values(), key=lambda entry: entry.begin):
@@ -167,12 +167,12 @@ def _directory(file: BinaryIO, length: int) -> _Directory:
     if length < _END.size:
         raise ArchiveError("it is cut short")
     # The end record must be the last one, as a comment after it could contain a second one.
-    signature, disk, first_disk, here, count, size, start, comment = _END.unpack(
+    signature, disk, first_disk, disk_files, count, size, start, comment = _END.unpack(
         _read(file, length - _END.size, _END.size)
     )
     if signature != _END_SIGNATURE:
         raise ArchiveError("it is cut short, or something was added to it")
-    if disk or first_disk or here != count or comment:
+    if disk or first_disk or disk_files != count or comment:
         raise ArchiveError("it is one part of an archive, or has a comment")
     if not 1 <= count <= MAX_ENTRIES or size > MAX_DIRECTORY:
         raise ArchiveError(f"it has {count} files, and a bundle has three")
@@ -181,18 +181,18 @@ def _directory(file: BinaryIO, length: int) -> _Directory:
     return _Directory(_read(file, start, size), start, count)
 
 
-def _entry(file: BinaryIO, directory: _Directory, at: int, max_size: int) -> tuple[Entry, int]:
-    """Return the entry of the directory at ``at``, and the offset of the next one."""
-    if at + _CENTRAL.size > len(directory.content):
+def _entry(file: BinaryIO, directory: _Directory, offset: int, max_size: int) -> tuple[Entry, int]:
+    """Return the entry of the directory at ``offset``, and the offset of the next one."""
+    if offset + _CENTRAL.size > len(directory.content):
         raise ArchiveError("its directory is cut short")
-    values = _CENTRAL.unpack_from(directory.content, at)
+    values = _CENTRAL.unpack_from(directory.content, offset)
     signature, made_by, _, flags, method, _, _, crc, packed, size = values[:10]
     name_length, extra_length, comment_length, disk, _, attributes, local = values[10:]
-    name_at = at + _CENTRAL.size
-    end = name_at + name_length + extra_length + comment_length
+    name_start = offset + _CENTRAL.size
+    end = name_start + name_length + extra_length + comment_length
     if signature != _CENTRAL_SIGNATURE or end > len(directory.content) or disk:
         raise ArchiveError("its directory is damaged")
-    raw_name = directory.content[name_at : name_at + name_length]
+    raw_name = directory.content[name_start : name_start + name_length]
     name = raw_name.decode("ascii", "backslashreplace")
     if not _NAME.fullmatch(name):
         raise ArchiveError(f"it has a file {_shortened(name)!r}, and no bundle has such a name")
@@ -209,7 +209,7 @@ def _entry(file: BinaryIO, directory: _Directory, at: int, max_size: int) -> tup
         raise ArchiveError(f"{name} would unpack to {size // max(packed, 1):,} times its size")
     if method == _STORED and size != packed:
         raise ArchiveError(f"{name} has two different sizes")
-    _check_extras(directory.content[name_at + name_length :][:extra_length], name)
+    _check_extras(directory.content[name_start + name_length :][:extra_length], name)
     start = _content_start(file, directory, local, raw_name, method)
     if start + packed > directory.start:
         raise ArchiveError(f"{name} is cut short")
@@ -241,20 +241,20 @@ def _content_start(file: BinaryIO, directory: _Directory, at: int, name: bytes, 
 
 def _check_extras(extras: bytes, name: str) -> None:
     """Check extra fields, APPNOTE.TXT 4.5.1: each has a number and a length."""
-    at = 0
-    while at < len(extras):
-        if at + _EXTRA.size > len(extras):
+    offset = 0
+    while offset < len(extras):
+        if offset + _EXTRA.size > len(extras):
             raise ArchiveError(f"{name} has damaged extra fields")
-        number, length = _EXTRA.unpack_from(extras, at)
+        number, length = _EXTRA.unpack_from(extras, offset)
         if number not in _HARMLESS_EXTRAS:
             raise ArchiveError(f"{name} has an unsupported extra field ({number:#06x})")
-        at += _EXTRA.size + length
-    if at != len(extras):
+        offset += _EXTRA.size + length
+    if offset != len(extras):
         raise ArchiveError(f"{name} has damaged extra fields")
 
 
-def _read(file: BinaryIO, at: int, count: int) -> bytes:
-    file.seek(at)
+def _read(file: BinaryIO, offset: int, count: int) -> bytes:
+    file.seek(offset)
     data = file.read(count)
     if len(data) != count:
         raise ArchiveError("it is cut short")

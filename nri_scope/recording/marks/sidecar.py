@@ -120,9 +120,9 @@ def _marks_of(path: Path, document: Plain) -> dict[MarkKey, UserMark]:
     if version > SCHEMA_VERSION:
         raise Unusable(f"{path} was written by a newer nri-scope")
     marks = [
-        _mark_of(path, each, gone=name == "unmarked")
+        _mark_of(path, entry, gone=name == "unmarked")
         for name in ("unmarked", "marks")
-        for each in _listed(path, document, name)
+        for entry in _listed(path, document, name)
     ]
     return {mark.key: mark for mark in marks}
 
@@ -160,8 +160,8 @@ def merged(*sources: Iterable[UserMark]) -> dict[MarkKey, UserMark]:
     newest: dict[MarkKey, UserMark] = {}
     for marks in sources:
         for mark in marks:
-            known = newest.get(mark.key)
-            if known is None or known.made_ns <= mark.made_ns:
+            stored = newest.get(mark.key)
+            if stored is None or stored.made_ns <= mark.made_ns:
                 newest[mark.key] = mark
     return {key: mark for key, mark in newest.items() if not mark.gone}
 

@@ -105,9 +105,9 @@ class UserMarks:
 
     def _set(self, mark: UserMark) -> None:
         with self._lock:
-            known = self._marks.get(mark.key)
+            previous = self._marks.get(mark.key)
             # Even if the clock was set back, a change must be newer than the mark it replaces.
-            before = max(self._newest_ns, known.made_ns if known is not None else 0)
+            before = max(self._newest_ns, previous.made_ns if previous is not None else 0)
             self._newest_ns = max(time.time_ns(), before + 1)
             mark = self._changed[mark.key] = replace(mark, made_ns=self._newest_ns)
             self._apply(mark)
@@ -185,8 +185,8 @@ class UserMarks:
         stored = sidecar.read(self.path)
         marks = dict(stored)
         for key, mark in changed.items():
-            other = marks.get(key)
-            if other is not None and other.made_ns > mark.made_ns:
+            previous = marks.get(key)
+            if previous is not None and previous.made_ns > mark.made_ns:
                 continue
             if mark.gone and key not in self._inside:
                 marks.pop(key, None)
@@ -210,7 +210,7 @@ class _Marked(Filter):
         condition, values = super().to_sql()
         # Ids and times are compared separately, so that SQLite can look up ids by index. A false
         # match would need a marked event's id with another marked event's time.
-        numbers, times = ({key[at] for key in self._keys} for at in (0, 1))
+        numbers, times = ({key[index] for key in self._keys} for index in (0, 1))
         marked = f"id IN ({_listed(numbers)}) AND at_ns IN ({_listed(times)})"
         return f"{marked} AND ({condition})", values
 
