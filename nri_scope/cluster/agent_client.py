@@ -194,11 +194,11 @@ class AgentClient:
     async def _find_again(self) -> None:
         """Find the node's agent, whose pod may have been replaced."""
         try:
-            found = await agent_pods(self._kubectl, self._pod.namespace, node=self.node)
+            pods = await agent_pods(self._kubectl, self._pod.namespace, node=self.node)
         except UsageError:
             # There is none at present, or kubectl fails: the next attempt tells.
             return
-        self._pod = found.get(self.node, self._pod)
+        self._pod = pods.get(self.node, self._pod)
 
     @asynccontextmanager
     async def _channel(self, most: int) -> AsyncIterator[v1.AgentStub]:
@@ -303,18 +303,18 @@ def _translated(node: str) -> Iterator[None]:
 
 
 def _refused(node: str, error: GRPCError) -> AgentError | AccessError:
-    words = error.message or error.status.name.lower().replace("_", " ")
+    problem = error.message or error.status.name.lower().replace("_", " ")
     if error.status in (Status.UNAUTHENTICATED, Status.PERMISSION_DENIED):
         kind = TokenError if error.status is Status.UNAUTHENTICATED else AccessError
         hint = "docs/kubernetes.md tells which permissions readers need"
-        return kind(f"{node}: its agent refuses access: {words}", hint)
+        return kind(f"{node}: its agent refuses access: {problem}", hint)
     if error.status in _RETRIED:
-        return _Interrupted(node, words)
+        return _Interrupted(node, problem)
     if error.status is Status.UNIMPLEMENTED:
-        words = (
+        problem = (
             "its agent does not know this call; use the same version of nri-scope here and there"
         )
-    return AgentError(node, words)
+    return AgentError(node, problem)
 
 
 TOGETHER = min(32, 8 * (os.cpu_count() or 1))

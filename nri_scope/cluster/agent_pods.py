@@ -76,15 +76,15 @@ async def agent_pods(
 
     Raises UsageError if there are none.
     """
-    where = (f"--field-selector=spec.nodeName={node}",) if node else ()
+    on_node = (f"--field-selector=spec.nodeName={node}",) if node else ()
     rows = await kubectl.get(
-        AGENT_FIELDS, "pods", f"--namespace={namespace}", f"--selector={LABEL}", *where
+        AGENT_FIELDS, "pods", f"--namespace={namespace}", f"--selector={LABEL}", *on_node
     )
     pods: dict[str, AgentPod] = {}
     for row in rows:
         pod = _agent_pod(row)
-        known = pods.get(pod.node)
-        if pod.node and (known is None or pod.rank > known.rank):
+        earlier = pods.get(pod.node)
+        if pod.node and (earlier is None or pod.rank > earlier.rank):
             pods[pod.node] = pod
     if not pods and not node:
         raise UsageError(
@@ -130,8 +130,8 @@ async def labelled_pods(
 
     Raises UsageError if kubectl fails, or with ``some`` if no pod matches.
     """
-    where = f"--namespace={namespace}" if namespace else "--all-namespaces"
-    rows = await kubectl.get(_FIELDS, "pods", where, f"--selector={selector}")
+    scope = f"--namespace={namespace}" if namespace else "--all-namespaces"
+    rows = await kubectl.get(_FIELDS, "pods", scope, f"--selector={selector}")
     pods = [_named_pod(row) for row in rows]
     if some and not pods:
         raise UsageError(f"no pod matches -l {selector}")
@@ -144,13 +144,13 @@ async def preferred_pods(kubectl: Kubectl, selector: str, namespace: str) -> lis
     First those on a node, which run, are ready, and have been ready longest. Raises UsageError.
     """
     fields = (*_FIELDS, ".status.phase", f"{_READY}.status", f"{_READY}.lastTransitionTime")
-    where = f"--namespace={namespace}", f"--selector={selector}"
+    scope = f"--namespace={namespace}", f"--selector={selector}"
 
     def rank(row: list[str]) -> tuple[bool, bool, bool, str]:
         _, _, node, phase, ready, since = row
         return not node, phase != "Running", ready != "True", since
 
-    rows = sorted(await kubectl.get(fields, "pods", *where), key=rank)
+    rows = sorted(await kubectl.get(fields, "pods", *scope), key=rank)
     return [_named_pod(row[: len(_FIELDS)]) for row in rows]
 
 
@@ -161,8 +161,8 @@ async def watched_pods(
 
     Close the generator, see `contextlib.aclosing`. Raises UsageError.
     """
-    where = f"--namespace={namespace}" if namespace else "--all-namespaces"
-    rows = kubectl.watch(_FIELDS, "pods", where, f"--selector={selector}")
+    scope = f"--namespace={namespace}" if namespace else "--all-namespaces"
+    rows = kubectl.watch(_FIELDS, "pods", scope, f"--selector={selector}")
     async with aclosing(rows):
         async for row in rows:
             pod = _named_pod(row)

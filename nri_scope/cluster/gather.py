@@ -217,8 +217,8 @@ def _create_folder(folder: Path) -> None:
     try:
         make_private_folder(folder)
     except OSError as error:
-        words = f"{folder}: cannot be created: {error_words(error)}"
-        raise UsageError(words, "name another folder") from error
+        problem = f"{folder}: cannot be created: {error_words(error)}"
+        raise UsageError(problem, "name another folder") from error
 
 
 def _create(path: Path) -> BinaryIO:

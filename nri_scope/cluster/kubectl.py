@@ -95,9 +95,9 @@ class Kubectl:
             if not is_list and "(NotFound)" in errors.words:
                 return []
             raise UsageError(f"{call}: {errors.words}")
-        *lines, rest = output.decode("utf-8", "replace").split("\n")
+        *lines, unfinished = output.decode("utf-8", "replace").split("\n")
         rows = [line.split("\t") for line in lines]
-        if rest or any(len(row) != len(fields) for row in rows):
+        if unfinished or any(len(row) != len(fields) for row in rows):
             raise UsageError(f"{call}: it printed no list")
         return rows
 
@@ -169,10 +169,10 @@ class Kubectl:
                     if local is None:
                         await process.wait()
                         await errors.task
-                        words = f"kubectl port-forward: {errors.words}"
-                        if _FORBIDDEN in words:
-                            raise UsageError(words)
-                        raise ForwardError(words)
+                        problem = f"kubectl port-forward: {errors.words}"
+                        if _FORBIDDEN in problem:
+                            raise UsageError(problem)
+                        raise ForwardError(problem)
             except TimeoutError:
                 raise ForwardError(
                     f"kubectl port-forward: no port within {FORWARD_TIMEOUT_S:g} s"
@@ -256,8 +256,8 @@ def _token_of_program(text: str) -> str:
         TypeError,
         AttributeError,
     ) as error:
-        words = "the program for authentication in your kubeconfig printed no token"
-        raise UsageError(f"{words}: {type(error).__name__}") from error
+        problem = "the program for authentication in your kubeconfig printed no token"
+        raise UsageError(f"{problem}: {type(error).__name__}") from error
 
 
 def _template(fields: Sequence[str]) -> str:
@@ -303,8 +303,8 @@ async def _forwarded_port(process: Process) -> int | None:
     assert process.stdout is not None
     try:
         while line := await process.stdout.readline():
-            if (found := _FORWARDING.search(line)) and int(found[1]) < 1 << 16:
-                return int(found[1])
+            if (match := _FORWARDING.search(line)) and int(match[1]) < 1 << 16:
+                return int(match[1])
     except ValueError:
         # The line exceeds the limit of the stream.
         raise ForwardError("kubectl port-forward: it printed no port") from None

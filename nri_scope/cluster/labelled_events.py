@@ -147,8 +147,8 @@ class LabelledEvents(LoopThread):
         pods = await labelled_pods(self._kubectl, query.selector, query.namespace, some=is_first)
         if not query.follow and not by_node(pods):
             raise UsageError(f"no pod that matches -l {query.selector} is scheduled yet")
-        seen, self._seen = self._seen, set()
-        pods += seen.difference(pods)
+        earlier, self._seen = self._seen, set()
+        pods += earlier.difference(pods)
         self._forget_gone(set(pods))
         asked = {pod for calls in self._calls for pod in calls.pods}
         new = by_node(pod for pod in pods if pod not in asked)

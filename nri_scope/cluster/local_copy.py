@@ -109,21 +109,21 @@ class _Overlap:
         if observer.since_ns is None:
             observer.since_ns = event.at_ns
         others = [
-            one
-            for one in self._open.values()
-            if one.plugin == event.plugin and one.source != source
+            entry
+            for entry in self._open.values()
+            if entry.plugin == event.plugin and entry.source != source
         ]
         if not others:
             return False
         oldest_ns = event.at_ns - TWIN_NS
-        written = [one for one in self._recent.get(twin, ()) if one[0] >= oldest_ns]
-        for one in written:
-            if one[1] != source:
-                written.remove(one)
+        written = [entry for entry in self._recent.get(twin, ()) if entry[0] >= oldest_ns]
+        for entry in written:
+            if entry[1] != source:
+                written.remove(entry)
                 self._recent[twin] = written
                 return True
-        others = [one for one in others if (one.since_ns or _INT_MAX) <= event.at_ns]
-        if any(one.began_ns > observer.began_ns for one in others):
+        others = [entry for entry in others if (entry.since_ns or _INT_MAX) <= event.at_ns]
+        if any(entry.began_ns > observer.began_ns for entry in others):
             self._held.append(call)
             self._held_bytes += len(call.request) + len(call.reply)
             return True
@@ -218,8 +218,8 @@ class LocalCopy:
             case Printed() as line if response.output is not None:
                 name = response.output.recording
                 number = self._session_number(name, line.session)
-                place = line.session, line.id, line.at_ns
-                if self._is_new(name, *place, line.stream, line.text):
+                key = line.session, line.id, line.at_ns
+                if self._is_new(name, *key, line.stream, line.text):
                     self._recording.put(replace(line, session=number))
             case _:
                 pass

@@ -90,7 +90,7 @@ class NodeState:
     @property
     def has_unknown_losses(self) -> bool:
         """Whether more events may be lost: in a gap, or of a recorder in trouble."""
-        unknown = any(one.trouble or one.gaps_of_unknown_size for one in self.recordings)
+        unknown = any(file.trouble or file.gaps_of_unknown_size for file in self.recordings)
         return unknown or (self.status is not None and self.status.gaps_between > 0)
 
     def document(self) -> dict[str, Plain]:

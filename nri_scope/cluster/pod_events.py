@@ -94,15 +94,15 @@ async def pod_events(
         rows = await kubectl.get(
             ("@",), "events", f"--namespace={target.namespace}", f"--field-selector={selector}"
         )
-        found = sorted(map(_pod_event, rows), key=lambda event: event.at_ns)
+        events = sorted(map(_pod_event, rows), key=lambda event: event.at_ns)
     except UsageError as error:
         say(f"Kubernetes Events are not shown: {error}")
         return None
     if target.container:
-        found = [event for event in found if f"{{{target.container}}}" in event.part]
-    if len(found) > EVENTS_MAX:
-        say(f"{many(len(found) - EVENTS_MAX, 'older Kubernetes Event')} not shown")
-    return PodEvents(target.name, tuple(found[-EVENTS_MAX:]))
+        events = [event for event in events if f"{{{target.container}}}" in event.part]
+    if len(events) > EVENTS_MAX:
+        say(f"{many(len(events) - EVENTS_MAX, 'older Kubernetes Event')} not shown")
+    return PodEvents(target.name, tuple(events[-EVENTS_MAX:]))
 
 
 def _pod_event(row: list[str]) -> PodEvent:
@@ -111,13 +111,13 @@ def _pod_event(row: list[str]) -> PodEvent:
         series = event.get("series") or {}
         times = [series.get("lastObservedTime"), *map(event.get, _TIMES)]
         times.append(event["metadata"].get("creationTimestamp"))
-        at = datetime.fromisoformat(next(filter(None, times), ""))
-        at_ns = round(at.timestamp() * 1_000_000) * 1_000
+        time = datetime.fromisoformat(next(filter(None, times), ""))
+        at_ns = round(time.timestamp() * 1_000_000) * 1_000
         if not 0 <= at_ns < 1 << 63:
             raise ValueError
-        words = [str(event.get(name) or "")[:_TEXT_MAX] for name in ("type", "reason", "message")]
+        texts = [str(event.get(name) or "")[:_TEXT_MAX] for name in ("type", "reason", "message")]
         part = str(event["involvedObject"].get("fieldPath") or "")[:_TEXT_MAX]
         count = min(int(series.get("count") or event.get("count") or 1), 1 << 31)
-        return PodEvent(at_ns, words[0], words[1], words[2], count, part)
+        return PodEvent(at_ns, texts[0], texts[1], texts[2], count, part)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         raise UsageError("kubectl get events: it printed something else") from None

@@ -148,8 +148,8 @@ class NamedTarget:
         pods = await preferred_pods(kubectl, selector, named.namespace)
         pods = [pod for pod in pods if node in ("", pod.node)]
         if not pods:
-            where = f" on {node}" if node else ""
-            raise UsageError(f"{self._title} has no pods{where} (its selector is {selector})")
+            scope = f" on {node}" if node else ""
+            raise UsageError(f"{self._title} has no pods{scope} (its selector is {selector})")
         if len(pods) > 1:
             say(f"Found {len(pods)} pods, using pod/{pods[0].name}")
         return Target(named.namespace, pods[0].name, named.container)

@@ -26,7 +26,7 @@ _BATCH, _BATCH_BYTES = 2_048, 4 << 20
 
 def start_of(session: Session) -> SessionStart:
     """Return the start of a session that was recorded elsewhere."""
-    return SessionStart(**{one.name: getattr(session, one.name) for one in fields(SessionStart)})
+    return SessionStart(**{attr.name: getattr(session, attr.name) for attr in fields(SessionStart)})
 
 
 @contextmanager
@@ -50,8 +50,8 @@ def complete_recording(path: Path, *, is_draft: bool = False) -> Iterator[Comple
         finally:
             writer.close()
     except sqlite3.Error as error:
-        words = error_words(error)
-        raise RecordingError(path, f"cannot be written: {words}", writing_hint(words)) from error
+        reason = error_words(error)
+        raise RecordingError(path, f"cannot be written: {reason}", writing_hint(reason)) from error
 
 
 class CompleteRecording(Sink):

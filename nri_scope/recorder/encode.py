@@ -152,18 +152,18 @@ class Encoder:
         *,
         keep: Callable[[Event], bool] | None = None,
         want_event: bool = False,
-        known: RecordedCall | None = None,
+        recorded: RecordedCall | None = None,
     ) -> EncodedCall | None:
         """Encode one call into rows; return None if ``keep`` rejects its event.
 
-        ``known``: the same event of another recording, with a higher number than all events before
-        it. Raises LimitReached if a table is full.
+        ``recorded``: the same event of another recording, with a higher number than all earlier
+        events. Raises LimitReached if a table is full.
         """
         session.seq += 1
         size = len(call.request)
-        if known is not None:
-            size, session.seq = known.event.size, known.event.seq or session.seq
-            self.next_event = max(self.next_event, known.event.id)
+        if recorded is not None:
+            size, session.seq = recorded.event.size, recorded.event.seq or session.seq
+            self.next_event = max(self.next_event, recorded.event.id)
         encoded = _decode(call, session.plugin, size)
         if want_event or keep is not None:
             event = self._event(session, encoded)
@@ -177,10 +177,10 @@ class Encoder:
             if want_event:
                 encoded.event = self._event(session, encoded)
         event_id = self.next_event
-        keys = None if known is None else known.keys
+        keys = None if recorded is None else recorded.keys
         if keys is None:
-            if known is not None:
-                self._add_names(encoded.decoded, known.event)
+            if recorded is not None:
+                self._add_names(encoded.decoded, recorded.event)
             keys = self._subject_keys(session, event_id, encoded)
         states: list[_Row] = []
         if isinstance(message := encoded.decoded.message, SynchronizeRequest):
@@ -193,12 +193,12 @@ class Encoder:
             rows[_INSERT_STATE] += states
         if keys.updated:
             rows[_INSERT_EFFECT] += [(key, event_id) for key in keys.updated]
-        if known is not None:
-            if known.outcome is not None:
-                fate, evidence = known.outcome.fate, known.outcome[1:]
+        if recorded is not None:
+            if recorded.outcome is not None:
+                fate, evidence = recorded.outcome.fate, recorded.outcome[1:]
                 rows[INSERT_OUTCOME].append((event_id, fate.value, *evidence))
-            if known.omitted is not None:
-                rows[_INSERT_OMITTED].append((event_id, *known.omitted))
+            if recorded.omitted is not None:
+                rows[_INSERT_OMITTED].append((event_id, *recorded.omitted))
         self._append_row(session, event_id, encoded, keys, objects)
         return encoded
 
@@ -221,11 +221,11 @@ class Encoder:
     def _put_objects(self, encoded: EncodedCall) -> _ObjectIds:
         """Store the parts of a call; return their object ids."""
         call, decoded = encoded.call, encoded.decoded
-        pod = container = rest = None
+        pod = container = remainder = None
         own = ""
         if decoded.message is None:
             if call.request:
-                rest = self.objects.put(ObjectKind.RAW, call.request, "", call.method)
+                remainder = self.objects.put(ObjectKind.RAW, call.request, "", call.method)
             if decoded.container is not None:
                 # Of all replies, only CRI answers are versions of one object.
                 own = named(decoded.container.id)
@@ -235,11 +235,11 @@ class Encoder:
             if decoded.container is not None:
                 container = put_container(self.objects, decoded.container)
             if serialized := rest_of(decoded, decoded.message):
-                rest = self.objects.put(ObjectKind.REST, serialized, "", call.method)
+                remainder = self.objects.put(ObjectKind.REST, serialized, "", call.method)
         reply = None
         if call.reply:
             reply = self.objects.put(ObjectKind.REPLY, call.reply, own, call.method)
-        return pod, container, rest, reply
+        return pod, container, remainder, reply
 
     def _append_row(
         self,
@@ -361,16 +361,16 @@ class Encoder:
             pod = decoded.pod
             namespace, pod_name, pod_id = pod.namespace, name_of_pod(pod), pod.id
             if pod_id and not (namespace and pod_name):
-                known = self.subjects.known_pod(pod_id)
-                if known is not None:
-                    namespace, pod_name = namespace or known.namespace, pod_name or known.name
+                cached = self.subjects.known_pod(pod_id)
+                if cached is not None:
+                    namespace, pod_name = namespace or cached.namespace, pod_name or cached.name
         if decoded.container is not None:
             container_id = decoded.container.id
             container_name = name_of_container(decoded.container)
         if decoded.message is None and container_id and not container_name:
-            container_name, known = self.subjects.known_names(container_id)
-            if known is not None:
-                namespace, pod_name, pod_id = known.namespace, known.name, known.id
+            container_name, cached = self.subjects.known_names(container_id)
+            if cached is not None:
+                namespace, pod_name, pod_id = cached.namespace, cached.name, cached.id
         return Event(
             id=self.next_event,
             session=session.id,

@@ -338,10 +338,10 @@ class RecorderCounters(NamedTuple):
         """
         lost = f" ({many(self.lost, 'event')} lost)" if self.lost else ""
         removed = f", {many(self.removed, 'event')} removed again" if self.removed else ""
-        place = "" if path is None else f": {path}"
+        suffix = "" if path is None else f": {path}"
         return (
             f"recorded {many(self.recorded, 'event')} in {many(sessions, 'session')} "
-            f"over {seconds:.0f} s{removed}, {many(self.gaps, 'gap')}{lost}{place}"
+            f"over {seconds:.0f} s{removed}, {many(self.gaps, 'gap')}{lost}{suffix}"
         )
 
 

@@ -57,13 +57,13 @@ class ObjectStore:
         self.stored_bytes = 0
         """Packed bytes of all new objects so far."""
         self._packer = Packer()
-        self._known: RecentlyUsed[tuple[int, bytes], int] = RecentlyUsed(_MAX_HASHES)
+        self._cached: RecentlyUsed[tuple[int, bytes], int] = RecentlyUsed(_MAX_HASHES)
         self._versions: RecentlyUsed[tuple[int, str], _Base] = RecentlyUsed(_MAX_VERSION_BYTES)
         self._models: RecentlyUsed[tuple[int, str], _Base] = RecentlyUsed(_MAX_MODELS)
 
     def begin_stretch(self) -> None:
         """Begin a stretch; its objects never refer to objects of earlier stretches."""
-        self._known.clear()
+        self._cached.clear()
         self._versions.clear()
         self._models.clear()
 
@@ -77,9 +77,9 @@ class ObjectStore:
         short = len(content) <= _SHORT_BYTES
         content_hash = content if short else digest(content)
         key = (int(kind), content_hash)
-        known = self._known.get(key)
-        if known is not None:
-            return known
+        cached = self._cached.get(key)
+        if cached is not None:
+            return cached
         object_id = self.next_id
         self.next_id += 1
         base, data = self._pack(kind, content, own, like, object_id)
@@ -87,7 +87,7 @@ class ObjectStore:
             content_hash = digest(content)
         self.rows.append(StoredObject(object_id, key[0], content_hash, len(content), base, data))
         self.stored_bytes += len(data)
-        self._known.put(key, object_id)
+        self._cached.put(key, object_id)
         return object_id
 
     def flush(self, connection: sqlite3.Connection) -> None:
@@ -153,12 +153,12 @@ class NameTable:
 
     def id(self, text: str) -> int:
         """Return the id of ``text``; write a row immediately if it is new."""
-        known = self._ids.get(text)
-        if known is not None:
-            return known
+        cached = self._ids.get(text)
+        if cached is not None:
+            return cached
         text = named(text)
-        found = self._connection.execute("SELECT id FROM name WHERE text = ?", (text,)).fetchone()
-        number = int(found[0]) if found else self._insert(text)
+        row = self._connection.execute("SELECT id FROM name WHERE text = ?", (text,)).fetchone()
+        number = int(row[0]) if row else self._insert(text)
         if len(self._ids) < _MAX_NAMES:
             self._ids[text] = number
         return number
@@ -221,25 +221,25 @@ class _Rows(Generic[_Row]):
         self._limits = TableLimits.of_names(
             connection, table, [column.name for column in fields(make) if column.type == "str"]
         )
-        self._known: RecentlyUsed[str, tuple[_Row, ...]] = RecentlyUsed(MAX_CACHED)
+        self._cached: RecentlyUsed[str, tuple[_Row, ...]] = RecentlyUsed(MAX_CACHED)
         (newest,) = connection.execute(f"SELECT max(key) FROM {table}").fetchone()
         self._next = (newest or 0) + 1
         self._new: list[_Row] = []
         self._completed: dict[int, _Row] = {}
 
-    def known(self, row_id: str) -> tuple[_Row, ...]:
+    def cached(self, row_id: str) -> tuple[_Row, ...]:
         """Return the cached rows with an id; never reads the file."""
-        return self._known.get(row_id) or ()
+        return self._cached.get(row_id) or ()
 
     def with_id(self, row_id: str) -> tuple[_Row, ...]:
         """Return the rows with an id, newest first."""
-        known = self._known.get(row_id)
-        if known is not None:
-            return known
-        found = self._connection.execute(self._select, (row_id, _MAX_SAME_ID))
-        rows = tuple(self._make(*row) for row in found)
+        cached = self._cached.get(row_id)
+        if cached is not None:
+            return cached
+        stored = self._connection.execute(self._select, (row_id, _MAX_SAME_ID))
+        rows = tuple(self._make(*row) for row in stored)
         if rows:
-            self._known.put(row_id, rows)
+            self._cached.put(row_id, rows)
         return rows
 
     def add(
@@ -247,7 +247,7 @@ class _Rows(Generic[_Row]):
     ) -> _Row:
         """Create a row; ``others`` are the existing rows with the same id, ``key`` as below."""
         row = self.add_unlisted(row_id, *values, key=key)
-        self._known.put(row_id, (row, *others[: _MAX_SAME_ID - 1]))
+        self._cached.put(row_id, (row, *others[: _MAX_SAME_ID - 1]))
         return row
 
     def add_unlisted(self, row_id: str, *values: Any, key: int | None = None) -> _Row:
@@ -262,7 +262,7 @@ class _Rows(Generic[_Row]):
         """Replace the id of a row. Raises LimitReached."""
         self.complete(row, max(0, _length(row_id) - _length(row.id)))
         row.id = row_id
-        self._known.put(row_id, (row,))
+        self._cached.put(row_id, (row,))
 
     def has(self, row: _Row) -> bool:
         """Return whether the row is in the file, or will be."""
@@ -278,7 +278,7 @@ class _Rows(Generic[_Row]):
 
     def invalidate(self) -> None:
         """Clear the cache after rows were removed from the file."""
-        self._known.clear()
+        self._cached.clear()
         self._limits.recount()
 
     def flush(self) -> None:
@@ -334,15 +334,15 @@ class SubjectTables:
         pod_key = pod.key if pod else None
         if not container_id and created is not None:
             return self._begin_without_id(pod_key, name, *created)
-        known = self._containers.with_id(container_id)
-        if not known and container_id and (pod_key, name) in self._without_id:
+        same_id = self._containers.with_id(container_id)
+        if not same_id and container_id and (pod_key, name) in self._without_id:
             identified, _ = self._without_id[pod_key, name]
             self._containers.identify(identified, container_id)
             del self._without_id[pod_key, name]
             return identified
-        row = _exact_match(known, name, pod_key) or _compatible(known, name, pod_key)
+        row = _exact_match(same_id, name, pod_key) or _compatible(same_id, name, pod_key)
         if row is None:
-            return self._containers.add(known, container_id, name, pod_key)
+            return self._containers.add(same_id, container_id, name, pod_key)
         if (name and not row.name) or (pod_key is not None and row.pod is None):
             self._containers.complete(row, 0 if row.name else len(name))
             row.name, row.pod = row.name or name, pod_key if row.pod is None else row.pod
@@ -357,8 +357,8 @@ class SubjectTables:
             self._pods.add(others, row_id, *values, key=subject.key)
         else:
             pod = None if subject.pod is None else subject.pod.key
-            known = self._containers.with_id(row_id)
-            self._containers.add(known, row_id, name, pod, key=subject.key)
+            same_id = self._containers.with_id(row_id)
+            self._containers.add(same_id, row_id, name, pod, key=subject.key)
 
     def forget_creations(self, session: int | None) -> None:
         """Keep the containers without id of a session that lost events or ended apart from later
@@ -371,8 +371,8 @@ class SubjectTables:
 
     def known_pod(self, pod_id: str) -> PodRow | None:
         """Return the cached row with this id if there is exactly one; create no row."""
-        known = self._pods.known(named(pod_id))
-        return known[0] if len(known) == 1 else None
+        cached = self._pods.cached(named(pod_id))
+        return cached[0] if len(cached) == 1 else None
 
     def known_names(self, container_id: str) -> tuple[str, PodRow | None]:
         """Return a container's name and pod if its id is unique, else ("", None); create no row."""
@@ -392,7 +392,7 @@ class SubjectTables:
         self._pods.invalidate()
         self._containers.invalidate()
         self._without_id = {
-            key: found for key, found in self._without_id.items() if self._containers.has(found[0])
+            key: entry for key, entry in self._without_id.items() if self._containers.has(entry[0])
         }
 
     def flush(self) -> None:
@@ -421,11 +421,11 @@ class SubjectTables:
     def _pod(self, pod_id: str, namespace: str, name: str, uid: str) -> PodRow | None:
         if not pod_id and not name:
             return None
-        known = self._pods.with_id(pod_id)
-        for row in known:
+        same_id = self._pods.with_id(pod_id)
+        for row in same_id:
             if row.name == name and row.namespace == namespace and row.uid == uid:
                 return row
-        for row in known:
+        for row in same_id:
             if all(
                 not given or not stored or given == stored
                 for given, stored in (
@@ -440,7 +440,7 @@ class SubjectTables:
                     self._pods.complete(row, grown)
                     row.namespace, row.name, row.uid = completed
                 return row
-        return self._pods.add(known, pod_id, namespace, name, uid)
+        return self._pods.add(same_id, pod_id, namespace, name, uid)
 
 
 def _length(*values: str | int | None) -> int:

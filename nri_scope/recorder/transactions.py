@@ -280,11 +280,11 @@ class TransactionWriter:
         entries: EntryWriter,
         number: int,
         call: CapturedCall,
-        known: RecordedCall | None = None,
+        recorded: RecordedCall | None = None,
     ) -> None:
         """Write a call of session ``number``; a faulty one becomes a gap.
 
-        ``known``: the event of the original of a copy. Raises sqlite3.Error.
+        ``recorded``: the event of the original of a copy. Raises sqlite3.Error.
         """
         written = entries.result
         if number in self._sessions.refused:
@@ -301,7 +301,7 @@ class TransactionWriter:
                 call,
                 keep=None if self._keep is None else partial(_is_kept, self._keep, written),
                 want_event=self._want_events,
-                known=known,
+                recorded=recorded,
             )
         except sqlite3.Error:
             raise
@@ -310,8 +310,8 @@ class TransactionWriter:
             return
         except Exception as error:  # noqa: BLE001 - one bad event must not end the recording
             # The error's text may contain a secret that redaction has not replaced.
-            words = "" if self._redaction is not None else f": {error}"
-            problem = f"{call.method} could not be recorded: {type(error).__name__}{words}"
+            detail = "" if self._redaction is not None else f": {error}"
+            problem = f"{call.method} could not be recorded: {type(error).__name__}{detail}"
             written.problems.append(problem)
             entries.apply(Gap(0, number, call.wall_ns, call.wall_ns, problem, 1))
             return

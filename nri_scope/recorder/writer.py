@@ -281,21 +281,21 @@ class Recorder(Sink):
                 written = self._writing.write([*self._own, *entries])
                 break
             except (sqlite3.OperationalError, RecordingError) as error:
-                words = _words(error)
+                problem = _words(error)
             except Exception as error:  # noqa: BLE001 - a dead recorder would lose all later events
                 if type(error) is not sqlite3.DatabaseError:
                     self._discard(entries, f"internal error: {type(error).__name__}: {error}")
                     return
-                words = error_words(error)
+                problem = error_words(error)
             now = time.monotonic()
             failed_at = failed_at or now
             if self._is_too_late():
-                self._discard(entries, words)
+                self._discard(entries, problem)
                 return
-            if words != LOCKED or now - failed_at > _LOCK_TOLERANCE_SECONDS:
-                self._report_failure(words)
+            if problem != LOCKED or now - failed_at > _LOCK_TOLERANCE_SECONDS:
+                self._report_failure(problem)
                 if self._on_written is not None:
-                    self._on_written(BatchResult(failure=words))
+                    self._on_written(BatchResult(failure=problem))
             self._inbox.sleep(pause)
             pause = min(2 * pause, _MAX_PAUSE_SECONDS)
         self._own = []
@@ -327,7 +327,7 @@ class Recorder(Sink):
         if self._on_written is not None:
             self._on_written(written)
 
-    def _discard(self, entries: list[Queued], words: str) -> None:
+    def _discard(self, entries: list[Queued], problem: str) -> None:
         if self._finishing:
             # The queued entries could not be written either.
             queued = self._inbox.take(_UNLIMITED, _UNLIMITED)
@@ -344,7 +344,7 @@ class Recorder(Sink):
         count = sum(map(len, lost.values()))
         self._counters = self._counters._replace(lost=self._counters.lost + count)
         gaps = [
-            Gap(0, session, times[0], times[-1], words, len(times), len(times))
+            Gap(0, session, times[0], times[-1], problem, len(times), len(times))
             for session, times in lost.items()
         ]
         self._own = [*others, *gaps] if gaps else []
@@ -352,7 +352,7 @@ class Recorder(Sink):
         if self._finishing and not self._write_own():
             without_gap = "; the file has no gap for them"
         if count:
-            self._report(f"{count} events could not be written: {words}{without_gap}")
+            self._report(f"{count} events could not be written: {problem}{without_gap}")
 
     def _write_own(self) -> bool:
         """Write the worker's gaps and notes, which need less space than events; return success."""
@@ -387,11 +387,11 @@ class Recorder(Sink):
 
     # -- reports ----------------------------------------------------------------------------
 
-    def _report_failure(self, words: str) -> None:
-        self._inbox.reason = words
-        if words != self._reported:
-            self._reported = words
-            self._report(f"{self._writing.path}: {words}; events wait in memory")
+    def _report_failure(self, problem: str) -> None:
+        self._inbox.reason = problem
+        if problem != self._reported:
+            self._reported = problem
+            self._report(f"{self._writing.path}: {problem}; events wait in memory")
 
     def _report_recovery(self, seconds: float, lost: int) -> None:
         loss = f"{lost} events were lost" if lost else "nothing was lost"

@@ -91,7 +91,7 @@ class OpenedFile(NamedTuple):
 def connect(path: Path, *, known_fingerprint: tuple[int, ...] | None) -> OpenedFile:
     """Open a recording, or the recording in a bundle, for reading.
 
-    ``path`` must not be a symbolic link. ``known_fingerprint``: its `fingerprint`, taken before. The
+    ``path`` must not be a symbolic link. ``known_fingerprint``: `fingerprint` of before. The
     connection has the temporary views "events" (`EVENTS_VIEW`) and "log", which hide objects of the
     file with the same names. If other users could replace the file or its companions, a private
     copy is opened instead. Raises RecordingError.

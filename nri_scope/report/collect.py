@@ -109,7 +109,7 @@ class Changes:
             container.failure = clipped(diff.failure, WORDS_MAX)
             if len(container.remarks) < STEPS_OF_ONE_MAX:
                 remarks = (*diff.absences, *filter(None, [diff.doubt]), *diff.remarks)
-                container.remarks.update(dict.fromkeys(clipped(one, WORDS_MAX) for one in remarks))
+                container.remarks |= dict.fromkeys(clipped(remark, WORDS_MAX) for remark in remarks)
 
     def result(self) -> tuple[Changed, ...]:
         """Return the containers in the order of their first changes."""
@@ -133,14 +133,14 @@ class Changes:
 
     def _of(self, container: str) -> _Container | None:
         """Return the container; None beyond the limit."""
-        found = self._found.get(container)
-        if found is None and container not in self._skipped:
+        collected = self._found.get(container)
+        if collected is None and container not in self._skipped:
             if len(self._found) >= CONTAINERS_MAX or self._kept >= STEPS_MAX:
                 if len(self._skipped) < TRACKED_MAX:
                     self._skipped.add(container)
             else:
-                found = self._found[container] = _Container(self._name_of(container))
-        return found
+                collected = self._found[container] = _Container(self._name_of(container))
+        return collected
 
     def _add(self, step: ChangeStep) -> None:
         self.rows += 1
@@ -236,17 +236,17 @@ class Links:
                     result += self._interval(after, before, times, order)
         return result
 
-    def _seen(self, session: Session, known: ChainLink | None) -> ChainLink:
+    def _seen(self, session: Session, earlier: ChainLink | None) -> ChainLink:
         how = role(session)
-        if known is not None and how not in known.known_by:
-            how = f"{known.known_by}, {how}"
+        if earlier is not None and how not in earlier.known_by:
+            how = f"{earlier.known_by}, {how}"
         passive = session.role in PASSIVE_ROLES
         times = self._own.get(session.plugin)
         return ChainLink(
             session.plugin,
             session.plugin_index,
             how,
-            passive and (known is None or known.passive),
+            passive and (earlier is None or earlier.passive),
             False,
             self._events[session.plugin],
             None if times is None else Timing.of(times),
@@ -381,9 +381,9 @@ class _Collector(Finder):
             LeftOut("pods and containers in the timeline", lanes, self._lanes.seen),
         )
         return Facts(
-            **{one.name: getattr(diagnosed, one.name) for one in fields(diagnosed)},
+            **{member.name: getattr(diagnosed, member.name) for member in fields(diagnosed)},
             tool=f"nri-scope {__version__}",
-            runtimes=tuple(clipped(one, WORDS_MAX) for one in runtimes[:SESSIONS_MAX]),
+            runtimes=tuple(clipped(member, WORDS_MAX) for member in runtimes[:SESSIONS_MAX]),
             lost=sum(gap.lost or 0 for gap in gaps),
             notes=tuple(notes[:NOTES_MAX]),
             pods=len(self._pods),
@@ -391,7 +391,7 @@ class _Collector(Finder):
             by_event=tuple(
                 sorted(
                     ((name, count, bad) for name, (count, bad) in self._by_event.items()),
-                    key=lambda one: (-one[1], one[0]),
+                    key=lambda member: (-member[1], member[0]),
                 )
             ),
             chain=tuple(self._links.links()),

@@ -92,8 +92,8 @@ def without_plain_updates(recording: Recording, updated: frozenset[str]) -> froz
             or not _has_all(decoded.container.linux.resources, before)
         ):
             left.add(event.container_id)
-    creations = recording.exchanges(where=_CREATIONS, needed=lambda one: one.container_id in states)
-    for event, request, _ in creations if states else ():
+    calls = recording.exchanges(where=_CREATIONS, needed=lambda event: event.container_id in states)
+    for event, request, _ in calls if states else ():
         made = decode_request(event.method, request).container
         before = states.get(event.container_id)
         if made is not None and before is not None and not _has_all(made.linux.resources, before):
@@ -106,26 +106,26 @@ def _replaces(asked: api.LinuxResources, before: api.LinuxResources) -> bool:
     return any(_differing(before, asked))
 
 
-def _differing(some: api.LinuxResources, other: api.LinuxResources) -> Iterator[bool]:
-    """Yield for each value of ``some`` that ``other`` lacks whether that has another one.
+def _differing(some: api.LinuxResources, expected: api.LinuxResources) -> Iterator[bool]:
+    """Yield for each value of ``some`` that ``expected`` lacks whether that has another one.
 
     Only values for memory and CPU that are not zero.
     """
-    for group, there in ((some.memory, other.memory), (some.cpu, other.cpu)):
-        others = {field.name: value for field, value in there.ListFields()}
+    for group, counterpart in ((some.memory, expected.memory), (some.cpu, expected.cpu)):
+        others = {field.name: value for field, value in counterpart.ListFields()}
         for field, value in group.ListFields():
             is_set = value if isinstance(value, str) else value.value
             if is_set and others.get(field.name) != value:
                 yield field.name in others
 
 
-def _has_all(shown: api.LinuxResources, requested: api.LinuxResources) -> bool:
-    """Return whether all values of a request are shown; zeros ask for nothing."""
-    if any(True for _ in _differing(requested, shown)):
+def _has_all(reported: api.LinuxResources, requested: api.LinuxResources) -> bool:
+    """Return whether all values of a request are reported; zeros ask for nothing."""
+    if any(True for _ in _differing(requested, reported)):
         return False
     # A swap limit that is not requested follows the memory limit.
     limit = requested.memory.swap if requested.memory.HasField("swap") else requested.memory.limit
-    if limit.value and shown.memory.swap.value != limit.value:
+    if limit.value and reported.memory.swap.value != limit.value:
         return False
     return all(
         field.name in ("memory", "cpu") or not value for field, value in requested.ListFields()

@@ -65,9 +65,9 @@ class CommandStyle(Enum):
         """Return a text, which names commands on a FILE, with the commands of this style."""
         if self is CommandStyle.FILE:
             return text
-        shown = _VIEW.sub(lambda match: f"`{self.value} {match[1] or match[2]}", text)
+        result = _VIEW.sub(lambda match: f"`{self.value} {match[1] or match[2]}", text)
         pulled = f" `{self.value} pull` makes a FILE." if _OTHER_COMMAND.search(text) else ""
-        return shown + pulled
+        return result + pulled
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,8 @@ def capital(text: str) -> str:
 def ranked(findings: Sequence[Finding]) -> list[Finding]:
     """Sort findings by level, the worst first, then by kind and first event."""
     levels, kinds = list(Level), list(FindingKind)
-    return sorted(
-        findings,
-        key=lambda one: (levels.index(one.level), kinds.index(one.kind), one.events[:1]),
-    )
+
+    def rank(finding: Finding) -> tuple[int, int, tuple[int, ...]]:
+        return levels.index(finding.level), kinds.index(finding.kind), finding.events[:1]
+
+    return sorted(findings, key=rank)

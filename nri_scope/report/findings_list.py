@@ -22,30 +22,29 @@ _STYLES = {Level.PROBLEM: Style.BAD, Level.WARNING: Style.WARN, Level.NOTE: Styl
 def text(facts: Diagnosed, *, width: int | None) -> Iterator[str]:
     """Yield the lines of all findings, the runtimes without rules here, and a summary."""
     layout = Layout(width)
-    for name, words in facts.sender_facts:
-        yield from layout.sentence(f"{name}: {words}", 0)
+    for name, fact in facts.sender_facts:
+        yield from layout.sentence(f"{name}: {fact}", 0)
     yield from [""] if facts.sender_facts else []
     for finding in facts.findings:
         yield from _finding(finding, layout)
         yield ""
-    unknown = [
-        one for one in facts.sessions if one.is_connection and runtime_remark(one.runtime_name)
-    ]
+    connections = (session for session in facts.sessions if session.is_connection)
+    unknown = [session for session in connections if runtime_remark(session.runtime_name)]
     for name in dict.fromkeys(map(runtime, unknown)):
         yield from layout.sentence(f"runtime: {name}", 0)
     yield from layout.sentence(_summary(facts), 0)
 
 
-def _finding(one: Finding, layout: Layout) -> Iterator[str]:
-    parts = [LayoutPart(one.level, _STYLES[one.level]), LayoutPart(one.title, Style.STRONG)]
-    yield from layout.parts(parts, 0, 2)
-    yield from layout.sentence(one.detail, 2)
-    where = wording.shown_by(one, moment)
-    if where:
-        yield from layout.sentence(f"see {where}", 2)
-    if one.containers:
-        yield from layout.sentence(f"about {wording.listed(one.containers)}", 2)
-    yield from layout.sentence(f"→ {one.advice}", 2, Style.DIM)
+def _finding(finding: Finding, layout: Layout) -> Iterator[str]:
+    level = LayoutPart(finding.level, _STYLES[finding.level])
+    yield from layout.parts([level, LayoutPart(finding.title, Style.STRONG)], 0, 2)
+    yield from layout.sentence(finding.detail, 2)
+    events = wording.shown_by(finding, moment)
+    if events:
+        yield from layout.sentence(f"see {events}", 2)
+    if finding.containers:
+        yield from layout.sentence(f"about {wording.listed(finding.containers)}", 2)
+    yield from layout.sentence(f"→ {finding.advice}", 2, Style.DIM)
 
 
 def _summary(facts: Diagnosed) -> str:
@@ -53,9 +52,9 @@ def _summary(facts: Diagnosed) -> str:
     events = many(facts.events, "event")
     if facts.omitted:
         events += f" ({left_out_words(facts.omitted)})"
-    counts = ", ".join(many(count, one) for one, count in wording.counted_levels(facts.findings))
-    words = facts.coverage.limited(f"{prefix}{counts or 'No findings'} in {events}")
-    return f"{words}{'' if counts else '.'}"
+    counts = ", ".join(many(count, name) for name, count in wording.counted_levels(facts.findings))
+    sentence = facts.coverage.limited(f"{prefix}{counts or 'No findings'} in {events}")
+    return f"{sentence}{'' if counts else '.'}"
 
 
 def document(facts: Diagnosed) -> dict[str, Plain]:

@@ -58,8 +58,8 @@ def fixed_text() -> bytes:
     """
     tokens = Environment().lex(_source(_PAGE))
     # Only text: neither comments nor expressions.
-    words = (text for _, token, text in tokens if token in ("data", "string"))
-    return "\n".join((_source("report.css"), *words)).encode()
+    texts = (text for _, token, text in tokens if token in ("data", "string"))
+    return "\n".join((_source("report.css"), *texts)).encode()
 
 
 def _source(name: str) -> str:
@@ -122,30 +122,30 @@ def _sha256(text: str) -> str:
 def bars(counts: Sequence[int], most: int) -> str:
     """Return a path of columns with heights proportional to the counts; `most` has full height."""
     parts: list[str] = []
-    for place, count in enumerate(counts):
+    for column, count in enumerate(counts):
         if count:
             # The minimum height makes every count visible.
             height = max(2.0, _HEIGHT * count / max(1, most))
-            parts.append(f"M{place} {_HEIGHT}v{-height:.1f}h1V{_HEIGHT}z")
+            parts.append(f"M{column} {_HEIGHT}v{-height:.1f}h1V{_HEIGHT}z")
     return "".join(parts)
 
 
 def dots(lane: Lane, kind: LaneMark) -> str:
     """Return a path of zero-length lines, which round caps turn into dots of constant size."""
-    return "".join(f"M{place} 10h0" for place, mark, _ in lane.marks if mark is kind)
+    return "".join(f"M{column} 10h0" for column, mark, _ in lane.marks if mark is kind)
 
 
-def spans(found: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def spans(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Return starts and widths, of at least one column."""
-    return [(begin, max(1, end - begin)) for begin, end in found]
+    return [(begin, max(1, end - begin)) for begin, end in ranges]
 
 
 def log_place(ns: int, deadline_ns: int) -> float:
-    """Return a time's place on a logarithmic scale from 10 µs to the deadline, at most `_BAR`."""
+    """Return a time's position on a logarithmic scale from 10 µs to the deadline, up to `_BAR`."""
     if ns <= _LEAST_NS or deadline_ns <= _LEAST_NS:
         return 0.0
-    place = _BAR * math.log(ns / _LEAST_NS) / math.log(deadline_ns / _LEAST_NS)
-    return round(min(place, float(_BAR)), 1)
+    position = _BAR * math.log(ns / _LEAST_NS) / math.log(deadline_ns / _LEAST_NS)
+    return round(min(position, float(_BAR)), 1)
 
 
 def ticks(timeline: Timeline, count: int = 5) -> list[int]:

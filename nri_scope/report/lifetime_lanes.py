@@ -55,8 +55,8 @@ class LaneCollector:
     def column(self, at_ns: int) -> int:
         """Return the column of a time; the nearest one for times outside the period."""
         span = self.last_ns - self.first_ns
-        place = (at_ns - self.first_ns) * (COLUMNS - 1) // span
-        return min(max(place, 0), COLUMNS - 1)
+        column = (at_ns - self.first_ns) * (COLUMNS - 1) // span
+        return min(max(column, 0), COLUMNS - 1)
 
     def see(self, event: Event) -> None:
         """Process an event."""
@@ -71,28 +71,28 @@ class LaneCollector:
         if candidate.lifetime.stage is EventStage.REMOVED and subject in self._calm:
             self._calm.move_to_end(subject, last=False)
 
-    def mark(self, subject: str, at_ns: int, kind: LaneMark, words: str) -> None:
+    def mark(self, subject: str, at_ns: int, kind: LaneMark, label: str) -> None:
         """Mark a round's outcome on the lane of its pod or container."""
-        place = self.column(at_ns)
+        column = self.column(at_ns)
         if kind in (LaneMark.SLOW, LaneMark.FAILED):
-            self._bad[place] += 1
+            self._bad[column] += 1
         candidate = self._candidates.get(subject)
         if candidate is None:
             return
-        known = candidate.marks.get(place)
-        if known is None or _WEIGHT[known[0]] <= _WEIGHT[kind]:
-            candidate.marks[place] = kind, words
+        earlier = candidate.marks.get(column)
+        if earlier is None or _WEIGHT[earlier[0]] <= _WEIGHT[kind]:
+            candidate.marks[column] = kind, label
         if _WEIGHT[kind]:
             candidate.weight += _WEIGHT[kind]
             # The pod is drawn with the container.
-            for each in (subject, candidate.pod):
-                self._calm.pop(each, None)
+            for identifier in (subject, candidate.pod):
+                self._calm.pop(identifier, None)
 
     def timeline(
         self, sessions: Iterable[Session], gaps: Iterable[Gap], name_of: NameOf
     ) -> Timeline:
         """Return the timeline, with the busiest `LANES_MAX` lanes, the earliest first."""
-        chosen = sorted(self._candidates.values(), key=lambda one: (-one.weight, one.number))
+        chosen = sorted(self._candidates.values(), key=lambda lane: (-lane.weight, lane.number))
         chosen = self._with_their_pods(chosen)
         drawn = {candidate.lifetime.id for candidate in chosen}
         return Timeline(
@@ -125,7 +125,7 @@ class LaneCollector:
             begin,
             end,
             runs,
-            tuple((place, kind, words) for place, (kind, words) in sorted(candidate.marks.items())),
+            tuple((column, kind, text) for column, (kind, text) in sorted(candidate.marks.items())),
         )
 
     def _columns(self, from_ns: int, to_ns: int) -> tuple[int, int]:
@@ -148,15 +148,15 @@ class LaneCollector:
 
     def _with_their_pods(self, chosen: list[_Candidate]) -> list[_Candidate]:
         """Return the first `LANES_MAX` of the chosen lifetimes, each container after its pod."""
-        kept: dict[str, _Candidate] = {}
+        drawn: dict[str, _Candidate] = {}
         for candidate in chosen:
             pod = self._candidates.get(candidate.pod, candidate)
-            group = {each.lifetime.id: each for each in (pod, candidate)}
-            if len(kept | group) <= LANES_MAX:
-                kept |= group
-        numbers = {key: candidate.number for key, candidate in kept.items()}
+            group = {member.lifetime.id: member for member in (pod, candidate)}
+            if len(drawn | group) <= LANES_MAX:
+                drawn |= group
+        numbers = {key: candidate.number for key, candidate in drawn.items()}
         return sorted(
-            kept.values(),
+            drawn.values(),
             key=lambda candidate: (
                 *(numbers.get(candidate.pod, candidate.number), candidate.pod),
                 *(not candidate.lifetime.is_pod, candidate.number),

@@ -149,16 +149,16 @@ def _foot(facts: Facts) -> Iterator[str]:
     yield f"<sub>Written by {prose(facts.tool)}. All times are UTC.</sub>"
 
 
-def _finding(one: Finding) -> list[str]:
-    where = wording.shown_by(one)
-    shown = f" ({where})" if where else ""
-    lines = [f"- {_MARKS[one.level]} **{one.level}** {_escaped(one.title)}{shown}"]
-    if one.containers:
-        more = len(one.containers) - _CONTAINERS_MAX
-        names = ", ".join(code(_cut(name)) for name in one.containers[:_CONTAINERS_MAX])
+def _finding(finding: Finding) -> list[str]:
+    events = wording.shown_by(finding)
+    suffix = f" ({events})" if events else ""
+    lines = [f"- {_MARKS[finding.level]} **{finding.level}** {_escaped(finding.title)}{suffix}"]
+    if finding.containers:
+        more = len(finding.containers) - _CONTAINERS_MAX
+        names = ", ".join(code(_cut(name)) for name in finding.containers[:_CONTAINERS_MAX])
         lines.append(f"  - about {names}{f' and {more:,} more' if more > 0 else ''}")
     # The advice is trusted text, with code in backticks.
-    return [*lines, f"  - {_escaped(one.detail)}", f"  - → {one.advice}"]
+    return [*lines, f"  - {_escaped(finding.detail)}", f"  - → {finding.advice}"]
 
 
 def _measured_rows(facts: Facts) -> list[list[str]]:
@@ -233,9 +233,9 @@ def _row(row: ChangeRow) -> str:
 
 def _session_rows(facts: Facts) -> list[list[str]]:
     rows = [["no.", "plugin", "role", "started (UTC)", "ended"]]
-    for one in facts.sessions:
-        began, ended = rfc3339(one.started_ns)[:19], _escaped(wording.ended(one))
-        rows.append([str(one.id), code(_cut(one.plugin)), wording.role(one), began, ended])
+    for session in facts.sessions:
+        began, ended = rfc3339(session.started_ns)[:19], _escaped(wording.ended(session))
+        rows += [[str(session.id), code(_cut(session.plugin)), wording.role(session), began, ended]]
     return rows
 
 

@@ -48,8 +48,8 @@ def secrets_notice(facts: Facts) -> str:
 
 def utc(at_ns: int) -> str:
     """Format a time, to the second."""
-    at = rfc3339(at_ns)
-    return f"{at[:10]} {at[11:19]} UTC"
+    text = rfc3339(at_ns)
+    return f"{text[:10]} {text[11:19]} UTC"
 
 
 def shown_by(finding: Finding, time: Callable[[int], str] = utc) -> str:
@@ -59,13 +59,13 @@ def shown_by(finding: Finding, time: Callable[[int], str] = utc) -> str:
     count = finding.event_count
     if not count:
         return ""
-    at = "" if finding.at_ns is None else f"at {time(finding.at_ns)}"
+    time_text = "" if finding.at_ns is None else f"at {time(finding.at_ns)}"
     if count == 1:
-        return f"event {finding.events[0]} {at}".rstrip()
-    shown = [str(event) for event in finding.events[:EVENTS_NAMED]]
-    more = count - len(shown)
-    first, last = (shown, f"{more:,} more") if more else (shown[:-1], shown[-1])
-    return f"events {', '.join(first)} and {last}{', the first ' if at else ''}{at}"
+        return f"event {finding.events[0]} {time_text}".rstrip()
+    numbers = [str(event) for event in finding.events[:EVENTS_NAMED]]
+    more = count - len(numbers)
+    first, last = (numbers, f"{more:,} more") if more else (numbers[:-1], numbers[-1])
+    return f"events {', '.join(first)} and {last}{', the first ' if time_text else ''}{time_text}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -118,9 +118,9 @@ def lost(gap: Gap) -> str:
     return "unknown" if gap.lost is None else f"{gap.lost:,}"
 
 
-def left_out(one: LeftOut) -> str:
+def left_out(omission: LeftOut) -> str:
     """Describe omissions: ``1,500 of 4,000 changes are included.``"""
-    return f"{one.kept:,} of {one.all:,} {one.what} are included."
+    return f"{omission.kept:,} of {omission.all:,} {omission.what} are included."
 
 
 def verdict(link: ChainLink) -> str:

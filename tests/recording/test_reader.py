@@ -470,8 +470,10 @@ def test_gaps_are_read_again_after_each_change(tmp_path: Path, is_settled: bool)
 def test_a_file_moved_while_it_is_opened_is_opened(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def connect(real_path: Path, *, known: tuple[int, ...] | None) -> opening.OpenedFile:
-        opened = opening.connect(real_path, known_fingerprint=known)
+    def connect(
+        real_path: Path, *, known_fingerprint: tuple[int, ...] | None
+    ) -> opening.OpenedFile:
+        opened = opening.connect(real_path, known_fingerprint=known_fingerprint)
         real_path.rename(real_path.with_name("elsewhere"))
         return opened
 
@@ -495,7 +497,9 @@ def test_a_file_that_is_written_while_it_is_opened_is_not_damaged(
     journal = path.with_name(f"{path.name}-journal")
     states: list[bool] = []
 
-    def connect(real_path: Path, *, known: tuple[int, ...] | None) -> opening.OpenedFile:
+    def connect(
+        real_path: Path, *, known_fingerprint: tuple[int, ...] | None
+    ) -> opening.OpenedFile:
         states.append(journal.exists())
         if len(states) == 1:
             # SQLite writes the first page first: its header states the new size of the file.
@@ -503,7 +507,7 @@ def test_a_file_that_is_written_while_it_is_opened_is_not_damaged(
             with real_path.open("r+b") as file:
                 file.write(later.read_bytes()[:4096])
         try:
-            return opening.connect(real_path, known_fingerprint=known)
+            return opening.connect(real_path, known_fingerprint=known_fingerprint)
         finally:
             if len(states) == 1:
                 real_path.write_bytes(later.read_bytes())

@@ -84,7 +84,8 @@ class Diagnosis:
                 if part is self._crashes or not finding.events or not fatal >= set(finding.events)
             ]
         )
-        for (level, kind), group in groupby(everything, key=lambda one: (one.level, one.kind)):
+        by_kind = groupby(everything, key=lambda finding: (finding.level, finding.kind))
+        for (level, kind), group in by_kind:
             some = list(group)
             listed += some[:FINDINGS_OF_KIND_MAX]
             more = some[FINDINGS_OF_KIND_MAX:]

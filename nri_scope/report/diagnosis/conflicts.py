@@ -325,7 +325,7 @@ def _suspects(diff: RoundDiff) -> list[ChangeStep]:
 
 
 def _finding(case: _FailedEvents, name_of: NameOf) -> Finding:
-    def other(step: ChangeStep) -> str:
+    def other_name(step: ChangeStep) -> str:
         """Return the name of a container that the finding is not about; "" if it is."""
         name = name_of(step.container) if step.container else ""
         return "" if name in case.shown.containers else name
@@ -339,7 +339,7 @@ def _finding(case: _FailedEvents, name_of: NameOf) -> Finding:
     if failure.kind is FailureKind.PLUGIN_ERROR and not is_fatal:
         detail += " The runtime only logs the error."
     if case.requests:
-        detail += f" Requests: {_asked(case.requests, other)}."
+        detail += f" Requests: {_asked(case.requests, other_name)}."
     is_conflict = failure.kind in (FailureKind.CONFLICT, FailureKind.SET_TWICE)
     kind = FindingKind.CONFLICT if is_conflict else FindingKind.FAILED
     is_problem = is_fatal and failure.kind is not FailureKind.UNKNOWN
@@ -363,25 +363,25 @@ class FailedCallDetector(Detector):
         if session is None or session.role != Role.V01 or not self._facts.wanted(event):
             return
         # The same failure of many calls is one finding.
-        words = clipped(event.status_message or "unknown reason", WORDS_MAX)
-        key = clipped(event.plugin, WORDS_MAX), clipped(event.method, WORDS_MAX), words
+        error = clipped(event.status_message or "unknown reason", WORDS_MAX)
+        key = clipped(event.plugin, WORDS_MAX), clipped(event.method, WORDS_MAX), error
         if key not in self._conflicts and len(self._conflicts) >= CASES_MAX:
             return
         about = event.container_id or event.pod_id
-        shown = self._conflicts.setdefault(key, FindingEvents())
-        shown.add(event.id, container=self._facts.name_of(about))
+        events = self._conflicts.setdefault(key, FindingEvents())
+        events.add(event.id, container=self._facts.name_of(about))
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin, state and error."""
-        for (plugin, method, words), shown in self._conflicts.items():
+        for (plugin, method, error), events in self._conflicts.items():
             fatal = method == v01.CREATE_INVOCATION
             outcome = (
                 "the pod or container is not started" if fatal else "the runtime logs the error"
             )
-            yield shown.finding(
+            yield events.finding(
                 FindingKind.FAILED,
                 Level.PROBLEM if fatal else Level.WARNING,
-                f"{plugin}: {method} failed: {words}",
+                f"{plugin}: {method} failed: {error}",
                 f"Later plugins of NRI 0.1 are not called, and {outcome}.",
                 "The runtime's log contains the error.",
             )

@@ -155,10 +155,10 @@ class SlowPluginDetector(Detector):
                 times += f", until event {slow.worst_arrival} arrived"
             if count > 1:
                 slow_only = f"{count - slow.over:,} took over half of it"
-                words = f"{many(slow.over, 'event')} took longer than the deadline"
-                words += f", and {slow_only}" if count > slow.over else ""
-                words = words if slow.over else f"{count:,} events took over half of the deadline"
-                times = f"{words}; the longest: {times}"
+                text = f"{many(slow.over, 'event')} took longer than the deadline"
+                text += f", and {slow_only}" if count > slow.over else ""
+                text = text if slow.over else f"{count:,} events took over half of the deadline"
+                times = f"{text}; the longest: {times}"
             # A finding about missed deadlines does not point to replies that were only slow.
             yield (slow.missed if slow.over else slow.shown).finding(
                 FindingKind.DEADLINE,
@@ -178,8 +178,8 @@ def misses_deadline(event: Event) -> bool:
 def _consequence(slow: _Slow) -> str:
     policy = slow.policy
     if slow.later_event and not (policy and policy.keep_connected):
-        words = f"The connection stayed open: event {slow.later_event} came later"
-        return "; ".join(filter(None, (words, slow.outcome)))
+        reason = f"The connection stayed open: event {slow.later_event} came later"
+        return "; ".join(filter(None, (reason, slow.outcome)))
     validates = slow.request == VALIDATE
     if slow.request == SYNCHRONIZE:
         if slow.runtime == "containerd":

@@ -61,30 +61,30 @@ class CrashDetector(_LastEvents):
 
     def last_events(self) -> dict[int, str]:
         """Return the events of which iSulad died: their ids, and their names."""
-        known = [
+        newest = [
             (self._facts.sessions[number], event)
             for number, event in self._newest.items()
             if number in self._facts.sessions
         ]
-        found = {event.id: crash_event(session, event, known) for session, event in known}
-        return {number: name for number, name in found.items() if name}
+        causes = {event.id: crash_event(session, event, newest) for session, event in newest}
+        return {number: name for number, name in causes.items() if name}
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each kind of request."""
         cases = self.last_events()
         events = {event.id: event for event in self._newest.values()}
         for name, (title, missing, rule, advice) in _KINDS.items():
-            shown = FindingEvents()
+            crashes = FindingEvents()
             for number in sorted(cases):
                 about = events[number].container_id
                 if cases[number] == name and self._facts.wanted(events[number]):
-                    shown.add(number, container=self._facts.name_of(about))
-            if shown.count:
+                    crashes.add(number, container=self._facts.name_of(about))
+            if crashes.count:
                 detail = (
                     "These are the last events of their connections, which the runtime then "
                     f"closed, {missing}. {rule}."
                 )
-                yield shown.finding(FindingKind.CRASH, Level.PROBLEM, title, detail, advice)
+                yield crashes.finding(FindingKind.CRASH, Level.PROBLEM, title, detail, advice)
 
 
 _REASONS: dict[int, str] = {
@@ -157,8 +157,8 @@ class DisconnectDetector(Detector):
             return
         reason = _REASONS.get(event.status_code, "")
         if event.status_code and not runtime_rules_of(session.runtime_name).has_ordered_chain:
-            words = clipped(event.status_message, WORDS_MAX) or "no message"
-            reason = reason or f"{RETURNED}, and this runtime continues without it: {words}"
+            message = clipped(event.status_message, WORDS_MAX) or "no message"
+            reason = reason or f"{RETURNED}, and this runtime continues without it: {message}"
         if reason:
             if event.plugin not in self._gone:
                 why = f"{reason} ({event.event}, event {event.id})"
@@ -236,12 +236,12 @@ class DisconnectDetector(Detector):
             or parse_end_reason(session.end_reason).is_by_runtime
         ):
             return ""
-        words = "The recording does not show the end of its connection"
+        text = "The recording does not show the end of its connection"
         if session.ended_ns is not None:
             reason = f": {session.end_reason}" if session.end_reason else ""
             open_ns = session.ended_ns - gone.synchronized_ns
-            words = f"Its connection stayed open for {duration(open_ns)}{reason}"
-        return f"{words}. The plugin itself may not notice that it gets no events"
+            text = f"Its connection stayed open for {duration(open_ns)}{reason}"
+        return f"{text}. The plugin itself may not notice that it gets no events"
 
     def _reconnected(self, plugin: str) -> None:
         gone = self._gone.pop(plugin, None)
@@ -365,10 +365,10 @@ class RequiredPluginDetector(Detector):
         for created in self._facts.created_without():
             why = f"{created.name}: {created.required_by} requires it, and {created.evidence}."
             title = f"{created.plugin} is required, and pods or containers were created without it"
-            told = findings.setdefault(created.plugin, FindingText(title, why, _REQUIRED_ADVICE))
-            told.shown.add(created.event, container=created.name)
-        for told in findings.values():
-            yield told.finding(FindingKind.REQUIRED, Level.PROBLEM)
+            finding = findings.setdefault(created.plugin, FindingText(title, why, _REQUIRED_ADVICE))
+            finding.shown.add(created.event, container=created.name)
+        for finding in findings.values():
+            yield finding.finding(FindingKind.REQUIRED, Level.PROBLEM)
 
 
 _REFUSED_ADVICE = (
@@ -407,13 +407,13 @@ class FailedConnectionDetector(_LastEvents):
             texts = self._of(session, newest)
             if texts is not None and len(cases) < CASES_MAX:
                 cases.setdefault(texts, FindingEvents()).add(newest.id)
-        for (level, title, detail, advice), shown in cases.items():
-            yield shown.finding(FindingKind.DISCONNECTED, level, title, detail, advice)
+        for (level, title, detail, advice), events in cases.items():
+            yield events.finding(FindingKind.DISCONNECTED, level, title, detail, advice)
 
     def _of(self, session: Session, newest: Event) -> tuple[Level, str, str, str] | None:
         """Return level, title, detail and advice; None for an end that is no finding."""
         plugin, reason = session.plugin, parse_end_reason(session.end_reason)
-        words = f"{capital(clipped(session.end_reason, WORDS_MAX))}."
+        end = f"{capital(clipped(session.end_reason, WORDS_MAX))}."
         gaps = [gap.reason for gap in self._facts.gaps if gap.session == session.id]
         oversized = oversized_message((session.end_reason, *gaps))
         if oversized is not None:
@@ -427,19 +427,19 @@ class FailedConnectionDetector(_LastEvents):
             return Level.PROBLEM, title, detail, f"{condition}{SPLIT_ADVICE}."
         if reason.is_refusal:
             title = f"The runtime refused the registration of {plugin}"
-            return Level.PROBLEM, title, words, _REFUSED_ADVICE
+            return Level.PROBLEM, title, end, _REFUSED_ADVICE
         # The failure of the last event, which explains the end, is a finding of its own.
         if not newest.status_code and session.role not in PASSIVE_ROLES:
             if reason.is_plugin_failure:
-                return Level.WARNING, f"{plugin} ended", words, _ENDED_ADVICE
+                return Level.WARNING, f"{plugin} ended", end, _ENDED_ADVICE
             if reason.is_exit_with_runtime:
                 title = f"{plugin} ended with its connection"
-                return Level.NOTE, title, words, _WITH_RUNTIME_ADVICE
+                return Level.NOTE, title, end, _WITH_RUNTIME_ADVICE
         silent_ns = (session.ended_ns or 0) - newest.at_ns
         if newest.event == SYNCHRONIZE and session.synced_ns is None and session.end_reason:
             title = f"Synchronize of {plugin} was never complete"
             detail = "Only a part of it arrived before the connection ended."
-            return Level.WARNING, title, f"{detail} {words}", _INCOMPLETE_ADVICE
+            return Level.WARNING, title, f"{detail} {end}", _INCOMPLETE_ADVICE
         if newest.event == CONFIGURE and silent_ns > _SILENT_NS:
             title = f"{plugin} received no Synchronize"
             detail = f"Nothing came in the {duration(silent_ns)} after Configure."

@@ -107,16 +107,16 @@ class EventOrderDetector(Detector):
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each rule."""
-        for rule, shown in self._shown.items():
+        for rule, events in self._shown.items():
             title, detail, advice = rule.value
-            count = len(shown.containers)
+            count = len(events.containers)
             if rule is Rule.BACKWARDS:
                 pairs = [*self._pairs][:_PAIRS_MAX]
                 if len(self._pairs) > len(pairs):
                     pairs.append(f"and {len(self._pairs) - len(pairs)} more")
                 detail = f"{detail} {'; '.join(pairs)}."
             times = f" This affects {count:,} containers or pods." if count > 1 else ""
-            yield shown.finding(
+            yield events.finding(
                 FindingKind.ORDER,
                 Level.NOTE,
                 title,
@@ -126,32 +126,32 @@ class EventOrderDetector(Detector):
 
     def _check(self, event: Event, subject: str, order: tuple[str, ...]) -> None:
         key, name = (event.session, subject), event.event
-        seen = self._events.setdefault(key, set())
-        newest = _newest(seen, order) if seen else ""
+        earlier = self._events.setdefault(key, set())
+        newest = _newest(earlier, order) if earlier else ""
         if name == newest:
             self._note(Rule.REPEATED, event)
         elif newest and order.index(name) < order.index(newest):
             self._backwards(event, newest)
-        elif name == REMOVE_POD and seen == {RUN_POD, STOP_POD}:
+        elif name == REMOVE_POD and earlier == {RUN_POD, STOP_POD}:
             creates = self._facts.sessions[event.session].subscribes_to(EventKind.CreateContainer)
             if creates and self._lost.is_whole(event.session):
                 self._note(Rule.UNUSED_POD, event)
         elif subject == event.container_id:
-            rule = self._broken_rule(event, seen, newest)
+            rule = self._broken_rule(event, earlier, newest)
             if rule is not None:
                 self._note(rule, event)
-        seen.add(name)
+        earlier.add(name)
 
-    def _broken_rule(self, event: Event, seen: set[str], newest: str) -> Rule | None:
+    def _broken_rule(self, event: Event, earlier: set[str], newest: str) -> Rule | None:
         """Return the rule for an event that did not go backwards; None if its order is usual.
 
-        ``seen``: the earlier events of the container.
+        ``earlier``: the events of the container.
         """
         session = self._facts.sessions[event.session]
         pod = _newest(self._events.get((event.session, event.pod_id)) or (), POD_ORDER)
         if pod == REMOVE_POD:
             return Rule.AFTER_POD
-        started = not STARTS.isdisjoint(seen)
+        started = not STARTS.isdisjoint(earlier)
         if event.event == STOP:
             if started and pod == STOP_POD:
                 return Rule.POD_FIRST
@@ -159,7 +159,7 @@ class EventOrderDetector(Detector):
             never_ran = newest == POST_CREATE and any(map(session.subscribes_to, _START_EVENTS))
             if never_ran and self._lost.is_whole(event.session):
                 return Rule.NEVER_RAN
-        unstopped = event.event == REMOVE and started and STOP not in seen
+        unstopped = event.event == REMOVE and started and STOP not in earlier
         unstopped = unstopped and session.subscribes_to(EventKind.StopContainer)
         if unstopped and self._lost.is_whole(event.session):
             return Rule.UNSTOPPED
@@ -177,9 +177,9 @@ class EventOrderDetector(Detector):
             self._shown.setdefault(rule, FindingEvents()).add(event.id, container=name)
 
 
-def _newest(seen: Collection[str], order: tuple[str, ...]) -> str:
-    """Return the event of ``seen`` that comes last in the usual order; "" for none."""
-    return next((name for name in reversed(order) if name in seen), "")
+def _newest(names: Collection[str], order: tuple[str, ...]) -> str:
+    """Return the event of ``names`` that comes last in the usual order; "" for none."""
+    return next((name for name in reversed(order) if name in names), "")
 
 
 _UNKNOWN_ADVICE = (
@@ -221,10 +221,10 @@ class MissedSubjectDetector(Detector):
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each connection, and pods or containers."""
-        for (number, kind), shown in self._shown.items():
+        for (number, kind), events in self._shown.items():
             session = self._facts.sessions[number]
-            count, first = shown.count, _FIRST[kind].name
-            yield shown.finding(
+            count, first = events.count, _FIRST[kind].name
+            yield events.finding(
                 FindingKind.MISSED,
                 Level.WARNING,
                 f"{session.plugin} received events of {count:,} unknown {kind}"
@@ -242,8 +242,8 @@ class MissedSubjectDetector(Detector):
             return
         self._known[event.session, about] = True
         if is_missed and self._is_unknown(event, about, _FIRST[kind]) and self._facts.wanted(event):
-            shown = self._shown.setdefault((event.session, kind), FindingEvents())
-            shown.add(event.id, container=self._facts.name_of(about))
+            events = self._shown.setdefault((event.session, kind), FindingEvents())
+            events.add(event.id, container=self._facts.name_of(about))
 
     def _is_unknown(self, event: Event, about: str, first: EventKind) -> bool:
         session = self._facts.sessions.get(event.session)
@@ -280,19 +280,19 @@ class UnseenEndDetector(Detector):
 
     def findings(self) -> Iterator[Finding]:
         """Yield a finding if such pods are not in the newest Synchronize, nor in later events."""
-        newest, shown = self._synchronize, FindingEvents()
+        newest, missed = self._synchronize, FindingEvents()
         existed = self._facts.existed(newest.session) if newest is not None else frozenset()
         for pod, event in self._running.items():
             is_over = newest is not None and event.id < newest.id and pod not in existed
             if is_over and self._facts.wanted(event):
-                shown.add(event.id, container=self._facts.name_of(pod))
-        if newest is not None and shown.count:
-            yield shown.finding(
+                missed.add(event.id, container=self._facts.name_of(pod))
+        if newest is not None and missed.count:
+            yield missed.finding(
                 FindingKind.UNOBSERVED,
                 Level.NOTE,
-                f"The end of {many(shown.count, 'pod')} was not recorded",
+                f"The end of {many(missed.count, 'pod')} was not recorded",
                 f"RunPodSandbox was, and RemovePodSandbox was not; Synchronize of session "
-                f"{newest.session} no longer contained {'it' if shown.count == 1 else 'them'}.",
+                f"{newest.session} no longer contained {'it' if missed.count == 1 else 'them'}.",
                 "Release at Synchronize what belongs to pods and containers that it does not "
                 "contain: a plugin that was not connected gets no event of their end.",
             )

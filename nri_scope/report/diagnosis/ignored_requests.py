@@ -208,15 +208,15 @@ class ReplacedValueDetector(Detector):
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each field, plugin and requester."""
         for case in self._cases.values():
-            seen = FindingEvents()
+            events = FindingEvents()
             for step, name in case.steps:
                 # Later events may have shown that the earlier value remains.
                 if step.is_change:
-                    seen.add(*sorted({step.event, step.outcome.event} - {0}), container=name)
-            if seen.count:
+                    events.add(*sorted({step.event, step.outcome.event} - {0}), container=name)
+            if events.count:
                 is_cpus = case.steps[0][0].change.path.startswith(_CPU_SETS)
                 advice = f"{_REPLACED_ADVICE}{_CPU_SETS_ADVICE if is_cpus else ''}"
-                yield seen.finding(
+                yield events.finding(
                     FindingKind.REPLACED, Level.NOTE, case.title, case.detail, advice
                 )
 

@@ -56,8 +56,8 @@ class NameClashDetector(Detector):
         for chain, event in self._chains.items():
             for plugin in _duplicates(chain):
                 same.setdefault(plugin, FindingEvents()).add(event)
-        for plugin, shown in same.items():
-            yield shown.finding(
+        for plugin, events in same.items():
+            yield events.finding(
                 FindingKind.DUPLICATE,
                 Level.PROBLEM,
                 f"Two plugins are called {plugin}",

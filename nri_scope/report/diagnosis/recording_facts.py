@@ -68,13 +68,13 @@ class RecordingFacts:
     @property
     def unobserved_policy(self) -> FailurePolicy | None:
         """The failure policy of plugins without a session; None if any may have one."""
-        known = [session for session in self.sessions.values() if session.is_connection]
-        return NO_POLICY if all(map(_is_before_policies, known)) else None
+        connections = [session for session in self.sessions.values() if session.is_connection]
+        return NO_POLICY if all(map(_is_before_policies, connections)) else None
 
     def is_passive(self, session: int) -> bool:
         """Return whether a connection is nri-scope's own, which changes nothing."""
-        found = self.sessions.get(session)
-        return found is None or found.role in PASSIVE_ROLES
+        recorded = self.sessions.get(session)
+        return recorded is None or recorded.role in PASSIVE_ROLES
 
 
 def policy_of(session: Session) -> FailurePolicy | None:
@@ -166,13 +166,13 @@ class UnobservedDetector(Detector):
         kind, lost = FindingKind.UNOBSERVED, Counter[str]()
         if (unread := self._facts.unread) is not None:
             detail = "The limit for a file of its size was reached: later events were not read."
-            title, shown = f"Decoding stopped at event {unread.id}", FindingEvents()
-            shown.add(unread.id)
-            yield shown.finding(kind, Level.WARNING, title, detail, _STOPPED_ADVICE)
-        for mark, shown in self._undecoded.items():
-            title = f"{many(shown.count, 'event')} could not be decoded: {mark_words(mark)}"
+            title, events = f"Decoding stopped at event {unread.id}", FindingEvents()
+            events.add(unread.id)
+            yield events.finding(kind, Level.WARNING, title, detail, _STOPPED_ADVICE)
+        for mark, events in self._undecoded.items():
+            title = f"{many(events.count, 'event')} could not be decoded: {mark_words(mark)}"
             detail = "What these events show is not known."
-            yield shown.finding(kind, Level.NOTE, title, detail, _UNDECODED_ADVICE)
+            yield events.finding(kind, Level.NOTE, title, detail, _UNDECODED_ADVICE)
         for gap in self._facts.gaps:
             if (gap.lost or 0) > 0 and gap.reason not in (LEFT_OUT, RING_REMOVED):
                 lost[clipped(gap.reason, WORDS_MAX)] += gap.lost or 0
