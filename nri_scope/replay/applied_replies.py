@@ -74,19 +74,19 @@ class Effects:
         it before the next change of the world.
         """
         container = container_of(event.name, request)
-        rest = _no_work
+        work = _no_work
         voided_by = self._voiding_plugin(outcome, container)
         if event is EventKind.CreateContainer and container is not None:
-            rest = self._create(played, request, container, outcome)
+            work = self._create(played, request, container, outcome)
         elif voided_by:
             self._world.happened(event, api.UpdateContainerRequest(container=container))
         elif not outcome.failure:
             self._world.happened(event, request)
             if event is EventKind.RemoveContainer and container is not None:
-                rest = partial(self._record_removal, container.id)
+                work = partial(self._record_removal, container.id)
         if outcome.failure or outcome.error:
             # The runtime then applies no reply, even if it only logs the error.
-            return rest
+            return work
         is_isulads = isinstance(outcome.merged, IsuladCreation | IsuladStopping)
         asked = [] if is_isulads else list(_asked(outcome))
         if not isinstance(outcome.merged, UpdateMerging) or container is None:
@@ -95,13 +95,13 @@ class Effects:
             own = [request for request in asked if request[1].container_id == container.id]
             asked = [update for update in asked if update[1].container_id != container.id]
             wanted = cast("api.UpdateContainerRequest", request).linux_resources
-            rest = partial(
+            work = partial(
                 self._resources, played, container.id, wanted, own, outcome.merged, voided_by
             )
         updates = outcome.updates
         if not own and not asked and not updates:
-            return rest
-        rest()
+            return work
+        work()
         if own and container is not None and isinstance(outcome.merged, UpdateMerging):
             merged = api.LinuxResources() if voided_by else outcome.merged.resources
             self._world.update(container.id, merged)
@@ -112,9 +112,9 @@ class Effects:
         self, played: PlayedEvent, plugin: str, updates: Iterable[api.ContainerUpdate]
     ) -> None:
         """Apply unsolicited updates, or those in a reply to Synchronize."""
-        kept, dropped = unsolicited(updates, plugin, version=self._version)
+        applied, dropped = unsolicited(updates, plugin, version=self._version)
         played.dropped += dropped
-        self._update(played, [(plugin, update) for update in kept], kept, dropped)
+        self._update(played, [(plugin, update) for update in applied], applied, dropped)
 
     def refusal(self, request: Message, outcome: OperationResult) -> tuple[str, str]:
         """Return why the runtime rejects the merged adjustments, and the responsible plugin.
@@ -158,18 +158,18 @@ class Effects:
         if start is not None:
             self._start_failures[container.id] = f"{start.plugin}: {start.reason}"
 
-        def rest() -> None:
+        def work() -> None:
             played.changes += self._record_creation(container, pod, wanted, adjustment, outcome)
             if wanted and adjustment is not None and isinstance(outcome.merged, CreationMerging):
                 spec, path = oci.spec_of(container, pod), self._rules.own_updates
                 played.dropped += self._remarks(wanted, outcome.dropped, path, container.id, spec)
             elif adjustment is not None and isinstance(outcome.merged, IsuladCreation):
                 played.dropped += [
-                    Dropped(one.plugin, container.id, one.path, json.dumps(one.value), one.reason)
-                    for one in isulad_spec.altered(outcome.merged)
+                    Dropped(plugin, container.id, path, json.dumps(value), reason)
+                    for plugin, path, value, reason in isulad_spec.altered(outcome.merged)
                 ]
 
-        return rest
+        return work
 
     def _resources(
         self,
@@ -290,7 +290,7 @@ class Effects:
         ``already``: those that merging drops. ``path``: that of updates. ``container_id``,
         ``spec``: the container that is adjusted.
         """
-        known = {(dropped.plugin, dropped.container_id, dropped.path) for dropped in already}
+        reported = {(dropped.plugin, dropped.container_id, dropped.path) for dropped in already}
         drops_cdi = self._rules.drops_cdi_devices
         return [
             Dropped(plugin, target, dropped.path, json.dumps(dropped.value), dropped.reason)
@@ -301,7 +301,7 @@ class Effects:
                 *oci.remarks(wanted, spec, path, drops_cdi),
                 *oci.empty_cpu_set(wanted.linux.resources),
             )
-            if (plugin, target, dropped.path) not in known
+            if (plugin, target, dropped.path) not in reported
         ]
 
     def _record_updates(
@@ -312,15 +312,15 @@ class Effects:
         """Record updates that plugins requested for other containers, applied as ``merged``."""
         path = self._rules.other_updates
         changes: list[Attributed] = []
-        shown: dict[str, specs.Spec] = {}
+        updated: dict[str, specs.Spec] = {}
         for plugin, update in asked:
             result = self._result_of(update.container_id)
             if result is None:
                 continue
-            spec = shown.get(update.container_id, result.spec)
+            spec = updated.get(update.container_id, result.spec)
             after = oci.update(spec, update.linux.resources, path)
             changes += self._attribute(result, plugin, spec, after)
-            shown[update.container_id] = after
+            updated[update.container_id] = after
         for update in merged:
             result = self._result_of(update.container_id)
             if result is not None:
@@ -349,9 +349,9 @@ class Effects:
 
     def _new(self, container: api.Container, spec: specs.Spec) -> ContainerResult:
         # A repeated creation keeps the container's name.
-        known = self._by_id.get(container.id)
-        name = self._world.name_of(container.id) if known is None else known.name
-        if known is None:
+        earlier = self._by_id.get(container.id)
+        name = self._world.name_of(container.id) if earlier is None else earlier.name
+        if earlier is None:
             self._times[name] += 1
             name = f"{name}#{self._times[name]}" if self._times[name] > 1 else name
         result = ContainerResult(name, before=spec, spec=spec)

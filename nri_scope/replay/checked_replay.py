@@ -71,10 +71,10 @@ def compare(
 ) -> list[Mismatch]:
     """Return the unexpected replies, or write the golden. ``say`` is called with warnings."""
     if isinstance(golden, TapComparison):
-        found = golden.compare(replayed)
+        mismatches = golden.compare(replayed)
         for warning in golden.warnings():
             say(warning)
-        return found
+        return mismatches
     if checks.golden is None:
         return []
     origin = replayed.origin
@@ -157,8 +157,8 @@ class CheckedReplay:
                 "plugins": [plugin.plugin for plugin in self.other.plugins],
                 "failures": list(self.other.failures()),
                 "containers": {
-                    name: [one if isinstance(one, str) else change_record(one) for one in changed]
-                    for name, changed in differing(self.replayed, self.other)
+                    name: [line if isinstance(line, str) else change_record(line) for line in lines]
+                    for name, lines in differing(self.replayed, self.other)
                 },
             }
         return {**result, "times": times}

@@ -278,5 +278,5 @@ def _pods_stop_early(steps: Iterator[ReplayStep]) -> Iterator[ReplayStep]:
             count -= len(held.get(pod_id, ()))
             for late in held.pop(pod_id, ()):
                 yield replace(late, altered_by="sent after StopPodSandbox")
-    for kept in held.values():
-        yield from kept
+    for delayed in held.values():
+        yield from delayed

@@ -55,7 +55,7 @@ class ReadAhead(Generic[T]):
         self._error: Exception | None = None
         """Exception to raise in place of the next item, including StopIteration."""
 
-    def look(self) -> None:
+    def fetch(self) -> None:
         """Fetch the next item, unless already fetched. Its exception is raised by ``next``."""
         if self._fetched or self._error is not None:
             return
@@ -68,7 +68,7 @@ class ReadAhead(Generic[T]):
         return self
 
     def __next__(self) -> T:
-        self.look()
+        self.fetch()
         if self._error is not None:
             raise self._error
         return self._fetched.pop()
@@ -130,7 +130,7 @@ class Player:
         def meanwhile() -> None:
             """Run deferred work while the first plugin works on its reply."""
             self._progress.settle()
-            steps.look()
+            steps.fetch()
 
         self._progress.meanwhile = meanwhile
         for step in steps:
@@ -172,13 +172,13 @@ class Player:
     def _follow(self, step: ReplayStep) -> None:
         if step.event is None or step.message is None:
             return
-        shown = self._world.shown(step.event, step.message)
+        request = self._world.shown(step.event, step.message)
         if step.skipped_by:
             played = self._played_of(step)
             played.skipped = step.skipped_by
             self._progress.tell(played)
-        if self._world.applies(step.event, shown):
-            self._world.happened(step.event, shown)
+        if self._world.applies(step.event, request):
+            self._world.happened(step.event, request)
 
     # -- one event ----------------------------------------------------------------------------
 
@@ -193,8 +193,8 @@ class Player:
                 await self._play_controlled(_ControlledEvent(control, step, played))
             return
         self._world.check_known(recorded.id, step.event, step.message, step.subject)
-        shown = self._world.shown(step.event, step.message)
-        for part in self._course.steps_of(step.event, shown):
+        adjusted = self._world.shown(step.event, step.message)
+        for part in self._course.steps_of(step.event, adjusted):
             played = PlayedEvent(
                 0 if part.added else recorded.id,
                 part.event.name,
@@ -301,18 +301,18 @@ class Player:
         elif event is EventKind.StartContainer and not outcome.failure:
             outcome.failure = self._parts.effects.start_failure(event, request)
         self._inject_faults(played, event, outcome)
-        rest = self._parts.effects.of(played, event, request, outcome)
+        work = self._parts.effects.of(played, event, request, outcome)
         if event is EventKind.CreateContainer and (
             start_failure := self._parts.effects.start_failure(event, request)
         ):
-            words = f"{played.subject} does not start: {start_failure}"
-            self._progress.result.tally.fail(words)
+            problem = f"{played.subject} does not start: {start_failure}"
+            self._progress.result.tally.fail(problem)
         played.failure, played.logged = outcome.failure, outcome.error or played.logged
         if not (outcome.failure or outcome.refused or outcome.lost):
             self._parts.plugins.read_output()
-            self._progress.end_later(partial(self._complete, played, outcome, rest))
+            self._progress.end_later(partial(self._complete, played, outcome, work))
             return
-        rest()
+        work()
         played.dropped += outcome.dropped
         for answer in outcome.answers:
             refused = self._refused(outcome, answer) or (
@@ -332,10 +332,10 @@ class Player:
                 await self._operate(undone, part.event, part.request)
 
     def _complete(
-        self, played: PlayedEvent, outcome: OperationResult, rest: Callable[[], None]
+        self, played: PlayedEvent, outcome: OperationResult, work: Callable[[], None]
     ) -> None:
         """Complete an ordinary event: nothing failed, no reply was refused, no plugin was lost."""
-        rest()
+        work()
         played.dropped += outcome.dropped
         for answer in outcome.answers:
             played.replies.append(self._judged(played, answer, played.event))

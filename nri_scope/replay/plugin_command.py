@@ -39,8 +39,8 @@ class PluginCommand:
         return f"external {self.name}" if self.external else self.id
 
     def __str__(self) -> str:
-        words = shlex.join(self.argv)
-        return words if self.external else f"{self.index}={words}"
+        text = shlex.join(self.argv)
+        return text if self.external else f"{self.index}={text}"
 
 
 def command(
@@ -88,14 +88,14 @@ def _program(argv: tuple[str, ...]) -> str:
 
 def parse_plugin(text: str, *, external: bool = False) -> PluginCommand:
     """Parse ``NN=COMMAND``, with the command in shell quoting. Raises UsageError."""
-    index, equals, words = text.partition("=")
+    index, equals, command_line = text.partition("=")
     if not equals:
         raise UsageError(
             f"{text!r} is not a plugin", "write it as NN=COMMAND, as in 10=./my-plugin"
         )
     check_index(index)
     try:
-        argv = tuple(shlex.split(words))
+        argv = tuple(shlex.split(command_line))
     except ValueError as error:
         raise UsageError(f"{text!r}: {str(error).lower()}", "check its quotes") from error
     if not argv:

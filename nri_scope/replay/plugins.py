@@ -209,7 +209,7 @@ class ReplayPlugins:
 
     async def restart(self) -> None:
         """Stop and start the runtime; return once the plugins have reconnected."""
-        known = self._runtime.rejected
+        rejected_before = self._runtime.rejected
         self._is_disconnecting = True
         try:
             await self._runtime.restart()
@@ -217,7 +217,7 @@ class ReplayPlugins:
             self._is_disconnecting = False
         self._count_starts()
         self._collect_exits()
-        for rejection in _rejected_since(self._runtime, known):
+        for rejection in _rejected_since(self._runtime, rejected_before):
             result = self._results.get(rejection.plugin)
             if result is not None:
                 result.deserted = f"failed to restart: {rejection.reason}"
@@ -375,9 +375,9 @@ class ReplayPlugins:
         if not expected or self._plugin_set.listen is None:
             return
         started = self._started
-        known = self._runtime.rejected
+        rejected_before = self._runtime.rejected
 
-        def there() -> bool:
+        def has_expected() -> bool:
             failed = self._failed_setups - started
             came = {plugin.id for plugin in self._runtime.plugins} - started
             return len(failed | came) >= expected
@@ -385,20 +385,20 @@ class ReplayPlugins:
         def refused() -> list[Rejection]:
             return [
                 rejection
-                for rejection in _rejected_since(self._runtime, known)
+                for rejection in _rejected_since(self._runtime, rejected_before)
                 if rejection.plugin and rejection.stage is not SetupStage.SYNCHRONIZATION
             ]
 
         try:
             async with asyncio.timeout(seconds):
-                await self._runtime.wait_for(lambda: there() or bool(refused()))
+                await self._runtime.wait_for(lambda: has_expected() or bool(refused()))
         except TimeoutError:
             count = "no plugin" if expected == 1 else f"fewer than {expected} plugins"
             raise UsageError(
                 f"{count} connected to {self._plugin_set.listen} within {seconds:g} s",
                 "start the plugin while the replay waits",
             ) from None
-        if not there():
+        if not has_expected():
             # A retry would fail the same way, so report the reason.
             rejection = refused()[0]
             raise UsageError(
@@ -412,15 +412,15 @@ def _connect_timeout_s(runtime: EmulatedRuntime) -> float:
     return max(CONNECT_TIMEOUT_S, runtime.profile.registration_timeout_ms / 1e3)
 
 
-def _rejected_since(runtime: EmulatedRuntime, known: int) -> list[Rejection]:
-    """Return the stored rejections after the first ``known`` ones."""
-    new = runtime.rejected - known
+def _rejected_since(runtime: EmulatedRuntime, before: int) -> list[Rejection]:
+    """Return the stored rejections after the first ``before`` ones."""
+    new = runtime.rejected - before
     return list(runtime.rejections)[-new:] if new else []
 
 
 def _start_error(plugin: str, error: ConnectionClosed) -> UsageError:
     reason, hint = error.reason, ""
     if isinstance(cause := error.__cause__, DeadlineExceeded) and cause.method == REGISTER:
-        words = f"it did not register within {limit_words(cause.timeout)}"
-        reason, hint = reason.replace(str(cause), words), "if it connects by itself, add --external"
+        text = f"it did not register within {limit_words(cause.timeout)}"
+        reason, hint = reason.replace(str(cause), text), "if it connects by itself, add --external"
     return UsageError(f"{plugin} failed to start: {reason}", hint)

@@ -55,21 +55,21 @@ class TappedPlugin(NamedTuple):
     """Whether its session itself is replayed."""
 
 
-_Place = tuple[str, str, str, int]
+_Occurrence = tuple[str, str, str, int]
 """Plugin, subject, event, and ordinal number of this event for this subject."""
 
 
-def _place(reply: Reply) -> _Place:
+def _occurrence(reply: Reply) -> _Occurrence:
     return reply.plugin, reply.subject, reply.event, reply.occurrence
 
 
 def _comparable(replies: Iterator[Reply]) -> Iterator[Reply]:
     """Yield replies to recorded events and Synchronize, without duplicates."""
-    seen: set[tuple[str, int, str]] = set()
+    compared: set[tuple[str, int, str]] = set()
     for reply in replies:
         event = (reply.plugin, reply.event_id, reply.event)
-        if (reply.event_id or reply.event == SYNCHRONIZE) and event not in seen:
-            seen.add(event)
+        if (reply.event_id or reply.event == SYNCHRONIZE) and event not in compared:
+            compared.add(event)
             yield reply
 
 
@@ -104,10 +104,10 @@ class _RecordedReplies:
         self._synchronized = {
             reply.plugin for reply in replayed.replies() if reply.event == SYNCHRONIZE
         }
-        self._unreadable: set[_Place] = set()
+        self._unreadable: set[_Occurrence] = set()
 
-    def all(self) -> tuple[list[Reply], set[_Place]]:
-        """Return the expected replies, and the places whose reply is unknown."""
+    def all(self) -> tuple[list[Reply], set[_Occurrence]]:
+        """Return the expected replies, and the occurrences whose reply is unknown."""
         replies: list[Reply] = []
         for plugin, model in self._models.items():
             of_plugin = list(self._of(plugin, model))
@@ -116,7 +116,7 @@ class _RecordedReplies:
             if self._is_part and not model.is_replayed:
                 self._unreadable.add((plugin, "", SYNCHRONIZE, 1))
         return [
-            reply for reply in replies if _place(reply) not in self._unreadable
+            reply for reply in replies if _occurrence(reply) not in self._unreadable
         ], self._unreadable
 
     def _of(self, plugin: str, model: TappedPlugin) -> Iterator[Reply]:
@@ -219,7 +219,7 @@ class TapComparison:
         """Notes by session, for example on injected faults."""
         with Recording.open(path) as recording:
             sessions = [session for session in recording.sessions() if session.role == Role.TAP]
-            self._usable = frozenset(one.id for one in sessions if recording.state(one.id).complete)
+            self._usable = frozenset(tap.id for tap in sessions if recording.state(tap.id).complete)
             """Sessions that can be replayed because their Synchronize is complete."""
             for note in recording.notes():
                 if note.session is not None:
@@ -236,11 +236,11 @@ class TapComparison:
         self._models: Mapping[str, TappedPlugin] = {}
         # Names of external plugins are unknown until they connect.
         plugin_set = job.plugin_set
-        known = [] if plugin_set.has_externals else [plugin.id for plugin in plugin_set.plugins]
-        chosen = self._session_for(known, job.selection)
+        plugins = [] if plugin_set.has_externals else [plugin.id for plugin in plugin_set.plugins]
+        chosen = self._session_for(plugins, job.selection)
         self._selection = replace(job.selection, session=chosen)
-        if known:
-            self._models = self._models_of(known, self._selection)
+        if plugins:
+            self._models = self._models_of(plugins, self._selection)
 
     def prepared(self, job: Job) -> Job:
         """Return the job with the tapped session selected, unless --session selects another."""
@@ -257,7 +257,7 @@ class TapComparison:
             self._models = self._models_of(plugins, self._selection)
         models = self._models
         with Recording.open(self.path) as recording:
-            names = {each.id: container_name(each) for each in recording.containers()}
+            names = {recorded.id: container_name(recorded) for recorded in recording.containers()}
             is_part = bool(self._selection.only)
             reader = _RecordedReplies(recording, replayed, models, is_part=is_part)
             expected, unreadable = reader.all()
@@ -274,15 +274,15 @@ class TapComparison:
             )
         golden = Golden.of(expected, replayed.origin, name_of)
         counted = {plugin for plugin, model in models.items() if not model.is_replayed}
-        places = {_place(reply) for reply in expected}
+        occurrences = {_occurrence(reply) for reply in expected}
         got = [
             # A conflict is the runtime's verdict, which a tap does not record.
             replace(reply, verdict=Verdict.OK) if reply.verdict is Verdict.CONFLICT else reply
             for reply in _comparable(replayed.replies())
             if reply.plugin in models
             and (
-                _place(reply) in places
-                or (reply.plugin in counted and _place(reply) not in unreadable)
+                _occurrence(reply) in occurrences
+                or (reply.plugin in counted and _occurrence(reply) not in unreadable)
                 # The recorded reply is unknown, but an error is a mismatch nevertheless.
                 or reply.verdict is not Verdict.OK
             )
@@ -324,7 +324,7 @@ class TapComparison:
         """
         session = selection.session if self._is_replayed else None
         everything = chain.from_iterable(self._tapped.values())
-        by_session = next((known for known in everything if known.id == session), None)
+        by_session = next((candidate for candidate in everything if candidate.id == session), None)
         models: dict[str, TappedPlugin] = {}
         for plugin in plugins:
             is_single = len(plugins) == 1
@@ -335,7 +335,7 @@ class TapComparison:
             elif is_single and len(self._tapped) == 1:
                 (tapped,) = self._tapped
             else:
-                same_index = [known for known in self._tapped if known[:2] == plugin[:2]]
+                same_index = [tapped for tapped in self._tapped if tapped[:2] == plugin[:2]]
                 if len(same_index) != 1:
                     continue
                 (tapped,) = same_index

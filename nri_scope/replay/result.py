@@ -261,16 +261,16 @@ class ReplyCounts:
         if played.event_id:
             self.skipped += bool(played.skipped)
             self.events += not played.skipped
-        where = f"{played.event} {played.subject}".strip()
+        subject = f"{played.event} {played.subject}".strip()
         for reply in played.replies:
             self.verdicts[reply.verdict] += 1
             self.slow += reply.slow and not reply.too_slow
             if reply.verdict is not Verdict.OK:
-                self._add(f"{where}: {reply.plugin}: {reply.verdict}: {reply.problem}")
+                self._add(f"{subject}: {reply.plugin}: {reply.verdict}: {reply.problem}")
             elif reply.too_slow:
                 self.too_slow += 1
                 limit = duration(reply.max_took_ns)
-                self._add(f"{where}: {reply.plugin}: too slow: took more than {limit}")
+                self._add(f"{subject}: {reply.plugin}: too slow: took more than {limit}")
 
     @property
     def counts(self) -> dict[str, int]:
@@ -278,7 +278,7 @@ class ReplyCounts:
         slow = {"slow": self.slow, "too slow": self.too_slow}
         counts = {str(verdict): count for verdict, count in self.verdicts.items()}
         counts["ok"] = counts.get("ok", 0) - sum(slow.values())
-        return {words: count for words, count in {**counts, **slow}.items() if count}
+        return {label: count for label, count in {**counts, **slow}.items() if count}
 
     def fail(self, text: str) -> None:
         """Record a failure that is not one of a reply."""

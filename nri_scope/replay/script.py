@@ -209,10 +209,10 @@ class Script:
             )
 
     def _step(self, recorded: Event, request: bytes, selected: bool) -> ReplayStep:
-        known = recorded_request(recorded.method, request, recorded.mark)
-        if known is None:
+        decoded = recorded_request(recorded.method, request, recorded.mark)
+        if decoded is None:
             return ReplayStep(recorded, None, None, request, selected=selected)
-        event, message = known
+        event, message = decoded
         container = container_of(event.name, message)
         if container is not None and not container.id:
             # iSulad assigns it later; for the plugins, the profile removes it again.

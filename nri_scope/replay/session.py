@@ -233,12 +233,12 @@ class ReplayRun:
             return
         played = PlayedEvent(0, SYNCHRONIZE, "", 0)
         if self._parts > 1:
-            words = f"the state is sent in {self._parts} parts"
+            text = f"the state is sent in {self._parts} parts"
             faults = self._playback.faults
             if faults.split_sync or faults.huge_sync:
-                played.fault = words
+                played.fault = text
             else:
-                played.note = words
+                played.note = text
         self._parts = 0
         answer = Answer(
             plugin.id,

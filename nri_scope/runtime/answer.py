@@ -105,8 +105,8 @@ def registration_problem(
     except UsageError as error:
         # Go counts bytes.
         rule = ", must be 2 digits" if len(index.encode()) != 2 else " (not [0-9][0-9])"
-        words = f"invalid plugin index {quoted(index)}{rule}"
-        return error.problem, f"invalid plugin index: {words}"
+        problem = f"invalid plugin index {quoted(index)}{rule}"
+        return error.problem, f"invalid plugin index: {problem}"
     return None
 
 

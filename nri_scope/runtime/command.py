@@ -158,8 +158,8 @@ def _program(word: str) -> str:
     if "/" not in word:
         program = shutil.which(word)
         if program is None:
-            here = f"for a file here write ./{word}" if Path(word).exists() else ""
-            raise _problem(word, "no such program in the folders of PATH", here)
+            hint = f"for a file here write ./{word}" if Path(word).exists() else ""
+            raise _problem(word, "no such program in the folders of PATH", hint)
         word = program
     path = str(Path(word).absolute())
     try:

@@ -52,12 +52,12 @@ def recorded_request(method: str, payload: bytes, mark: str) -> tuple[EventKind,
     None for an unknown event. ``mark``: that of the recorded event.
     """
     decoded = decode_request(method, payload)
-    known, message = METHODS.get(decoded.event), decoded.message
-    if mark or message is None or known is None or known.event is None:
+    rpc, message = METHODS.get(decoded.event), decoded.message
+    if mark or message is None or rpc is None or rpc.event is None:
         return None
     if isinstance(message, api.StateChangeEvent):
-        message = own_request(known.request, message)
-    return known.event, message
+        message = own_request(rpc.request, message)
+    return rpc.event, message
 
 
 def own_request(kind: Callable[[], Message], change: api.StateChangeEvent) -> Message:

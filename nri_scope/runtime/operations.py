@@ -115,8 +115,8 @@ def request_for(event: EventKind, request: Message, *, dedicated: bool) -> tuple
 def event_of(method: str, payload: bytes) -> EventKind | None:
     """Return the event of a request; None for requests without a known event."""
     if method != "StateChange":
-        known = METHODS.get(method)
-        return None if known is None else known.event
+        rpc = METHODS.get(method)
+        return None if rpc is None else rpc.event
     try:
         return EventKind(StateChangeEvent.FromString(payload).event)
     except (DecodeError, ValueError):
@@ -155,13 +155,13 @@ class OperationResult:
     skipped: str = ""
     """Why this runtime did not send the event; "" if it did."""
 
-    def fail(self, rules: DispatchRules, words: str) -> None:
+    def fail(self, rules: DispatchRules, problem: str) -> None:
         """End the operation with an error, which fails the CRI request or is only logged."""
         prefix = rules.failure_prefixes.get(self.event)
         if prefix is None:
-            self.error = words
+            self.error = problem
         else:
-            self.failure = prefix + words
+            self.failure = prefix + problem
 
     @property
     def lost(self) -> bool:
@@ -280,11 +280,11 @@ class Dispatch:
             answer = await self._ask(plugin, *sent)
             self.outcome.answers.append(answer)
             if answer.stops_chain and answer.error is not None:
-                words = go_wording(answer.error)
+                problem = go_wording(answer.error)
                 if answer.is_missing:
                     name = self._event.name
-                    words = f"plugin {plugin.id} failed to handle {name} request: {words}"
-                self._fail(plugin.id, words)
+                    problem = f"plugin {plugin.id} failed to handle {name} request: {problem}"
+                self._fail(plugin.id, problem)
                 return
             if self.outcome.merged is None or answer.reply is None:
                 continue
@@ -309,10 +309,10 @@ class Dispatch:
             answer = replace(answer, closed=True)
         return answer
 
-    def _fail(self, plugin: str, words: str, *, refused: bool = False) -> None:
+    def _fail(self, plugin: str, problem: str, *, refused: bool = False) -> None:
         """End the operation with an error, which may or may not fail the CRI request."""
         self.outcome.culprit, self.outcome.refused = plugin, refused
-        self.outcome.fail(self._rules, words)
+        self.outcome.fail(self._rules, problem)
 
     # -- merging ------------------------------------------------------------------------------
 
@@ -371,8 +371,8 @@ class Dispatch:
         for answer in self.outcome.validations:
             reply = answer.reply
             if answer.error is not None:
-                words = f"validator plugin {answer.plugin} failed: {go_wording(answer.error)}"
-                self._fail(answer.plugin, words)
+                problem = f"validator plugin {answer.plugin} failed: {go_wording(answer.error)}"
+                self._fail(answer.plugin, problem)
                 return
             if isinstance(reply, api.ValidateContainerAdjustmentResponse) and reply.reject:
                 reason = reply.reason or "unknown rejection reason"

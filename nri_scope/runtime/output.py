@@ -122,12 +122,12 @@ class _LineSplitter:
 
     def feed(self, data: bytes, mono_ns: int) -> list[tuple[str, int]]:
         """Return the lines that end in ``data``, each with the time of its first byte."""
-        *ended, rest = data.split(b"\n")
+        *ended, unfinished = data.split(b"\n")
         lines: list[tuple[str, int]] = []
         for piece in ended:
             self._add(piece, mono_ns)
             lines.append(self.take(mono_ns))
-        self._add(rest, mono_ns)
+        self._add(unfinished, mono_ns)
         return lines
 
     def skip(self, data: bytes) -> tuple[int, bytes]:
@@ -214,11 +214,11 @@ class Crash(NamedTuple):
 
     message: str
     """The panic, or the last line of the traceback."""
-    place: str
+    location: str
     """Function, file and line of the innermost frame in the program's own code; "" if none."""
 
     def __str__(self) -> str:
-        return f"{self.message} (in {self.place})" if self.place else self.message
+        return f"{self.message} (in {self.location})" if self.location else self.message
 
 
 class CrashOutput:
@@ -290,12 +290,12 @@ class CrashOutput:
 def crash_in(lines: Sequence[str]) -> Crash:
     """Return the crash that begins with the first of ``lines``."""
     if _GO.match(lines[0]):
-        message, place = " ".join(_go_message(lines)), next(_go_places(lines), "")
+        message, location = " ".join(_go_message(lines)), next(_go_places(lines), "")
     elif (panicked := _RUST.search(lines[0])) is not None:
-        message, place = _rust(lines, panicked["place"])
+        message, location = _rust(lines, panicked["place"])
     else:
-        message, place = _python(lines)
-    return Crash(message[:_MESSAGE_MAX], place)
+        message, location = _python(lines)
+    return Crash(message[:_MESSAGE_MAX], location)
 
 
 def _is_new_crash(text: str, lines: list[str]) -> bool:
@@ -326,16 +326,16 @@ def _go_message(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _go_places(lines: Sequence[str]) -> Iterator[str]:
-    for function, place in pairwise(lines):
-        where = _GO_FILE.match(place)
-        if where is None or function.startswith("\t"):
+    for function, frame in pairwise(lines):
+        match = _GO_FILE.match(frame)
+        if match is None or function.startswith("\t"):
             continue
         name = function.removeprefix("created by ").partition(" in goroutine ")[0]
         if not function.startswith("created by "):
             # Arguments are addresses, and never contain parentheses.
             name = name.rpartition("(")[0]
-        if not _is_go_library(name, where["file"]):
-            yield f"{name} {where['file']}:{where['line']}"
+        if not _is_go_library(name, match["file"]):
+            yield f"{name} {match['file']}:{match['line']}"
 
 
 def _is_go_library(function: str, file: str) -> bool:
@@ -378,9 +378,9 @@ def _python(lines: Sequence[str]) -> tuple[str, str]:
 # -- Rust ----------------------------------------------------------------------------------------
 
 
-def _rust(lines: Sequence[str], place: str) -> tuple[str, str]:
-    # Until Rust 1.72, the message precedes the place, in quotes.
-    quoted, _, after = place.rpartition(", ") if place.startswith("'") else ("", "", place)
+def _rust(lines: Sequence[str], location: str) -> tuple[str, str]:
+    # Until Rust 1.72, the message precedes the location, in quotes.
+    quoted, _, after = location.rpartition(", ") if location.startswith("'") else ("", "", location)
     frames = filter(None, map(_RUST_FRAME.match, lines))
     own = (
         f"{frame['file']}:{frame['line']}"

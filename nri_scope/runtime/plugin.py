@@ -313,10 +313,10 @@ class _PluginLink(Link):
 
 
 def _decode_reply(method: str, payload: bytes) -> Message | None:
-    known = METHODS.get(method)
-    if known is None:
+    rpc = METHODS.get(method)
+    if rpc is None:
         return None
     try:
-        return known.reply.FromString(payload)
+        return rpc.reply.FromString(payload)
     except DecodeError as error:
         raise RemoteProtocolError(f"{method}: the reply cannot be decoded: {error}") from error

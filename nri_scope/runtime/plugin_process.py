@@ -275,8 +275,8 @@ class Process:
             case _:
                 pass
 
-    def _exit(self, words: str) -> None:
-        self.exit_words = words
+    def _exit(self, status: str) -> None:
+        self.exit_words = status
         self._ended_ns = monotonic_ns()
         self._exited.set()
 
@@ -301,8 +301,8 @@ class Process:
             self._close_pipe(stream)
         if self.running:
             self._exit(f"{EXIT_STATUS} unknown")
-        words = " | ".join(self.output.last(Stream.STDERR, LAST_SHOWN)) or "the reason is unknown"
-        _settle(self._started, UsageError(f"plugins cannot be launched: {words}"))
+        reason = " | ".join(self.output.last(Stream.STDERR, LAST_SHOWN)) or "the reason is unknown"
+        _settle(self._started, UsageError(f"plugins cannot be launched: {reason}"))
         self._gone.set()
 
 
@@ -331,8 +331,8 @@ _USAGE = re.compile("Usage( of .*)?:$")
 def _without_usage(lines: list[str]) -> list[str]:
     """Leave out the usage that Go programs print below an error in their options."""
     for number, line in enumerate(lines):
-        rest = lines[number + 1 :]
-        if number and _USAGE.match(line) and all(each[:1] in ("", " ", "\t") for each in rest):
+        following = lines[number + 1 :]
+        if number and _USAGE.match(line) and all(text[:1] in ("", " ", "\t") for text in following):
             return lines[:number]
     return lines
 
@@ -343,13 +343,13 @@ def _spawn_keeper(plugin: str, connection: socket.socket | None) -> tuple[Child,
     Raises `UsageError` if the system rejects that.
     """
     failure = "plugins cannot be launched"
-    with contextlib.ExitStack() as kept, contextlib.ExitStack() as passed:
+    with contextlib.ExitStack() as own, contextlib.ExitStack() as passed:
         pipes: dict[Stream, int] = {}
         writing: list[int] = []
         try:
             for stream in Stream:
                 pipes[stream], end = os.pipe()
-                kept.callback(os.close, pipes[stream])
+                own.callback(os.close, pipes[stream])
                 passed.callback(os.close, end)
                 os.set_blocking(pipes[stream], False)
                 writing.append(end)
@@ -365,7 +365,7 @@ def _spawn_keeper(plugin: str, connection: socket.socket | None) -> tuple[Child,
             output=(writing[0], writing[1]),
             with_site=False,
         )
-        kept.pop_all()
+        own.pop_all()
         return keeper, pipes
 
 

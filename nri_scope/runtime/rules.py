@@ -256,13 +256,13 @@ class LifecycleRules:
         if not self.long_names:
             return list(pods), list(containers)
         copies = [deepcopy(pod) for pod in pods]
-        known = {pod.id: pod for pod in pods}
+        by_id = {pod.id: pod for pod in pods}
         for pod in copies:
             _lengthen(pod, pod)
         own = [deepcopy(container) for container in containers]
         for container in own:
-            if container.pod_sandbox_id in known:
-                _lengthen(container, known[container.pod_sandbox_id])
+            if container.pod_sandbox_id in by_id:
+                _lengthen(container, by_id[container.pod_sandbox_id])
         return copies, own
 
 

@@ -105,10 +105,10 @@ class EventSequence:
     def _start(self) -> RuntimeStart:
         pods = [pod.message for pod in self.subjects.pods if pod.stage is not SubjectStage.ABSENT]
         containers = [
-            each.message
-            for each in self.subjects.containers()
-            if each.stage in (SubjectStage.CREATED, SubjectStage.RUNNING)
-            or (each.stage is SubjectStage.STOPPED and not self._events and each.spec.exists)
+            subject.message
+            for subject in self.subjects.containers()
+            if subject.stage in (SubjectStage.CREATED, SubjectStage.RUNNING)
+            or (subject.stage is SubjectStage.STOPPED and not self._events and subject.spec.exists)
         ]
         if not self._events:
             self._course.note_pods(pods)
@@ -170,7 +170,7 @@ class EventSequence:
         if (pod.stage is SubjectStage.ABSENT) != (what is Verb.RUN):
             problem = "exists already" if what is Verb.RUN else "does not exist at this point"
             hint = "remove it first" if what is Verb.RUN else f"add a step run: {pod.name}"
-            raise step.place.error(f"the pod {pod.name} {problem}", hint)
+            raise step.position.error(f"the pod {pod.name} {problem}", hint)
         match what:
             case Verb.RUN:
                 yield _Action(EventKind.RunPodSandbox, pod, None)
@@ -204,14 +204,14 @@ class EventSequence:
         ):
             problem = "exists already" if creates else "does not exist at this point"
             hint = "remove it first" if creates else f"add a step create: {container.name}"
-            raise step.place.error(f"the container {container.name} {problem}", hint)
+            raise step.position.error(f"the container {container.name} {problem}", hint)
         if isinstance(what, EventKind):
             yield _Action(what, pod, container, is_exact=True)
             return
         match what:
             case Verb.CREATE:
                 if pod.stage is not SubjectStage.RUNNING:
-                    raise step.place.error(
+                    raise step.position.error(
                         f"the pod {pod.name} is not running at this point",
                         f"add a step run: {pod.name}",
                     )
@@ -219,7 +219,7 @@ class EventSequence:
                 yield _Action(EventKind.PostCreateContainer, pod, container)
             case Verb.START:
                 if container.stage is not SubjectStage.CREATED:
-                    raise step.place.error(f"the container {container.name} was started before")
+                    raise step.position.error(f"the container {container.name} was started before")
                 yield _Action(EventKind.StartContainer, pod, container)
                 yield _Action(EventKind.PostStartContainer, pod, container)
             case Verb.UPDATE:
@@ -232,7 +232,7 @@ class EventSequence:
                 if container.stage is SubjectStage.STOPPED or (
                     is_crash and container.stage is not SubjectStage.RUNNING
                 ):
-                    raise step.place.error(
+                    raise step.position.error(
                         f"the container {container.name} does not run at this point"
                     )
                 yield _Action(EventKind.StopContainer, pod, container)
@@ -256,8 +256,8 @@ class EventSequence:
         for pod in pods:
             # The kubelet stops sidecars last, in reverse order.
             running = [pod.containers[key] for key in _in_order(pod.spec)]
-            sidecars = [each for each in running if each.spec.kind is ContainerKind.SIDECAR]
-            others = [each for each in running if each.spec.kind is ContainerKind.CONTAINER]
+            sidecars = [member for member in running if member.spec.kind is ContainerKind.SIDECAR]
+            others = [member for member in running if member.spec.kind is ContainerKind.CONTAINER]
             for last in [*others, *reversed(sidecars)]:
                 yield from self._do(Verb.STOP, last.name)
             yield from self._do(Verb.STOP, pod.name)
@@ -316,14 +316,13 @@ class EventSequence:
                 others and self.subjects.find_containers(step.subject)
             )
             if not has_subject:
-                raise self.subjects.unknown(step.subject, step.place, pods=pods, containers=others)
+                raise self.subjects.unknown(step, pods=pods, containers=others)
 
 
 def _in_order(pod: ScenarioPod) -> list[str]:
     """Return the keys of a pod's containers in the order in which the kubelet starts them."""
-    first = [key for key, one in pod.containers.items() if one.kind is not ContainerKind.CONTAINER]
-    rest = [key for key, one in pod.containers.items() if one.kind is ContainerKind.CONTAINER]
-    return [*first, *rest]
+    kinds = {key: container.kind for key, container in pod.containers.items()}
+    return sorted(kinds, key=lambda key: kinds[key] is ContainerKind.CONTAINER)
 
 
 PLUGIN_INDEX, PLUGIN_NAME = "00", "scenario"

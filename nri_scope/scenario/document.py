@@ -33,7 +33,7 @@ from .model import (
     ContainerKind,
     Ending,
     FieldChanges,
-    Place,
+    Position,
     RuntimeChoice,
     Scenario,
     ScenarioContainer,
@@ -65,10 +65,10 @@ _ENDS = frozenset({Verb.STOP, Verb.CRASH, EventKind.StopContainer})
 
 
 def read_field_changes(
-    kind: type[api.PodSandbox] | type[api.Container], node: Node, place: Place
+    kind: type[api.PodSandbox] | type[api.Container], node: Node, position: Position
 ) -> FieldChanges:
     """Return the new values of fields of a pod or a container."""
-    message, _, names = FieldsReader(kind, can_remove=True).parts(node, place)
+    message, _, names = FieldsReader(kind, can_remove=True).parts(node, position)
     return FieldChanges(message, frozenset(names))
 
 
@@ -89,32 +89,32 @@ _OPTION_KEYS: Mapping[str, ValueReader] = {
 }
 
 
-def _read_steps(depth: int, node: Node, place: Place) -> tuple[Step, ...]:
+def _read_steps(depth: int, node: Node, position: Position) -> tuple[Step, ...]:
     """Return the steps of a list, which is inside of ``depth`` repetitions."""
     if depth > MAX_DEPTH:
-        raise place.error(f"repeated steps are nested deeper than {MAX_DEPTH} levels")
+        raise position.error(f"repeated steps are nested deeper than {MAX_DEPTH} levels")
     inner = partial(_read_steps, depth + 1)
     step = Record({**_STEP_KEYS, **_OPTION_KEYS, "steps": inner}, make=_make_step)
     return tuple(
-        step.read(item, place.item(number, item.line))
-        for number, item in enumerate(list_of(node, place))
+        step.read(item, position.item(number, item.line))
+        for number, item in enumerate(list_of(node, position))
     )
 
 
-def _make_step(values: dict[str, Any], place: Place) -> Step:
+def _make_step(values: dict[str, Any], position: Position) -> Step:
     given = [name for name in values if name in _STEP_KEYS]
     if len(given) != 1:
         problem = f"{' and '.join(given)} exclude each other" if given else "it does nothing"
-        raise place.error(problem, "write one of them for each step" if given else _verbs())
+        raise position.error(problem, "write one of them for each step" if given else _verbs())
     (name,) = given
     what: Verb | EventKind = EventKind[name] if name in EventKind.__members__ else Verb(name)
-    place = place.key(name, place.line)
+    position = position.key(name, position.line)
     value = values[name]
-    _check_options(what, values, place)
+    _check_options(what, values, position)
     return Step(
         what,
         "" if what in _WITHOUT_SUBJECT else value,
-        place,
+        position,
         values.get("pod"),
         values.get("container"),
         values.get("linux_resources"),
@@ -130,13 +130,13 @@ def _verbs() -> str:
     return f"a step has one of {', '.join(Verb)}, or the name of an event"
 
 
-def _check_options(what: Verb | EventKind, values: Mapping[str, Any], place: Place) -> None:
+def _check_options(what: Verb | EventKind, values: Mapping[str, Any], position: Position) -> None:
     name = what.name if isinstance(what, EventKind) else what.value
     allowed = {name}
     if what is Verb.REPEAT:
         allowed.add("steps")
         if "steps" not in values:
-            raise place.error("the key steps is missing")
+            raise position.error("the key steps is missing")
     elif what not in _WITHOUT_SUBJECT:
         allowed |= {"pod"}
         if what is not Verb.RUN and what not in POD_EVENTS:
@@ -147,9 +147,9 @@ def _check_options(what: Verb | EventKind, values: Mapping[str, Any], place: Pla
             allowed.add("overhead_linux_resources")
         if what in _ENDS:
             allowed.add("exit_code")
-    for other in values:
-        if other not in allowed:
-            raise place.error(f"it takes no {other}", f"it may have {_listed(allowed - {name})}")
+    for key in values:
+        if key not in allowed:
+            raise position.error(f"it takes no {key}", f"it may have {_listed(allowed - {name})}")
 
 
 def _listed(names: set[str]) -> str:
@@ -161,11 +161,11 @@ _MILLISECOND_NS = 1_000_000
 # -- pods and containers ----------------------------------------------------------------------
 
 
-def _read_containers(exist: bool, node: Node, place: Place) -> dict[str, ScenarioContainer]:
+def _read_containers(exist: bool, node: Node, position: Position) -> dict[str, ScenarioContainer]:
     """Return the containers of a pod by key, in the order in which they are created."""
     containers: dict[str, ScenarioContainer] = {}
-    for key, value in mapping_of(node, place).items():
-        inner = place.key(key, value.line)
+    for key, value in mapping_of(node, position).items():
+        inner = position.key(key, value.line)
         if not key or "/" in key:
             raise inner.error("not the name of a container", "write a name without /")
         message, values, given = _CONTAINER.parts(value, inner)
@@ -177,12 +177,12 @@ def _read_containers(exist: bool, node: Node, place: Place) -> dict[str, Scenari
     return containers
 
 
-def read_pods(exist: bool, node: Node, place: Place) -> dict[str, ScenarioPod]:
+def read_pods(exist: bool, node: Node, position: Position) -> dict[str, ScenarioPod]:
     """Return the pods by key, which is a name, or a namespace and a name."""
     pods: dict[str, ScenarioPod] = {}
     ids: dict[str, str] = {}
-    for key, value in mapping_of(node, place).items():
-        inner = place.key(key, value.line)
+    for key, value in mapping_of(node, position).items():
+        inner = position.key(key, value.line)
         namespace, slash, name = key.partition("/")
         if not slash:
             namespace, name = DEFAULT_NAMESPACE, key
@@ -195,8 +195,8 @@ def read_pods(exist: bool, node: Node, place: Place) -> dict[str, ScenarioPod]:
         if "namespace" not in given:
             pod.namespace = namespace
         containers = values.get("containers", {})
-        names = {f"{key}/{each.key}": each.message.id for each in containers.values()}
-        for owner, number in {key: pod.id, **names}.items():
+        own = {f"{key}/{container.key}": container.message.id for container in containers.values()}
+        for owner, number in {key: pod.id, **own}.items():
             if number and ids.setdefault(number, owner) != owner:
                 problem = f"{owner} has the id of {ids[number]}"
                 raise inner.error(problem, "remove its id, so that one is derived from its name")
@@ -224,11 +224,11 @@ _POD = {
 # -- the whole document -----------------------------------------------------------------------
 
 
-def _make_runtime(values: dict[str, Any], place: Place) -> RuntimeChoice:
+def _make_runtime(values: dict[str, Any], position: Position) -> RuntimeChoice:
     version = values.get("nri_version", "")
     if version and NriVersion.parse(version) is None:
         problem = f"nri_version {shown(version)} is not a version"
-        raise place.error(problem, "write for example 0.8.0")
+        raise position.error(problem, "write for example 0.8.0")
     return RuntimeChoice(
         values["profile"],
         values.get("runtime_name", ""),
@@ -258,11 +258,11 @@ _RUNTIME = Record(
 )
 
 
-def _runtime(node: Node, place: Place) -> RuntimeChoice:
+def _runtime(node: Node, position: Position) -> RuntimeChoice:
     """Return the runtime of a mapping, or by the name of its profile."""
     is_name = not isinstance(node.value, dict | list)
     runtime: RuntimeChoice
-    runtime = RuntimeChoice(_PROFILE(node, place)) if is_name else _RUNTIME.read(node, place)
+    runtime = RuntimeChoice(_PROFILE(node, position)) if is_name else _RUNTIME.read(node, position)
     return runtime
 
 
@@ -279,21 +279,21 @@ KEYS: Mapping[str, ValueReader] = {
 """Keys of a document; docs/scenarios.md describes them."""
 
 
-def _add_later(existing: ScenarioPod, later: ScenarioPod, place: Place) -> None:
+def _add_later(existing: ScenarioPod, later: ScenarioPod, position: Position) -> None:
     """Add the containers that are created later to a pod that exists at the start."""
     if later.given or later.copies:
         hint = "write only its containers here, which are created later"
-        raise place.error("it is listed in existing, too", hint)
+        raise position.error("it is listed in existing, too", hint)
     for key, container in later.containers.items():
         if key in existing.containers:
-            raise place.key("containers", 0).key(key, 0).error("it is listed in existing, too")
+            raise position.key("containers", 0).key(key, 0).error("it is listed in existing, too")
         existing.containers[key] = container
 
 
-def _make_scenario(values: dict[str, Any], place: Place) -> Scenario:
+def _make_scenario(values: dict[str, Any], position: Position) -> Scenario:
     if "steps" in values and "until" in values:
-        raise place.error("steps and until exclude each other", "remove one of them")
-    scenario = Scenario(source=place.source)
+        raise position.error("steps and until exclude each other", "remove one of them")
+    scenario = Scenario(source=position.source)
     scenario.runtime = values.get("runtime", scenario.runtime)
     scenario.start_ns = values.get("start", scenario.start_ns)
     scenario.pause_ns = values.get("every", scenario.pause_ns)
@@ -302,7 +302,7 @@ def _make_scenario(values: dict[str, Any], place: Place) -> Scenario:
     for name in ("existing", "pods"):
         for key, pod in values.get(name, {}).items():
             if key in scenario.pods:
-                _add_later(scenario.pods[key], pod, place.key(name, 0).key(key, 0))
+                _add_later(scenario.pods[key], pod, position.key(name, 0).key(key, 0))
             else:
                 scenario.pods[key] = pod
     return scenario
@@ -312,23 +312,23 @@ SCENARIO = Record(KEYS, ("scenario",), _make_scenario)
 """The reader of a whole document."""
 
 
-def read_document(root: Node, place: Place) -> Scenario:
+def read_document(root: Node, position: Position) -> Scenario:
     """Return the scenario in a document. Raises UsageError."""
-    top = mapping_of(root, place)
+    top = mapping_of(root, position)
     version = top.get("scenario")
     if version is None:
         for key, node in top.items():
             if meant(key, ["scenario"]):
-                raise place.key(key, node.line).error("unknown key", "did you mean scenario?")
+                raise position.key(key, node.line).error("unknown key", "did you mean scenario?")
         hint = "add scenario: 1; a manifest has the keys apiVersion and kind"
-        raise place.error("not a scenario: the key scenario is missing", hint)
+        raise position.error("not a scenario: the key scenario is missing", hint)
     is_number = isinstance(version.value, int) and not isinstance(version.value, bool)
     if is_number and cast("int", version.value) > VERSION:
-        raise place.key("scenario", version.line).error(
+        raise position.key("scenario", version.line).error(
             f"version {version.value} is not supported: this nri-scope reads version {VERSION}",
             "upgrade nri-scope",
         )
-    scenario = SCENARIO.read(root, place)
+    scenario = SCENARIO.read(root, position)
     assert isinstance(scenario, Scenario)
     return scenario
 
@@ -356,8 +356,8 @@ def read_text(path: Path) -> str:
     except FileNotFoundError:
         raise UsageError(f"{name}: no such file", "check the path") from None
     except (OSError, ValueError) as error:
-        words = error_words(error) if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{name}: cannot be read: {words}", "name a readable file") from None
+        problem = error_words(error) if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{name}: cannot be read: {problem}", "name a readable file") from None
     if content.startswith(FIRST_BYTES):
         raise UsageError(
             f"{name}: a recording, not text", "`scenario from-recording` makes a scenario of it"
@@ -378,12 +378,12 @@ def parse_document(text: str, source: str) -> Node:
     try:
         return parse_yaml(text)
     except MalformedYaml as error:
-        raise Place(source, error.line).error(error.problem, error.hint) from None
+        raise Position(source, error.line).error(error.problem, error.hint) from None
 
 
 def parse_scenario(text: str, source: str = "scenario") -> Scenario:
     """Return the scenario in a text; ``source`` names it in errors. Raises UsageError."""
-    return read_document(parse_document(text, source), Place(source, 1))
+    return read_document(parse_document(text, source), Position(source, 1))
 
 
 _Message = TypeVar("_Message", bound=Message)
@@ -402,6 +402,6 @@ def read_message(text: str, kind: type[_Message], source: str) -> _Message:
     """
     if all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines()):
         return kind()
-    message = FieldsReader(kind).read(parse_document(text, source), Place(source, 1))
+    message = FieldsReader(kind).read(parse_document(text, source), Position(source, 1))
     assert isinstance(message, kind)
     return message

@@ -19,7 +19,7 @@ from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, Node, parse_yam
 from nri_scope.text.yaml_text import YamlValue
 
 from .document import read_field_changes, read_pods
-from .model import FieldChanges, Place, Scenario, Step, nearest, shown
+from .model import FieldChanges, Position, Scenario, Step, nearest, shown
 from .text import changes_form, pod_form
 
 _EXAMPLE = "write it as 'shop/web/app:annotations.x=y', or 'shop/web/app:annotations.x-'"
@@ -37,7 +37,7 @@ _KEY = re.compile(
 class _Assignment(NamedTuple):
     """One assignment, parsed."""
 
-    place: Place
+    position: Position
     subject: str
     path: tuple[str, ...]
     value: Node | None
@@ -52,25 +52,25 @@ def assign_fields(scenario: Scenario, texts: Sequence[str]) -> None:
 
 def _parse(text: str) -> _Assignment:
     """Parse ``SUBJECT:PATH=VALUE``, or ``SUBJECT:PATH-``, which removes. Raises UsageError."""
-    place = Place(f"--set {shown(text)}", has_lines=False)
-    subject, _, rest = text.partition(":")
+    position = Position(f"--set {shown(text)}", has_lines=False)
+    subject, _, assignment = text.partition(":")
     keys: list[str] = []
-    position = 0
-    while rest[position:] not in ("", "-") and (match := _KEY.match(rest, position)) is not None:
+    end = 0
+    while assignment[end:] not in ("", "-") and (match := _KEY.match(assignment, end)) is not None:
         keys.append(next(group for group in match.groups() if group is not None))
-        position = match.end()
-    is_removal = rest[position:] == "-"
-    is_assignment = is_removal or rest.startswith("=", position)
-    if not subject or not keys or not is_assignment or len(rest) > MAX_BYTES:
-        raise place.error("not a change", _EXAMPLE)
+        end = match.end()
+    is_removal = assignment[end:] == "-"
+    is_assignment = is_removal or assignment.startswith("=", end)
+    if not subject or not keys or not is_assignment or len(assignment) > MAX_BYTES:
+        raise position.error("not a change", _EXAMPLE)
     if is_removal:
-        return _Assignment(place, subject, tuple(keys), None)
-    content = rest[position + 1 :]
+        return _Assignment(position, subject, tuple(keys), None)
+    content = assignment[end + 1 :]
     try:
         value = parse_yaml(content) if content.strip() else Node(0, "")
     except MalformedYaml as error:
-        raise place.error(f"the value is {error.problem}", error.hint) from None
-    return _Assignment(place, subject, tuple(keys), value)
+        raise position.error(f"the value is {error.problem}", error.hint) from None
+    return _Assignment(position, subject, tuple(keys), value)
 
 
 def _changed_node(node: Node, path: Sequence[str], assignment: _Assignment) -> Node:
@@ -78,35 +78,35 @@ def _changed_node(node: Node, path: Sequence[str], assignment: _Assignment) -> N
 
     Raises UsageError.
     """
-    key, *rest = path
-    value, place = assignment.value, assignment.place
+    key, *inner = path
+    value, position = assignment.value, assignment.position
     if isinstance(node.value, list):
         items = list(node.value)
-        number = _position(key, items, place, can_append=not rest and value is not None)
-        if rest:
-            items[number] = _changed_node(items[number], rest, assignment)
+        number = _item_index(key, items, position, can_append=not inner and value is not None)
+        if inner:
+            items[number] = _changed_node(items[number], inner, assignment)
         elif value is None:
             del items[number]
         else:
             items[number : number + 1] = [value]
         return Node(0, items)
     if not isinstance(node.value, dict):
-        raise place.error(f"{shown(key)} is inside of {shown(node.value)}")
+        raise position.error(f"{shown(key)} is inside of {shown(node.value)}")
     entries = dict(node.value)
-    if rest:
-        entries[key] = _changed_node(entries.get(key, Node(0, {})), rest, assignment)
+    if inner:
+        entries[key] = _changed_node(entries.get(key, Node(0, {})), inner, assignment)
     elif value is not None:
         entries[key] = value
     elif entries.pop(key, None) is None:
-        raise place.error(f"there is no {shown(key)} to remove", nearest(key, entries))
+        raise position.error(f"there is no {shown(key)} to remove", nearest(key, entries))
     return Node(0, entries)
 
 
-def _position(key: str, items: Sequence[Node], place: Place, *, can_append: bool) -> int:
+def _item_index(key: str, items: Sequence[Node], position: Position, *, can_append: bool) -> int:
     if not (key.isascii() and key.isdigit()) or len(key) > 9:
-        raise place.error(f"{shown(key)} is not the number of an item", "write [0]")
+        raise position.error(f"{shown(key)} is not the number of an item", "write [0]")
     if int(key) >= len(items) + can_append:
-        raise place.error(f"there is no item {key}", f"there are {len(items)}")
+        raise position.error(f"there is no item {key}", f"there are {len(items)}")
     return int(key)
 
 
@@ -126,7 +126,7 @@ def _apply(scenario: Scenario, assignment: _Assignment) -> None:
                 count += 1
     if not count:
         problem = f"there is no pod or container {shown(assignment.subject)}"
-        raise assignment.place.error(problem, nearest(assignment.subject, dict.fromkeys(names)))
+        raise assignment.position.error(problem, nearest(assignment.subject, dict.fromkeys(names)))
 
 
 def _change_pod(
@@ -135,7 +135,7 @@ def _change_pod(
     pod = scenario.pods[key]
     path = (*prefix, *assignment.path)
     root = _changed_node(_to_node(pod_form(pod)), path, assignment)
-    read = read_pods(pod.exists, Node(0, {pod.key: root}), assignment.place)
+    read = read_pods(pod.exists, Node(0, {pod.key: root}), assignment.position)
     for name, container in read[pod.key].containers.items():
         container.exists = name in pod.containers and pod.containers[name].exists
     scenario.pods[pod.key] = read[pod.key]
@@ -162,7 +162,7 @@ def _changed_fields(
     if assignment.path[0] not in changes.names:
         return changes
     root = _changed_node(_to_node(changes_form(changes)), assignment.path, assignment)
-    return read_field_changes(kind, root, assignment.place)
+    return read_field_changes(kind, root, assignment.position)
 
 
 def _to_node(value: YamlValue) -> Node:

@@ -214,12 +214,12 @@ def scenario_of_manifest(
 
 def _pod(key: str, described: ManifestPod) -> ScenarioPod:
     pod = ScenarioPod(key, described.pod, given=_set_fields(described.pod.ListFields()))
-    for each in described.containers:
+    for described_container in described.containers:
         container = ScenarioContainer(
-            each.container.name,
-            each.container,
-            ContainerKind(each.kind),
-            _set_fields(each.container.ListFields()),
+            described_container.container.name,
+            described_container.container,
+            ContainerKind(described_container.kind),
+            _set_fields(described_container.container.ListFields()),
         )
         pod.containers[container.key] = container
     return pod

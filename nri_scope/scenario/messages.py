@@ -37,7 +37,7 @@ from nri_scope.nri.plain import (
 from nri_scope.text.yaml_reader import Node
 from nri_scope.text.yaml_text import FlowList, FlowMapping, YamlValue
 
-from .model import Place, nearest, shown
+from .model import Position, nearest, shown
 from .value_readers import ValueReader, flag, integer, list_of, mapping_of, text_of
 
 ABSENT = "absent"
@@ -83,9 +83,9 @@ def message_form(message: Message) -> dict[str, YamlValue]:
 
 
 def _unknown_fields(message: Message) -> bytes:
-    rest = deepcopy(message)
-    clear_fields(rest, fields_of(type(message)))
-    return rest.SerializeToString(deterministic=True)
+    remainder = deepcopy(message)
+    clear_fields(remainder, fields_of(type(message)))
+    return remainder.SerializeToString(deterministic=True)
 
 
 def _value_form(field: FieldDescriptor, value: object) -> YamlValue:
@@ -139,27 +139,27 @@ class FieldsReader:
     can_remove: bool = False
     """Whether `ABSENT` is accepted as the value of a field that is a message."""
 
-    def read(self, node: Node, place: Place) -> Message:
+    def read(self, node: Node, position: Position) -> Message:
         """Return the message. Raises UsageError."""
-        return self.parts(node, place)[0]
+        return self.parts(node, position)[0]
 
-    def parts(self, node: Node, place: Place) -> tuple[Message, dict[str, Any], set[str]]:
+    def parts(self, node: Node, position: Position) -> tuple[Message, dict[str, Any], set[str]]:
         """Return the message, the values of the additional keys, and the names of its fields."""
         message = self.kind()
         values: dict[str, Any] = {}
         names: set[str] = set()
-        known = fields_of(self.kind)
-        for name, value in mapping_of(node, place).items():
-            inner = place.key(name, value.line)
+        described = fields_of(self.kind)
+        for name, value in mapping_of(node, position).items():
+            inner = position.key(name, value.line)
             if name in self.keys:
                 values[name] = self.keys[name](value, inner)
                 continue
             if name == UNKNOWN:
                 _read_unknown(message, value, inner)
                 continue
-            field = known.get(name)
+            field = described.get(name)
             if field is None:
-                raise inner.error("unknown key", nearest(name, [*self.keys, *known]))
+                raise inner.error("unknown key", nearest(name, [*self.keys, *described]))
             names.add(name)
             if self.can_remove and value.value == ABSENT and field.has_presence:
                 continue
@@ -167,21 +167,21 @@ class FieldsReader:
         return message, values, names
 
 
-def _read_unknown(message: Message, node: Node, place: Place) -> None:
+def _read_unknown(message: Message, node: Node, position: Position) -> None:
     try:
-        message.MergeFromString(bytes.fromhex(text_of(node, place)))
+        message.MergeFromString(bytes.fromhex(text_of(node, position)))
     except (ValueError, DecodeError):
-        raise place.error("not hexadecimal protobuf") from None
+        raise position.error("not hexadecimal protobuf") from None
 
 
-def _read_field(message: Message, field: FieldDescriptor, node: Node, place: Place) -> None:
+def _read_field(message: Message, field: FieldDescriptor, node: Node, position: Position) -> None:
     name = field.name
     if is_map(field):
         of_value = value_field(field)
         target = getattr(message, name)
         has_numbers = key_field(field).cpp_type in _NUMBERS
-        for name_or_number, value in mapping_of(node, place).items():
-            inner = place.key(name_or_number, value.line)
+        for name_or_number, value in mapping_of(node, position).items():
+            inner = position.key(name_or_number, value.line)
             key: str | int = name_or_number
             if has_numbers:
                 if _INTEGER.fullmatch(name_or_number) is None:
@@ -192,33 +192,33 @@ def _read_field(message: Message, field: FieldDescriptor, node: Node, place: Pla
             else:
                 target[key] = _read_scalar(of_value, value, inner)
     elif field.is_repeated:
-        getattr(message, name).extend(_read_list(message, field, node, place))
+        getattr(message, name).extend(_read_list(message, field, node, position))
     elif field.message_type is not None:
-        getattr(message, name).CopyFrom(_read_message(field, node, place))
+        getattr(message, name).CopyFrom(_read_message(field, node, position))
     else:
-        setattr(message, name, _read_scalar(field, node, place))
+        setattr(message, name, _read_scalar(field, node, position))
 
 
-def _read_message(field: FieldDescriptor, node: Node, place: Place) -> Message:
+def _read_message(field: FieldDescriptor, node: Node, position: Position) -> Message:
     kind = _kind(field)
     if is_optional_value(kind.DESCRIPTOR.name) and not isinstance(node.value, dict):
         message = kind()
-        _read_field(message, fields_of(kind)["value"], node, place)
+        _read_field(message, fields_of(kind)["value"], node, position)
         return message
-    return FieldsReader(kind).read(node, place)
+    return FieldsReader(kind).read(node, position)
 
 
 def _read_list(
-    message: Message, field: FieldDescriptor, node: Node, place: Place
+    message: Message, field: FieldDescriptor, node: Node, position: Position
 ) -> Iterable[Message | str | int]:
     if isinstance(node.value, dict) and (message.DESCRIPTOR.name, field.name) == _ENVIRONMENT:
         for name, value in node.value.items():
-            yield f"{name}={text_of(value, place.key(name, value.line))}"
+            yield f"{name}={text_of(value, position.key(name, value.line))}"
         return
     key = LIST_KEYS.get(field.message_type.name) if field.message_type is not None else None
     if isinstance(node.value, dict) and key is not None:
         for name, value in node.value.items():
-            inner = place.key(name, value.line)
+            inner = position.key(name, value.line)
             if _is_key_value(field) and not isinstance(value.value, dict):
                 yield api.KeyValue(key=name, value=text_of(value, inner))
                 continue
@@ -228,22 +228,22 @@ def _read_list(
             setattr(member, key, name)
             yield member
         return
-    for number, item in enumerate(list_of(node, place)):
-        inner = place.item(number, item.line)
+    for number, item in enumerate(list_of(node, position)):
+        inner = position.item(number, item.line)
         if field.message_type is not None:
             yield _read_message(field, item, inner)
         else:
             yield _read_scalar(field, item, inner)
 
 
-def _read_scalar(field: FieldDescriptor, node: Node, place: Place) -> str | int:
+def _read_scalar(field: FieldDescriptor, node: Node, position: Position) -> str | int:
     if field.enum_type is not None and not _is_number(node):
         named = field.enum_type.values_by_name
-        text = text_of(node, place)
+        text = text_of(node, position)
         if text not in named:
-            raise place.error(f"{shown(text)} is unknown", nearest(text, named))
+            raise position.error(f"{shown(text)} is unknown", nearest(text, named))
         return named[text].number
-    value = _scalar_reader(field)(node, place)
+    value = _scalar_reader(field)(node, position)
     assert isinstance(value, str | int)
     return value
 

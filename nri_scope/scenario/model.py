@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A scenario as values: its runtime, its pods and containers, and what happens to them.
 
-Errors of a document name its place: ``web.yaml:12: pods.web.containers.app.env: …``.
+Errors of a document name its position: ``web.yaml:12: pods.web.containers.app.env: …``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _KEYS_SHOWN = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place in a document."""
+class Position:
+    """A position in a document."""
 
     source: str
     """Name of the file, or what stands for it."""
@@ -38,21 +38,21 @@ class Place:
     has_lines: bool = True
     """Whether errors name lines; not for a change that is given as an argument."""
 
-    def key(self, name: str, line: int) -> Place:
-        """Return the place of a mapping's key."""
-        return self._at(f"{self.path}.{name[:_SHOWN]}" if self.path else name[:_SHOWN], line)
+    def key(self, name: str, line: int) -> Position:
+        """Return the position of a mapping's key."""
+        return self._with_path(f"{self.path}.{name[:_SHOWN]}" if self.path else name[:_SHOWN], line)
 
-    def item(self, number: int, line: int) -> Place:
-        """Return the place of a list's item; ``number`` counts from 0."""
-        return self._at(f"{self.path}[{number}]", line)
+    def item(self, number: int, line: int) -> Position:
+        """Return the position of a list's item; ``number`` counts from 0."""
+        return self._with_path(f"{self.path}[{number}]", line)
 
-    def _at(self, path: str, line: int) -> Place:
+    def _with_path(self, path: str, line: int) -> Position:
         if len(path) > _KEYS_SHOWN:
             path = f"…{path[-_KEYS_SHOWN:]}"
         return replace(self, line=line if self.has_lines else 0, path=path)
 
     def error(self, problem: str, hint: str = "") -> UsageError:
-        """Return the error of this place, with which its text begins."""
+        """Return the error of this position, with which its text begins."""
         line = f":{self.line}" if self.line else ""
         path = f"{self.path}: " if self.path else ""
         return UsageError(safe(f"{self.source}{line}: {path}{problem}"), safe(hint))
@@ -64,13 +64,13 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def meant(written: str, known: Iterable[str]) -> str:
+def meant(written: str, candidates: Iterable[str]) -> str:
     """Return the known name of which ``written`` is probably a misspelling; "" if there is none.
 
     That is a similar name, or one that differs by one inserted, removed, replaced or moved
     character, or only in case.
     """
-    word, names = written[:_SHOWN], list(known)
+    word, names = written[:_SHOWN], list(candidates)
     one_edit_away = (
         name for name in names if len(name) > 2 and _one_edit(word.casefold(), name.casefold())
     )
@@ -85,9 +85,9 @@ def _one_edit(word: str, other: str) -> bool:
     return max(len(word), len(other)) <= 1 or (len(word) == 2 and word == other[::-1])
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, candidates: Iterable[str]) -> str:
     """Return a hint for an unknown name: the nearest one, or the first ones."""
-    names = list(known)
+    names = list(candidates)
     if suggestion := meant(name, names) or nearest_word(name[:_SHOWN], names, cutoff=0.5):
         return f"did you mean {suggestion}?"
     more = f" and {len(names) - 12:,} more" if len(names) > 12 else ""
@@ -102,8 +102,8 @@ DEFAULT_START_NS = 1_767_225_600 * 10**9
 """2026-01-01T00:00:00Z: a scenario always gets the same times."""
 DEFAULT_PAUSE_NS = 10_000_000
 MAX_COPIES = 10_000
-NOWHERE = Place("scenario")
-"""Place of steps that no document has."""
+NOWHERE = Position("scenario")
+"""Position of steps that no document has."""
 PROFILE_NAMES = tuple(PROFILES)
 
 
@@ -231,7 +231,7 @@ class Step:
     """A verb, or one event to send as it is."""
     subject: str = ""
     """Reference to a pod or a container; "" for a step without one."""
-    place: Place = NOWHERE
+    position: Position = NOWHERE
     pod: FieldChanges | None = None
     """Changes of the pod in the events of this step and later ones."""
     container: FieldChanges | None = None

@@ -67,8 +67,8 @@ def playable(
     assign_fields(scenario, changes)
     if len(notes) > _NOTES_MAX:
         command = f"nri-scope scenario {'from-pod' if is_scenario_file(path) else 'from-recording'}"
-        rest = f"{len(notes) - 1} more values are unknown or assumed; `{command}` lists them"
-        notes = [notes[0], rest]
+        summary = f"{len(notes) - 1} more values are unknown or assumed; `{command}` lists them"
+        notes = [notes[0], summary]
     for note in notes:
         on_note(f"{source_name(path)}: {note}")
     with temporary_folder() as folder:

@@ -174,12 +174,12 @@ class _Reading:
         return self._where is None or self._where.matches(recorded)
 
     def _decoded(self, recorded: Event, request: bytes) -> RecordedEvent | None:
-        known = recorded_request(recorded.method, request, recorded.mark)
-        if known is None:
+        decoded = recorded_request(recorded.method, request, recorded.mark)
+        if decoded is None:
             what = f"{recorded.event} ({recorded.mark or 'unknown'})"
             self._left_out[what] = self._left_out.get(what, 0) + 1
             return None
-        event, message = known
+        event, message = decoded
         if event is EventKind.ValidateContainerAdjustment:
             return None
         container = container_of(event.name, message)
@@ -233,17 +233,17 @@ class _Reading:
             )
         if event.container is None:
             return
-        known = self._container_of(event)
-        if known is None:
+        subject = self._container_of(event)
+        if subject is None:
             is_created = event.event is EventKind.CreateContainer
-            known = self._add_container(pod, event.container, exists=not is_created)
+            subject = self._add_container(pod, event.container, exists=not is_created)
             if not is_created:
                 pod.exists = True
                 self._notes.append(
-                    f"{pod.key}/{known.key} was not created in these events, so it is in existing"
+                    f"{pod.key}/{subject.key} was not created in these events, so it is in existing"
                 )
-        if not known.message.pid and event.container.pid:
-            known.message.pid = event.container.pid
+        if not subject.message.pid and event.container.pid:
+            subject.message.pid = event.container.pid
 
     def _add_size(self, message: Message) -> None:
         self._bytes += message.ByteSize() + _OBJECT_BYTES
@@ -257,8 +257,8 @@ class _Reading:
             )
 
     def _container_of(self, event: RecordedEvent) -> ScenarioContainer | None:
-        known = self._containers.get(event.container.id) if event.container is not None else None
-        return known[1] if known is not None else None
+        entry = self._containers.get(event.container.id) if event.container is not None else None
+        return entry[1] if entry is not None else None
 
     def _add_pod(self, pod: api.PodSandbox, *, exists: bool) -> ScenarioPod:
         self._add_size(pod)
@@ -347,14 +347,14 @@ class _RecordedSteps:
             if not container.spec.exists and self._reports_adjustments:
                 # Adjustments of the plugins that ran at that time are not part of the scenario.
                 ignored = TIMES.union(ADJUSTABLE)
-            told = container_of(event.name, made) or api.Container()
-            step = replace(step, container=_changes(recorded, told, ignored))
+            made_container = container_of(event.name, made) or api.Container()
+            step = replace(step, container=_changes(recorded, made_container, ignored))
             if step.container is not None:
                 step.container.apply(container.message)
         self._contents.end(event, pod, container, step)
         self.made.append(step)
-        changed = [each.message for each in (step.pod, step.container) if each is not None]
-        updated = [each for each in (step.resources, step.overhead) if each is not None]
+        changed = [subject.message for subject in (step.pod, step.container) if subject is not None]
+        updated = [message for message in (step.resources, step.overhead) if message is not None]
         self.bytes += _STEP_BYTES + sum(message.ByteSize() for message in (*changed, *updated))
 
 
@@ -401,8 +401,9 @@ def initial_state(
 def runtime_of(session: Session) -> RuntimeChoice:
     """Return the profile that is nearest to a session's runtime, with what differs from it."""
     title = runtime_title(session.runtime_name)
-    known = [each for each in PROFILES.values() if runtime_title(each.runtime_name) == title]
-    profile = _nearest(known or list(PROFILES.values()), NriVersion.parse(session.nri_version))
+    profiles = PROFILES.values()
+    similar = [profile for profile in profiles if runtime_title(profile.runtime_name) == title]
+    profile = _nearest(similar or profiles, NriVersion.parse(session.nri_version))
     own = {field.name: getattr(session, field.name) for field in fields(RuntimeChoice)[1:]}
     others = {name: value for name, value in own.items() if value != getattr(profile, name)}
     return RuntimeChoice(profile.name, **others)
@@ -412,7 +413,7 @@ def _nearest(profiles: Iterable[Profile], version: NriVersion | None) -> Profile
     """Return the profile with the newest NRI that is not newer than ``version``."""
     versions = [(profile.version, profile) for profile in profiles if profile.version is not None]
     versions.sort(key=lambda item: item[0])
-    older = [profile for known, profile in versions if version is not None and known <= version]
+    older = [profile for nri, profile in versions if version is not None and nri <= version]
     return older[-1] if older else versions[0][1]
 
 

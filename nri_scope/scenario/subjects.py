@@ -27,7 +27,7 @@ from nri_scope.nri.request_subject import container_of, pod_of
 from nri_scope.runtime import Profile
 from nri_scope.runtime.lifecycle import request_about
 
-from .model import Place, Scenario, ScenarioContainer, ScenarioPod, Step, Verb, nearest, shown
+from .model import Scenario, ScenarioContainer, ScenarioPod, Step, Verb, nearest, shown
 
 KILLED = 137
 """Exit status of a container that is stopped: killed by SIGKILL."""
@@ -236,8 +236,8 @@ class Subjects:
         self._next_pid = FIRST_PID
         size = 0
         for spec in scenario.pods.values():
-            messages = [spec.message, *(each.message for each in spec.containers.values())]
-            own = sum(message.ByteSize() + _OBJECT_BYTES for message in messages)
+            parts = [spec.message, *(container.message for container in spec.containers.values())]
+            own = sum(message.ByteSize() + _OBJECT_BYTES for message in parts)
             size += own * max(1, spec.copies)
             if size > MAX_BYTES:
                 raise UsageError(
@@ -260,13 +260,14 @@ class Subjects:
         pod, _, key = reference.rpartition("/")
         return [live.containers[key] for live in self.find_pods(pod) if key in live.containers]
 
-    def unknown(self, reference: str, place: Place, *, pods: bool, containers: bool) -> UsageError:
-        """Return the error for a reference that means nothing."""
-        known = list(self._by_key) if pods else []
+    def unknown(self, step: Step, *, pods: bool, containers: bool) -> UsageError:
+        """Return the error for a step whose subject does not exist."""
+        references = list(self._by_key) if pods else []
         for key, live in self._by_key.items() if containers else ():
-            known += [f"{key}/{name}" for name in live[0].containers]
+            references += [f"{key}/{name}" for name in live[0].containers]
         kind = "pod or container" if pods and containers else "pod" if pods else "container"
-        return place.error(f"there is no {kind} {shown(reference)}", nearest(reference, known))
+        problem = f"there is no {kind} {shown(step.subject)}"
+        return step.position.error(problem, nearest(step.subject, references))
 
     # -- inside -------------------------------------------------------------------------------
 

@@ -69,8 +69,8 @@ def duration_text(duration_ns: int) -> str:
 
 
 def _time(at_ns: int) -> str:
-    seconds, rest = divmod(at_ns, 10**9)
-    fraction = f".{rest:09d}".rstrip("0") if rest else ""
+    seconds, nanoseconds = divmod(at_ns, 10**9)
+    fraction = f".{nanoseconds:09d}".rstrip("0") if nanoseconds else ""
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}{fraction}Z"
 
 

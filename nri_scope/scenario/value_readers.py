@@ -12,7 +12,7 @@ from typing import Any
 from nri_scope.filter.moments import parse_duration
 from nri_scope.text.yaml_reader import Node
 
-from .model import Place, nearest, shown
+from .model import Position, nearest, shown
 
 SECOND_NS = 1_000_000_000
 LONGEST_NS = 10 * 365 * 86_400 * SECOND_NS
@@ -22,19 +22,19 @@ LATEST_NS = 2**63 - 1 - 2 * LONGEST_NS
 
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.([0-9]{1,9}))?Z")
 
-ValueReader = Callable[[Node, Place], Any]
+ValueReader = Callable[[Node, Position], Any]
 """Returns the value of a node, or raises UsageError."""
 
 
 def integer(low: int, high: int) -> ValueReader:
     """Return a reader of an integer within bounds."""
 
-    def read(node: Node, place: Place) -> int:
+    def read(node: Node, position: Position) -> int:
         value = node.value
         if isinstance(value, bool) or not isinstance(value, int):
-            raise place.error(f"{_what(node)} is not an integer")
+            raise position.error(f"{_what(node)} is not an integer")
         if not low <= value <= high:
-            raise place.error(f"{value} is not between {low} and {high}")
+            raise position.error(f"{value} is not between {low} and {high}")
         return value
 
     return read
@@ -43,46 +43,46 @@ def integer(low: int, high: int) -> ValueReader:
 def choice(names: Sequence[str]) -> ValueReader:
     """Return a reader of one of several names."""
 
-    def read(node: Node, place: Place) -> str:
-        text = text_of(node, place)
+    def read(node: Node, position: Position) -> str:
+        text = text_of(node, position)
         if text not in names:
-            raise place.error(f"{shown(text)} is unknown", nearest(text, names))
+            raise position.error(f"{shown(text)} is unknown", nearest(text, names))
         return text
 
     return read
 
 
-def flag(node: Node, place: Place) -> bool:
+def flag(node: Node, position: Position) -> bool:
     """Return true or false."""
     if not isinstance(node.value, bool):
-        raise place.error(f"{_what(node)} is neither true nor false")
+        raise position.error(f"{_what(node)} is neither true nor false")
     return node.value
 
 
-def duration(node: Node, place: Place) -> int:
+def duration(node: Node, position: Position) -> int:
     """Return a duration in nanoseconds, written as ``90s``, ``1.5ms`` or ``0s``."""
-    text = text_of(node, place)
+    text = text_of(node, position)
     nanoseconds = parse_duration(text)
     if nanoseconds is None or nanoseconds > LONGEST_NS:
-        raise place.error(f"{shown(text)} is not a duration", "write for example 500ms or 2s")
+        raise position.error(f"{shown(text)} is not a duration", "write for example 500ms or 2s")
     return nanoseconds
 
 
-def time(node: Node, place: Place) -> int:
+def time(node: Node, position: Position) -> int:
     """Return a time in nanoseconds since the epoch, written as ``2026-01-31T14:05:07.25Z``."""
-    text = text_of(node, place)
+    text = text_of(node, position)
     parsed = _TIME.fullmatch(text)
     try:
         if parsed is None:
             raise ValueError
         seconds = datetime.fromisoformat(f"{text[:19]}+00:00")
     except ValueError:
-        raise place.error(
+        raise position.error(
             f"{shown(text)} is not a time", "write for example 2026-01-31T14:05:07Z"
         ) from None
     whole = int((seconds - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds())
     if not 0 <= whole * SECOND_NS <= LATEST_NS:
-        raise place.error(f"{shown(text)} is outside of the years 1970 to 2240")
+        raise position.error(f"{shown(text)} is outside of the years 1970 to 2240")
     return whole * SECOND_NS + int((parsed[1] or "0").ljust(9, "0"))
 
 
@@ -92,47 +92,47 @@ class Record:
 
     keys: Mapping[str, ValueReader]
     required: tuple[str, ...] = ()
-    make: Callable[[dict[str, Any], Place], Any] = lambda values, place: values
+    make: Callable[[dict[str, Any], Position], Any] = lambda values, position: values
 
-    def read(self, node: Node, place: Place) -> Any:
+    def read(self, node: Node, position: Position) -> Any:
         """Return the object that `make` returns for the values by key."""
-        return self.make(self.values(mapping_of(node, place), place), place)
+        return self.make(self.values(mapping_of(node, position), position), position)
 
-    def values(self, nodes: Mapping[str, Node], place: Place) -> dict[str, Any]:
+    def values(self, nodes: Mapping[str, Node], position: Position) -> dict[str, Any]:
         """Return the values by key."""
         values: dict[str, Any] = {}
         for name, value in nodes.items():
             read = self.keys.get(name)
             if read is None:
-                raise place.key(name, value.line).error("unknown key", nearest(name, self.keys))
-            values[name] = read(value, place.key(name, value.line))
+                raise position.key(name, value.line).error("unknown key", nearest(name, self.keys))
+            values[name] = read(value, position.key(name, value.line))
         for name in self.required:
             if name not in values:
-                raise place.error(f"the key {name} is missing")
+                raise position.error(f"the key {name} is missing")
         return values
 
 
-def text_of(node: Node, place: Place) -> str:
+def text_of(node: Node, position: Position) -> str:
     """Return a value as text. Raises UsageError for a list or a mapping."""
     value = node.value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int):
         return str(value)
-    raise place.error(f"{_what(node)} is not a text")
+    raise position.error(f"{_what(node)} is not a text")
 
 
-def mapping_of(node: Node, place: Place) -> dict[str, Node]:
+def mapping_of(node: Node, position: Position) -> dict[str, Node]:
     """Return the entries of a mapping. Raises UsageError for other values."""
     if not isinstance(node.value, dict):
-        raise place.error(f"{_what(node)} is not a mapping", "write KEY: VALUE")
+        raise position.error(f"{_what(node)} is not a mapping", "write KEY: VALUE")
     return node.value
 
 
-def list_of(node: Node, place: Place) -> list[Node]:
+def list_of(node: Node, position: Position) -> list[Node]:
     """Return the items of a list. Raises UsageError for other values."""
     if not isinstance(node.value, list):
-        raise place.error(f"{_what(node)} is not a list")
+        raise position.error(f"{_what(node)} is not a list")
     return node.value
 
 

@@ -18,7 +18,7 @@ def test_looking_ahead_does_not_change_the_items(items: list[int], data: st.Data
     for item in ahead:
         received.append(item)
         for _ in range(data.draw(st.integers(0, 2))):
-            ahead.look()
+            ahead.fetch()
     assert received == items
 
 
@@ -29,6 +29,6 @@ def test_an_error_is_raised_at_its_position() -> None:
 
     ahead = ReadAhead(items())
     assert next(ahead) == 1
-    ahead.look()
+    ahead.fetch()
     with pytest.raises(UsageError, match="no second one"):
         next(ahead)

@@ -111,7 +111,7 @@ def crash_of(*texts: str) -> str:
 def signature_of(*texts: str) -> str:
     """Return message and place, without the numbers of the message, which vary."""
     crash = crash_in(*texts)
-    return f"{NUMBERS.sub('#', crash.message)} at {crash.place}" if crash else " at "
+    return f"{NUMBERS.sub('#', crash.message)} at {crash.location}" if crash else " at "
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.scenario.messages import FieldsReader, message_form
-from nri_scope.scenario.model import Place
+from nri_scope.scenario.model import Position
 from nri_scope.text.yaml_reader import parse_yaml
 from nri_scope.text.yaml_text import to_yaml
 from tests.oci.random_messages import RandomMessages
@@ -21,7 +21,7 @@ UNKNOWN = bytes.fromhex("92f6060568656c6c6f")
 
 
 def read(text: str, kind: type[Message] = api.Container) -> Message:
-    return FieldsReader(kind).read(parse_yaml(text), Place("x.yaml", 1))
+    return FieldsReader(kind).read(parse_yaml(text), Position("x.yaml", 1))
 
 
 def written(message: Message) -> str:

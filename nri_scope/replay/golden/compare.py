@@ -134,13 +134,13 @@ _Item = TypeVar("_Item", Expected, Plain)
 
 def _keyed(items: list[_Item]) -> dict[str, _Item] | None:
     """Return mounts by destination; None for other lists, or if a destination is repeated."""
-    found: dict[str, _Item] = {}
+    by_destination: dict[str, _Item] = {}
     for item in items:
         key = item.get(MOUNT_KEY) if isinstance(item, dict) else None
-        if not isinstance(key, str) or key in found:
+        if not isinstance(key, str) or key in by_destination:
             return None
-        found[key] = item
-    return found
+        by_destination[key] = item
+    return by_destination
 
 
 def _may_be_absent(expected: Expected) -> bool:
@@ -230,7 +230,7 @@ def compare_entries(
     mismatches += [
         Mismatch(MismatchKind.UNUSED, k, expected[k], None, line=lines.get(k, 0)) for k in unused
     ]
-    return sorted(mismatches, key=lambda mismatch: mismatch.key.place)
+    return sorted(mismatches, key=lambda mismatch: mismatch.key.sort_key)
 
 
 def _missing(
@@ -275,12 +275,12 @@ class _Nearest:
                 # Prefer an entry without a reply: its subject was possibly renamed.
                 other not in self._unused,
                 -_alike(other.subject, key.subject),
-                other.place,
+                other.sort_key,
             ),
             default=None,
         )
 
 
-def _alike(word: str, other: str) -> int:
+def _alike(left: str, right: str) -> int:
     """Return the number of equal parts of two names."""
-    return sum(a == b for a, b in zip(word.split("/"), other.split("/"), strict=False))
+    return sum(a == b for a, b in zip(left.split("/"), right.split("/"), strict=False))

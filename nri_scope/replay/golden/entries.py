@@ -72,7 +72,7 @@ class ReplyKey(NamedTuple):
         return _split(self.event)[0]
 
     @property
-    def place(self) -> tuple[str, bool, str, int, str, int]:
+    def sort_key(self) -> tuple[str, bool, str, int, str, int]:
         """Sort key of goldens: events of one subject are in the order of its lifecycle."""
         kind, times = _split(self.event)
         rank = _RANKS.get(kind, len(_RANKS) + 1)
@@ -86,7 +86,7 @@ def entries_of(replies: Iterable[Reply], name_of: NameOf) -> dict[ReplyKey, dict
     ``crash: true`` have no text, as delays and reasons of disconnects vary.
     """
     entries = entries_in_order(replies, name_of)
-    return dict(sorted(entries.items(), key=lambda entry: entry[0].place))
+    return dict(sorted(entries.items(), key=lambda entry: entry[0].sort_key))
 
 
 def entries_in_order(replies: Iterable[Reply], name_of: NameOf) -> dict[ReplyKey, dict[str, Plain]]:
@@ -215,7 +215,7 @@ def read_tree(root: Node) -> tuple[Origin, dict[ReplyKey, Expected], dict[ReplyK
                 if key_of in nodes:
                     raise MalformedYaml(node.line, f"{event[:80]!r} is listed twice")
                 nodes[key_of] = node
-    ordered = sorted(nodes.items(), key=lambda entry: entry[0].place)
+    ordered = sorted(nodes.items(), key=lambda entry: entry[0].sort_key)
     return (
         origin,
         # All tags are matchers.

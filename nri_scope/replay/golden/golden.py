@@ -64,23 +64,23 @@ class Golden:
 
         Raises UsageError with file and line if it does not exist or is not a golden.
         """
-        shown = safe(str(path))
+        name = safe(str(path))
         try:
             content = read_regular(Path(path), MAX_BYTES + 1)
         except FileNotFoundError:
             raise UsageError(
-                f"golden {shown}: no such file", "write it with --update-golden"
+                f"golden {name}: no such file", "write it with --update-golden"
             ) from None
         except (OSError, ValueError) as error:
             why = error.strerror if isinstance(error, OSError) else error
-            raise UsageError(f"golden {shown}: cannot be read: {why}") from None
+            raise UsageError(f"golden {name}: cannot be read: {why}") from None
         if len(content) > MAX_BYTES:
-            raise UsageError(f"golden {shown}: larger than {MAX_BYTES >> 20} MiB", _FIX)
+            raise UsageError(f"golden {name}: larger than {MAX_BYTES >> 20} MiB", _FIX)
         try:
             text = content.decode("utf-8")
         except UnicodeDecodeError as error:
             line = content.count(b"\n", 0, error.start) + 1
-            raise UsageError(f"golden {shown}: line {line}: not UTF-8", _FIX) from None
+            raise UsageError(f"golden {name}: line {line}: not UTF-8", _FIX) from None
         return cls.parse(text, str(path))
 
     @classmethod
@@ -89,10 +89,10 @@ class Golden:
         try:
             origin, entries, lines = read_tree(parse_yaml(text, parse_matcher))
         except MalformedYaml as error:
-            place = f"line {error.line}: " if error.line else ""
+            line = f"line {error.line}: " if error.line else ""
             hint = error.hint if error.hint else _FIX
             named = f"golden {safe(path)}: " if path else "golden: "
-            raise UsageError(f"{named}{place}{safe(error.problem)}", safe(hint)) from None
+            raise UsageError(f"{named}{line}{safe(error.problem)}", safe(hint)) from None
         return cls(origin, entries, path, lines, _head_of(text))
 
     @property
@@ -167,7 +167,7 @@ class Golden:
         for key, old in self.entries.items():
             if key not in entries and isinstance(old, Ignored):
                 entries[key] = old
-        entries = dict(sorted(entries.items(), key=lambda entry: entry[0].place))
+        entries = dict(sorted(entries.items(), key=lambda entry: entry[0].sort_key))
         return Golden(origin, entries, self.path, {}, self.head)
 
     def lost(self, new: Golden) -> list[str]:

@@ -48,16 +48,16 @@ def lines(
         return
     file = f"{label} {safe(golden)}"
     yield f"{_counted(len(mismatches))} (expected: {file}; got: this replay)"
-    shown = mismatches[:most]
-    for alike, group in groupby(shown, _together):
+    listed = mismatches[:most]
+    for alike, group in groupby(listed, _together):
         several = list(group)
         if alike is None:
             for mismatch in several:
                 yield from _described(mismatch, file)
         else:
             yield from _quiet(several, file)
-    if len(shown) < len(mismatches):
-        yield f"… and {_counted(len(mismatches) - len(shown))} more"
+    if len(listed) < len(mismatches):
+        yield f"… and {_counted(len(mismatches) - len(listed))} more"
 
 
 def _counted(count: int) -> str:
@@ -79,25 +79,25 @@ def _quiet(mismatches: list[Mismatch], file: str) -> Iterator[str]:
 
 
 def _described(mismatch: Mismatch, file: str) -> Iterator[str]:
-    place = file + (f", line {mismatch.line}" if mismatch.line else "")
+    position = file + (f", line {mismatch.line}" if mismatch.line else "")
     name = safe(str(mismatch.key))
     count = len(mismatch.differences)
     match mismatch.kind:
         case MismatchKind.DIFFERS:
             yield f"{name}: differs in {count} place{'s' if count > 1 else ''}"
             yield from _differing(mismatch.differences)
-            yield f"  expected ({place}):"
+            yield f"  expected ({position}):"
             yield from _reply(mismatch.expected)
         case MismatchKind.UNUSED:
             yield f"{name}: expected, but the event did not occur (unused entry)"
-            yield f"  expected ({place}):"
+            yield f"  expected ({position}):"
             yield from _reply(mismatch.expected)
         case MismatchKind.MISSING:
             yield f"{name}: got a reply that has no entry in {file} (missing entry)"
             yield "  got:"
             yield from _reply(mismatch.got)
             if mismatch.nearest is not None:
-                yield f"  nearest expected ({place}): {safe(str(mismatch.nearest))}"
+                yield f"  nearest expected ({position}): {safe(str(mismatch.nearest))}"
                 yield from _reply(mismatch.expected)
                 yield from _differing(mismatch.differences)
 
@@ -106,11 +106,11 @@ def _reply(reply: Expected | Plain) -> Iterator[str]:
     if reply == {}:
         yield "    (an empty reply)"
         return
-    shown = list(yaml_lines(cast("Expected", reply), short_lists=True))
-    for line in shown[:MAX_LINES]:
+    text = list(yaml_lines(cast("Expected", reply), short_lists=True))
+    for line in text[:MAX_LINES]:
         yield _cut(f"    {line}")
-    if len(shown) > MAX_LINES:
-        yield f"    … {len(shown) - MAX_LINES} more lines"
+    if len(text) > MAX_LINES:
+        yield f"    … {len(text) - MAX_LINES} more lines"
 
 
 def _differing(differences: Sequence[ReplyDifference]) -> Iterator[str]:
@@ -132,10 +132,10 @@ def _shown(value: Expected | Plain) -> str:
     return _NOTHING if value is None else inline(cast("Expected", value))
 
 
-def _same(text: str, other: str) -> int:
+def _same(left: str, right: str) -> int:
     """Return the length of the common prefix."""
-    pairs = enumerate(zip(text, other, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), min(len(text), len(other)))
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((index for index, (a, b) in pairs if a != b), min(len(left), len(right)))
 
 
 def _cut(line: str) -> str:
@@ -246,8 +246,8 @@ def synchronized_names(request: Message) -> Iterator[tuple[str, str]]:
 def _events(names: Plain) -> str:
     if not isinstance(names, list):
         return f"events {names}"
-    shown = ", ".join(map(str, names[:_EVENTS_MAX]))
-    return f"{len(names)} events" if len(names) > _EVENTS_MAX else f"events {shown}"
+    listed = ", ".join(map(str, names[:_EVENTS_MAX]))
+    return f"{len(names)} events" if len(names) > _EVENTS_MAX else f"events {listed}"
 
 
 def _words(message: Message, name_of: NameOf) -> str:

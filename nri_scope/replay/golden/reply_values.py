@@ -110,9 +110,9 @@ def plain_reply(message: Message, name_of: NameOf) -> dict[str, Plain]:
 
 def _subscription(reply: api.ConfigureResponse) -> dict[str, Plain]:
     mask = reply.events
-    known = events_in(mask)
-    names: list[Plain] = [event.name for event in known]
-    strange = (mask & 0xFFFF_FFFF) & ~mask_of(known)
+    events = events_in(mask)
+    names: list[Plain] = [event.name for event in events]
+    strange = (mask & 0xFFFF_FFFF) & ~mask_of(events)
     names += [bit + 1 for bit in range(32) if strange >> bit & 1]
     values: dict[str, Plain] = {"events": names if mask else ALL_EVENTS}
     if policy := plain(reply.failure_policy):
@@ -213,18 +213,18 @@ def _by_key(items: list[Plain], key_field: str, removable: bool) -> dict[str, Pl
         assert isinstance(item, dict)
         key = item.get(key_field, "")
         assert isinstance(key, str)
-        rest: Plain = {name: value for name, value in item.items() if name != key_field}
+        content: Plain = {name: value for name, value in item.items() if name != key_field}
         if key_field == "key" and UNKNOWN not in item:
-            rest = item.get("value", "")
+            content = item.get("value", "")
         if removable and _is_marker(key):
             if UNKNOWN in item:
                 return None
             # Repeated removals are one removal.
             values.pop(key, None)
-            rest = REMOVED
+            content = REMOVED
         if key in values:
             return None
-        values[key] = rest
+        values[key] = content
     return _in_order(values.items())
 
 

@@ -35,7 +35,7 @@ def document(replayed: Replayed) -> dict[str, Plain]:
         "failures": list(replayed.failures()),
         "plugins": [asdict(plugin) for plugin in replayed.plugins],
         "events": [_event(event, name_of) for event in replayed.events],
-        "containers": {name: _container(each) for name, each in replayed.containers.items()},
+        "containers": {name: _container(result) for name, result in replayed.containers.items()},
         "times": {
             "total_ms": replayed.took_ns // 1_000_000,
             "playing_ms": replayed.playing_ns // 1_000_000,
@@ -119,7 +119,8 @@ def _times(event: PlayedEvent) -> dict[str, Plain]:
             for reply in event.replies
         ],
         "output": [
-            {"plugin": one.plugin, "stream": one.stream, "text": one.text} for one in event.output
+            {"plugin": line.plugin, "stream": line.stream, "text": line.text}
+            for line in event.output
         ],
         "output_left_out": event.output_left_out,
     }

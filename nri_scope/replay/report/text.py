@@ -76,8 +76,8 @@ class ResultFormatter:
             yield from self._reply(start, event, reply)
         if not event.replies and (event.changes or event.dropped):
             # The request was sent by a plugin.
-            senders = [one.plugin for one in event.changes] + [one.plugin for one in event.dropped]
-            for plugin in dict.fromkeys(senders):
+            changed = [change.plugin for change in event.changes]
+            for plugin in dict.fromkeys([*changed, *(loss.plugin for loss in event.dropped)]):
                 name = f"{plugin:<{self._name_width}}  " if self._chain else ""
                 yield from self._wrapped(
                     f"{start}  {name}{'':>6}", _requested_changes(event, plugin)
@@ -92,17 +92,17 @@ class ResultFormatter:
             request = f"requested {label(dropped.path)}: " if dropped.path else ""
             yield from self._wrapped("", f"{dropped.plugin} {request}{dropped.reason}", Style.WARN)
 
-    def _wrapped(self, start: str, words: str, style: Style = Style.PLAIN) -> Iterator[str]:
-        """Append ``words`` to ``start``; if they do not fit, wrap them on lines below it."""
-        start, words = safe(start), safe(words)
-        whole = f"{start}  {words}" if start else f"{_INDENT}{words}"
+    def _wrapped(self, start: str, text: str, style: Style = Style.PLAIN) -> Iterator[str]:
+        """Append ``text`` to ``start``; if they do not fit, wrap them on lines below it."""
+        start, text = safe(start), safe(text)
+        whole = f"{start}  {text}" if start else f"{_INDENT}{text}"
         if self._width is None or columns(whole) <= self._width:
             yield styled(style, whole)
             return
         if start:
             yield styled(style, safe(start.rstrip(), self._width))
         room = max(self._width - len(_INDENT), _WRAP_WIDTH_MIN)
-        for line in textwrap.wrap(words, room, break_on_hyphens=False):
+        for line in textwrap.wrap(text, room, break_on_hyphens=False):
             yield styled(style, safe(f"{_INDENT}{line}", self._width))
 
     def _reply(self, start: str, event: PlayedEvent, reply: Reply) -> Iterator[str]:
@@ -114,14 +114,14 @@ class ResultFormatter:
             )
         took = f"{duration(reply.took_ns):>6}"
         is_ok = reply.verdict is Verdict.OK
-        words = _summary(event, reply) if is_ok else f"{reply.verdict}: {reply.problem}"
+        text = _summary(event, reply) if is_ok else f"{reply.verdict}: {reply.problem}"
         slow = f"  {share_of_deadline(reply.took_ns, reply.deadline_ns)}" if reply.slow else ""
         style = Style.PLAIN if is_ok and not slow else Style.WARN if is_ok else Style.BAD
         if reply.too_slow:
-            words = "" if words == _OK else f"{words}  "
+            text = "" if text == _OK else f"{text}  "
             slow = f"too slow: took more than {duration(reply.max_took_ns)}"
             style = Style.BAD
-        yield from self._wrapped(f"{start}{plugin}  {took}", f"{words}{slow}", style)
+        yield from self._wrapped(f"{start}{plugin}  {took}", f"{text}{slow}", style)
 
     # -- containers ---------------------------------------------------------------------------
 
@@ -138,8 +138,8 @@ class ResultFormatter:
                 yield from self._wrapped("", f"was not created{why}", Style.BAD)
                 continue
             if container.start_failure:
-                words = f"is created, and does not start: {container.start_failure}"
-                yield from self._wrapped("", words, Style.BAD)
+                problem = f"is created, and does not start: {container.start_failure}"
+                yield from self._wrapped("", problem, Style.BAD)
             for change in changes_made:
                 yield self._change(container, change)
 
@@ -153,13 +153,13 @@ class ResultFormatter:
         values = _values(change, _VALUE_MAX if self._width is not None else None)
         return styled(style, safe(f"  {sign} {label(change.path)}{values}{note}", self._width))
 
-    def differences(self, ours: Replayed, other: Replayed, label: str) -> Iterator[str]:
-        """Yield the differences of each container, as changes from our chain's to the other's.
+    def differences(self, ours: Replayed, theirs: Replayed, label: str) -> Iterator[str]:
+        """Yield the differences of each container, as changes from our chain's to theirs.
 
         ``label``: how the other chain differs, such as "without 20-b".
         """
         is_different = False
-        for name, lines in differing(ours, other):
+        for name, lines in differing(ours, theirs):
             is_different = True
             yield ""
             yield styled(Style.STRONG, safe(f"{name} {label}", self._width))
@@ -210,10 +210,10 @@ class ResultFormatter:
 
 
 def _summary(event: PlayedEvent, reply: Reply) -> str:
-    words = "" if reply.event != event.event else _requested_changes(event, reply.plugin)
-    if not words and reply.message is not None and not is_empty_reply(reply.message):
-        words = f"no change, in a reply of {reply.message.ByteSize()} bytes"
-    return words or _OK
+    text = "" if reply.event != event.event else _requested_changes(event, reply.plugin)
+    if not text and reply.message is not None and not is_empty_reply(reply.message):
+        text = f"no change, in a reply of {reply.message.ByteSize()} bytes"
+    return text or _OK
 
 
 def _requested_changes(event: PlayedEvent, plugin: str) -> str:
@@ -222,12 +222,12 @@ def _requested_changes(event: PlayedEvent, plugin: str) -> str:
     It only asks for what fails with the event, and for what has a remark of its own.
     """
     own = [made for made in event.changes if made.plugin == plugin]
-    here = [made.change.path for made in own if _is_same(made.container, event.subject)]
+    paths = [made.change.path for made in own if _is_same(made.container, event.subject)]
     remarked = {made.path for made in event.dropped if made.plugin == plugin}
-    asked = [path for path in here if event.failure or path in remarked]
+    asked = [path for path in paths if event.failure or path in remarked]
     others = sorted({made.container for made in own if not _is_same(made.container, event.subject)})
     listed = {
-        "changes": [label(path) for path in here if path not in asked],
+        "changes": [label(path) for path in paths if path not in asked],
         "asks for": [label(path) for path in asked],
         "updates": others,
     }
@@ -264,14 +264,14 @@ def _printed(line: PrintedLine, *, chain: bool) -> str:
     return f"        {plugin}{line.stream}: {line.text}"
 
 
-def differing(ours: Replayed, other: Replayed) -> Iterator[tuple[str, list[Change | str]]]:
+def differing(ours: Replayed, theirs: Replayed) -> Iterator[tuple[str, list[Change | str]]]:
     """Yield the containers that differ between two chains, with their differences."""
-    for name in dict.fromkeys([*ours.containers, *other.containers]):
-        first, second = ours.containers.get(name), other.containers.get(name)
-        known = next((result for result in (first, second) if result is not None), None)
-        if known is not None and known.existed:
+    for name in dict.fromkeys([*ours.containers, *theirs.containers]):
+        first, second = ours.containers.get(name), theirs.containers.get(name)
+        either = next((result for result in (first, second) if result is not None), None)
+        if either is not None and either.existed:
             # A chain without it did not change it.
-            if changes := differences(_spec(first, known), _spec(second, known)):
+            if changes := differences(_spec(first, either), _spec(second, either)):
                 yield name, list(changes)
         elif first is None or second is None or first.created != second.created:
             by_other = second is not None and second.created
@@ -285,8 +285,8 @@ def differing(ours: Replayed, other: Replayed) -> Iterator[tuple[str, list[Chang
             yield name, list(changes)
 
 
-def _spec(result: ContainerResult | None, other: ContainerResult) -> Spec:
-    return sort_mounts(other.before if result is None else result.spec)
+def _spec(result: ContainerResult | None, counterpart: ContainerResult) -> Spec:
+    return sort_mounts(counterpart.before if result is None else result.spec)
 
 
 def _sorted(result: ContainerResult) -> Spec:

@@ -59,7 +59,7 @@ def plugin_set_of(
                 'use its keys, for example "10-mine"',
             )
         plugins = tuple(
-            _plugin(item, *_place(key), find, external=external) for key, item in several.items()
+            _plugin(item, *_split(key), find, external=external) for key, item in several.items()
         )
     else:
         plugins = (_plugin(plugin, index, name, find, external=external),)
@@ -69,7 +69,7 @@ def plugin_set_of(
     return PluginSet(plugins, configs, dict(environment or {}))
 
 
-def _place(key: object) -> tuple[str, str]:
+def _split(key: object) -> tuple[str, str]:
     if not isinstance(key, str):
         raise UsageError(f"{key!r} is not a plugin index", 'write it as text: "10"')
     index, _, name = key.partition("-")
@@ -118,10 +118,10 @@ def _word(word: object) -> str:
 
 def _name_of(plugin: object) -> str:
     """Derive a name from the class: "my-device" from "MyDevice", "my" from "MyPlugin"."""
-    words = re.sub(
+    dashed = re.sub(
         r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+", "-", type(plugin).__name__
     )
-    name = words.strip("-").lower()
+    name = dashed.strip("-").lower()
     return name.removesuffix("-plugin") or "plugin"
 
 

@@ -189,10 +189,10 @@ class Result:
         failures = self.failures
         if not failures:
             return
-        shown = [*failures[:_LISTED]]
+        listed = [*failures[:_LISTED]]
         if len(failures) > _LISTED:
-            shown.append(f"… and {len(failures) - _LISTED} more")
-        text = "the replay has failures:\n" + "\n".join(f"  {line}" for line in shown)
+            listed.append(f"… and {len(failures) - _LISTED} more")
+        text = "the replay has failures:\n" + "\n".join(f"  {line}" for line in listed)
         cause = self.handler_errors[0].error if self.handler_errors else None
         raise AssertionError(text) from cause
 

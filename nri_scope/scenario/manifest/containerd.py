@@ -107,15 +107,15 @@ class Containerd:
 
     def remarks(self, request: ContainerRequest) -> Iterator[str]:
         """Yield what is unknown of a container as this runtime sends it."""
-        place = f"container {request.name}: "
+        prefix = f"container {request.name}: "
         yield "labels, variables, volumes and groups that images define are unknown"
         has_limit = any(limit for _, limit in request.resources.huge_pages)
         if has_limit and not self.node.limits_huge_pages:
-            yield f"{place}containerd limits huge pages only if configured to"
+            yield f"{prefix}containerd limits huge pages only if configured to"
         if request.is_privileged:
-            yield f"{place}the node's devices, all of which it gets, are unknown"
+            yield f"{prefix}the node's devices, all of which it gets, are unknown"
         elif self._since(_V2_3) and request.seccomp.kind != "Unconfined":
-            yield f"{place}the system calls of its seccomp profile were left out"
+            yield f"{prefix}the system calls of its seccomp profile were left out"
 
     def _since(self, version: object) -> bool:
         # A version that is no number is a build from a branch.
@@ -171,8 +171,8 @@ class Containerd:
             CriMount("/etc/resolv.conf", f"{files}/resolv.conf", root),
             CriMount("/dev/shm", shm),
         )
-        requested = {_clean(mount.destination) for mount in request.mounts}
-        mounts = [*request.mounts, *(each for each in extra if each.destination not in requested)]
+        explicit = {_clean(mount.destination) for mount in request.mounts}
+        mounts = [*request.mounts, *(mount for mount in extra if mount.destination not in explicit)]
         taken = {_clean(mount.destination) for mount in mounts}
         for default in self._default_mounts(request):
             below_dev = default.destination.startswith("/dev/") and "/dev" in taken

@@ -162,8 +162,8 @@ class CriO:
         add(_bind("/etc/resolv.conf", f"{files}/resolv.conf", *root, "nodev", "nosuid", "noexec"))
         add(_bind("/etc/hostname", f"{files}/hostname", *root))
         # A sandbox with a process has its folder.
-        kept = f"/var/lib{files.removeprefix('/run')}" if pod.namespaces.shares_pid else files
-        add(_bind("/run/.containerenv", f"{kept}/.containerenv", *root))
+        folder = f"/var/lib{files.removeprefix('/run')}" if pod.namespaces.shares_pid else files
+        add(_bind("/run/.containerenv", f"{folder}/.containerenv", *root))
         if request.is_privileged:
             mounts = {mount.destination: _writable(mount) for mount in mounts.values()}
         by_depth: list[CriMount] = sorted(request.mounts, key=lambda mount: mount.depth)

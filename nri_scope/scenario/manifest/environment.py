@@ -125,19 +125,19 @@ class _VariableSource:
                 name = field[key]["name"].required_text()
                 values = self._values(kind, name)
                 if values is None:
-                    words = f"the variables of {kind} {safe(name, 80)} are unknown"
-                    self._pod.remarks.add(f"{self._place}: {words}")
+                    problem = f"the variables of {kind} {safe(name, 80)} are unknown"
+                    self._pod.remarks.add(f"{self._place}: {problem}")
                     continue
                 for variable, value in values.items():
                     yield field, field["prefix"].text() + variable, value
 
     def listed(self, variables: dict[str, str], services: dict[str, str]) -> Iterator[_Variable]:
         """Yield the variables of ``env``, which may refer to the ``variables`` before."""
-        known = ChainMap(variables, services)
+        resolvable = ChainMap(variables, services)
         for field in self._container.field["env"].items():
             name = field["name"].name(_NAME, "a name of a variable")
             if value := field["value"].text():
-                yield field, name, expand(value, known, field["value"])
+                yield field, name, expand(value, resolvable, field["value"])
             elif field["valueFrom"]:
                 self._place = f"container {self._container.name}: variable {safe(name, 80)}"
                 resolved = self._value(field["valueFrom"])
@@ -169,7 +169,7 @@ class _VariableSource:
         host_ips = [address["ip"].text() for address in pod.status["hostIPs"].items()] or [
             pod.status["hostIP"].text(self._node.ip)
         ]
-        known = {
+        downward_fields = {
             "metadata.name": pod.name,
             "metadata.namespace": pod.namespace,
             "metadata.uid": pod.uid,
@@ -180,11 +180,11 @@ class _VariableSource:
             "status.podIP": self._ips[0],
             "status.podIPs": ",".join(self._ips),
         }
-        if path not in known:
+        if path not in downward_fields:
             raise field.error(f"{safe(path, 80)!r} is not a field of the downward API")
         if path.startswith(("status.", "spec.nodeName")) and not pod.status:
             self._pod.remarks.add(f"{self._place}: {path} is assumed")
-        return known[path]
+        return downward_fields[path]
 
     def _of_resource(self, field: ManifestField) -> str:
         container, name = self._container, field["containerName"].text()

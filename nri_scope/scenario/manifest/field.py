@@ -195,16 +195,16 @@ class ManifestField:
 
     def error(self, problem: str, hint: str = "") -> UsageError:
         """Return an error about this field."""
-        place = self.path or "the document"
-        return UsageError(f"{safe(self.source)}:{self.line}: {place}: {problem}", hint)
+        path = self.path or "the document"
+        return UsageError(f"{safe(self.source)}:{self.line}: {path}: {problem}", hint)
 
     def missing(self) -> UsageError:
         """Return the error of a missing field: of its misspelt key, if there seems to be one."""
         field: ManifestField | None = self
         while field is not None and field.around is not None and not field:
-            for key, other in field.around.entries():
+            for key, neighbour in field.around.entries():
                 if key != field.key and meant(key, [field.key]):
-                    return other.misspelt(field.key)
+                    return neighbour.misspelt(field.key)
             field = field.around
         return self.error("is missing")
 
@@ -338,6 +338,6 @@ class ManifestField:
     def _refuse(self, wanted: str) -> NoReturn:
         assert self.node is not None
         value = self.node.value
-        shown = safe(self.node.text, 80) if not isinstance(value, list | dict) else ""
+        text = safe(self.node.text, 80) if not isinstance(value, list | dict) else ""
         kind = "a list" if isinstance(value, list) else _TYPES.get(type(value), "nothing")
-        raise self.error(f"{wanted} is needed, not {repr(shown) if shown else kind}")
+        raise self.error(f"{wanted} is needed, not {repr(text) if text else kind}")

@@ -211,8 +211,8 @@ def sandbox_request(pod: PodSpec, node: NodeFacts) -> SandboxRequest:
         "io.kubernetes.pod.namespace": identity.namespace,
         "io.kubernetes.pod.uid": identity.uid,
     }
-    seen = identity.status["startTime"].text(_NOON)
-    kubelet = {"kubernetes.io/config.seen": seen, "kubernetes.io/config.source": "api"}
+    start_time = identity.status["startTime"].text(_NOON)
+    kubelet = {"kubernetes.io/config.seen": start_time, "kubernetes.io/config.source": "api"}
     namespaces = NamespaceOptions(
         host_network=spec["hostNetwork"].flag(),
         host_pid=spec["hostPID"].flag(),
@@ -259,8 +259,8 @@ def container_request(
         if group
     ]
     if not field["command"]:
-        place = "the entry point" if field["args"] else "the command"
-        pod.remarks.add(f"container {container.name}: {place} of its image is unknown")
+        part = "the entry point" if field["args"] else "the command"
+        pod.remarks.add(f"container {container.name}: {part} of its image is unknown")
     return ContainerRequest(
         id=status["containerID"].text().rpartition("/")[2]
         or derived_id("container", pod.object.uid, container.name),
@@ -316,8 +316,8 @@ def _hostname(pod: PodSpec) -> str:
 def _status(pod: PodSpec, container: ContainerSpec) -> ManifestField:
     """Return the status of a container; without a value if the manifest has none."""
     status = pod.object.status
-    for place in ("initContainerStatuses", "containerStatuses"):
-        for item in status[place].items():
+    for key in ("initContainerStatuses", "containerStatuses"):
+        for item in status[key].items():
             if item["name"].text() == container.name:
                 return item
     return ManifestField(status.source, status.path, status.line, None)

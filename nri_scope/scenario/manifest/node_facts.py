@@ -70,20 +70,20 @@ _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Characters of names made by Kubernetes: no vowels, no digits like letters (util/rand)."""
 
 
-def uid_of(*words: str) -> str:
+def uid_of(*parts: str) -> str:
     """Return a UUID."""
-    return str(uuid.uuid5(_NAMESPACE, "/".join(words)))
+    return str(uuid.uuid5(_NAMESPACE, "/".join(parts)))
 
 
-def suffix_of(length: int, *words: str) -> str:
+def suffix_of(length: int, *parts: str) -> str:
     """Return ``length`` characters as they end the names of generated pods."""
-    digest = hashlib.sha256("/".join(words).encode()).digest()
+    digest = hashlib.sha256("/".join(parts).encode()).digest()
     return "".join(_ALPHABET[byte % len(_ALPHABET)] for byte in digest[:length])
 
 
-def number_of(low: int, high: int, *words: str) -> int:
+def number_of(low: int, high: int, *parts: str) -> int:
     """Return a number from ``low`` to ``high``."""
-    digest = hashlib.sha256("/".join(words).encode()).digest()
+    digest = hashlib.sha256("/".join(parts).encode()).digest()
     return low + int.from_bytes(digest[:8], "big") % (high - low + 1)
 
 

@@ -142,8 +142,8 @@ def read_manifest(text: str, source: str, namespace: str) -> KubernetesManifest:
     try:
         documents = parse_documents(text)
     except MalformedYaml as error:
-        place = f"{safe(source)}:{error.line}" if error.line else safe(source)
-        raise UsageError(f"{place}: {error.problem}", error.hint) from None
+        position = f"{safe(source)}:{error.line}" if error.line else safe(source)
+        raise UsageError(f"{position}: {error.problem}", error.hint) from None
     reader = _Reader(source, namespace)
     for document in documents:
         reader.read(ManifestField(source, "", document.line, document))
@@ -223,8 +223,8 @@ class _Reader:
             raise pod["spec"].missing()
         own = pod["metadata"]
         labels, annotations = own["labels"].string_map(), own["annotations"].string_map()
-        found = PodObject(pod, name, namespace, uid, labels, annotations)
-        return found if kind == "Pod" else _controlled(kind, document, found)
+        template = PodObject(pod, name, namespace, uid, labels, annotations)
+        return template if kind == "Pod" else _controlled(kind, document, template)
 
 
 def _no_kind(field: ManifestField) -> UsageError:
@@ -244,9 +244,9 @@ def _controlled(kind: str, document: ManifestField, workload: PodObject) -> PodO
     """Return a workload's first pod. ``workload`` has the identity of the workload."""
     spec, name, labels = document["spec"], workload.name, dict(workload.labels)
     annotations = dict(workload.annotations)
-    words = (kind, workload.namespace, name)
+    identity = (kind, workload.namespace, name)
     # Ten characters of the alphabet of generated names, as of a hash of the template.
-    revision = suffix_of(10, "revision", *words)
+    revision = suffix_of(10, "revision", *identity)
     hostname, base, count = "", name, spec["replicas"]
     match kind:
         case "Deployment":
@@ -266,7 +266,7 @@ def _controlled(kind: str, document: ManifestField, workload: PodObject) -> PodO
             job, uid = name, workload.uid
             if kind == "CronJob":
                 # The minutes since 1970 of the scheduled time.
-                job = f"{name}-{number_of(29_000_000, 29_999_999, *words)}"
+                job = f"{name}-{number_of(29_000_000, 29_999_999, *identity)}"
                 uid = uid_of("Job", workload.namespace, job)
                 spec = spec["jobTemplate"]["spec"]
             count, base = spec["parallelism"], job
@@ -284,7 +284,7 @@ def _controlled(kind: str, document: ManifestField, workload: PodObject) -> PodO
         pod_name = hostname
     else:
         # The dash belongs to the name that the API server completes.
-        pod_name = f"{base}-"[:_MAX_BASE] + suffix_of(5, "pod", *words)
+        pod_name = f"{base}-"[:_MAX_BASE] + suffix_of(5, "pod", *identity)
     replicas = 1 if kind in ("DaemonSet", "PodTemplate") else count.integer(1)
     remarks = [f"the name and the uid of this pod of {kind} {name} are made up"]
     if replicas != 1:

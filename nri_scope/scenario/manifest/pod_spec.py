@@ -192,8 +192,8 @@ def _containers(spec: ManifestField, remarks: Remarks) -> Iterator[ContainerSpec
     names: set[str] = set()
     if not list(spec["containers"].items()):
         raise spec["containers"].missing()
-    for place in ("initContainers", "containers"):
-        for field in spec[place].items():
+    for key in ("initContainers", "containers"):
+        for field in spec[key].items():
             name = field["name"].name(LABEL, "a name of a container")
             if name in names:
                 raise field["name"].error(f"there are two containers named {name}")
@@ -203,7 +203,7 @@ def _containers(spec: ManifestField, remarks: Remarks) -> Iterator[ContainerSpec
             kind: Kind = "container"
             field["imagePullPolicy"].choice("Always", "IfNotPresent", "Never")
             restarts = field["restartPolicy"].choice(*_RESTART_POLICIES)
-            if place == "initContainers":
+            if key == "initContainers":
                 kind = "sidecar" if restarts == "Always" else "init"
             limits = _amounts(field["resources"]["limits"])
             requests = {**limits, **_amounts(field["resources"]["requests"])}
@@ -258,10 +258,10 @@ def _runtime_class(
     name = spec["runtimeClassName"].text()
     if not name:
         return "", overhead
-    known = manifest.others.get(("RuntimeClass", "", name))
-    if known is None:
+    entry = manifest.others.get(("RuntimeClass", "", name))
+    if entry is None:
         remarks.add(f"the handler of RuntimeClass {name} is unknown, its name is used")
         if not overhead:
             remarks.add(f"the overhead of RuntimeClass {name} is unknown, none is used")
         return name, overhead
-    return known["handler"].required_text(), overhead or known["overhead"]["podFixed"].quantities()
+    return entry["handler"].required_text(), overhead or entry["overhead"]["podFixed"].quantities()

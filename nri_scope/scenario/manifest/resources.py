@@ -66,7 +66,7 @@ def qos_class(pod: PodSpec) -> QosClass:
 
 
 def _sum_compute(lists: Sequence[Quantities]) -> dict[str, Fraction]:
-    sums = {name: sum((one.get(name, _ZERO) for one in lists), _ZERO) for name in ("cpu", "memory")}
+    sums = {name: sum((row.get(name, _ZERO) for row in lists), _ZERO) for name in ("cpu", "memory")}
     return {name: amount for name, amount in sums.items() if amount > 0}
 
 
@@ -170,7 +170,7 @@ def _oom_score_adj(pod: PodSpec, container: ContainerSpec, node: NodeFacts) -> i
     score = _score(_memory(container.requests) + share, node)
     if container.kind == "sidecar":
         # A sidecar ends no earlier than the container that asks for the least memory.
-        regular = [each.requests for each in pod.containers if each.kind == "container"]
+        regular = [other.requests for other in pod.containers if other.kind == "container"]
         score = min(score, _score(min(map(_memory, regular)) + share, node))
     return min(max(score, 3), 999)
 
