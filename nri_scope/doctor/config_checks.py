@@ -255,8 +255,8 @@ def _change(installation: Installation, line: str, setting: Setting | None) -> t
             is_third = _file_version(installation) == "version = 3\n"
             template = "config-v3.toml.tmpl" if is_third else "config.toml.tmpl"
             template += ' (a new file begins with the line {{ template "base" . }})'
-        place = f"{file.rpartition('/')[0]}/{template}, the template of {file}"
-        return f"set this in {place}, and restart {distribution}", lines
+        target = f"{file.rpartition('/')[0]}/{template}, the template of {file}"
+        return f"set this in {target}, and restart {distribution}", lines
     if file in config.tables:
         return f"set this in the table of {file}, and {restart}", lines
     if file == config.missing or file == config.drop_in:
@@ -339,11 +339,11 @@ def _cdi(name: str, installation: Installation) -> Iterator[Check]:
 
 def _misplaced(name: str, config: NriConfig) -> Iterator[Check]:
     for item in config.misplaced:
-        where = f"{item.key} in {item.table} of {item.file}"
+        subject = f"{item.key} in {item.table} of {item.file}"
         if item.right:
-            yield warn(name, f"{where} has no effect there", f"move it to {item.right}")
+            yield warn(name, f"{subject} has no effect there", f"move it to {item.right}")
         else:
-            text = f"{where} is not a known NRI setting; runtimes ignore unknown settings"
+            text = f"{subject} is not a known NRI setting; runtimes ignore unknown settings"
             yield warn(name, text, "correct its spelling, or remove it")
 
 
@@ -373,12 +373,12 @@ _TERM = re.compile(r"(\d{1,18}(?:\.\d{0,18})?|\.\d{1,18})(ns|us|µs|μs|ms|s|m|h
 def parse_go_duration(text: str) -> float | None:
     """Return seconds, or None if Go rejects ``text``, such as a number without unit."""
     sign = -1 if text.startswith("-") else 1
-    rest = text.removeprefix("-") if sign < 0 else text.removeprefix("+")
-    if rest == "0":
+    unsigned = text.removeprefix("-") if sign < 0 else text.removeprefix("+")
+    if unsigned == "0":
         return 0.0
     seconds, position = 0.0, 0
-    while position < len(rest):
-        term = _TERM.match(rest, position)
+    while position < len(unsigned):
+        term = _TERM.match(unsigned, position)
         if term is None:
             return None
         seconds += float(term[1]) * _SECONDS[term[2]]

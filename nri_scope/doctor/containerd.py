@@ -73,13 +73,13 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
     path_in = partial(_nri_table_path, major=major)
     settings = TomlSettings(host, config, _KEYS, path_in, _nri_keys_in, replaces=major < 2)
     files: list[TomlFile] = []
-    seen = set()
+    read_paths = set()
     pending = deque([(path, path)])
     while pending and len(files) < FILES_MAX:
         file_path, importer = pending.popleft()
-        if file_path in seen:
+        if file_path in read_paths:
             continue
-        seen.add(file_path)
+        read_paths.add(file_path)
         try:
             file = settings.read(file_path, "correct the file")
         except FileNotFoundError:
@@ -96,7 +96,7 @@ def read_containerd(host: Host, path: str = DEFAULT_CONFIG, major: int = 2) -> N
     if files and files[0].table is not None:
         table = table_name(path_in(files[0].table))
         settings.config = replace(settings.config, nri_table=table)
-    return settings.add_orphans(_unread_files(host, path, seen))
+    return settings.add_orphans(_unread_files(host, path, read_paths))
 
 
 def _nri_table_path(table: Table, major: int) -> tuple[str, str]:

@@ -173,12 +173,12 @@ def examination(
     """
     if version_of is None:
         version_of = program_version if host.root == Path("/") else lambda pid: ProgramVersion("")
-    found = _bounded(lambda: _installations(host, version_of))
-    installations = found or []
+    result = _bounded(lambda: _installations(host, version_of))
+    installations = result or []
     path = socket_path or _bounded(lambda: _socket_path(host, installations)) or DEFAULT_SOCKET
 
     checks: list[Check] = []
-    if found is None:
+    if result is None:
         checks.append(unknown("runtime", _HANGS.format("/proc and /etc")))
     elif not installations:
         text = "no containerd, CRI-O or iSulad was found, neither a process nor a configuration"
@@ -241,8 +241,8 @@ def _installations(host: Host, version_of: Callable[[int], ProgramVersion]) -> l
         installation = Installation(config, version.text, process, version_unknown=version.why)
         # Prefer a process with a known version: others may only have the name of a runtime.
         identity = (process.root, *_identity(config))
-        known = installations.get(identity)
-        if known is None or (installation.version and not known.version):
+        earlier = installations.get(identity)
+        if earlier is None or (installation.version and not earlier.version):
             installations[identity] = installation
     running = {item.config.runtime for item in installations.values()}
     for runtime in ("containerd", "cri-o", "isulad"):
@@ -351,31 +351,31 @@ def _with_registration(
 def _is_examined(item: Installation, installations: Iterable[Installation]) -> bool:
     """Return whether this runtime serves the socket or, if none does, is running."""
     every = list(installations)
-    if any(other.registration is not None for other in every):
+    if any(installation.registration is not None for installation in every):
         return item.registration is not None
-    if any(other.process is not None for other in every):
+    if any(installation.process is not None for installation in every):
         return item.process is not None
     return True
 
 
 def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
     checks: list[Check] = []
-    seen = set()
+    examined = set()
     for item in list(installations) or [NO_RUNTIME]:
         config = item.config
         path, config_path = plugin_folders(config)
         # If not all of the configuration could be read, the plugin folder is a guess.
         guessed_for = config.runtime if config.unreadable else ""
         identity = (item.root, path, config_path, guessed_for)
-        if identity in seen:
+        if identity in examined:
             continue
-        seen.add(identity)
+        examined.add(identity)
         # If NRI is off, the runtime starts no plugin, and so none can prevent its own start.
         off = bool(config.runtime) and item.registration is None and not _may_be_on(item)
-        look = partial(look_at_plugins, host.below(item.root), path, config_path)
+        read_folder = partial(look_at_plugins, host.below(item.root), path, config_path)
         started_at = item.process.started_at if item.process else None
         findings = [unknown("plugins", _HANGS.format(path))]
-        if (folder := _bounded(look)) is not None:
+        if (folder := _bounded(read_folder)) is not None:
             findings = check_plugins(folder, runtime=config.runtime, started_at=started_at, off=off)
         if off:
             findings = as_warnings(findings, "once NRI is on")

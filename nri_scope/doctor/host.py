@@ -58,9 +58,9 @@ class Host:
                 root = [*real, part]
                 real = [*root]
                 continue
-            here = self.root.joinpath(*real, part)
+            current = self.root.joinpath(*real, part)
             try:
-                is_link = stat.S_ISLNK(here.lstat().st_mode)
+                is_link = stat.S_ISLNK(current.lstat().st_mode)
             except OSError:
                 # Opening the path later raises the same error.
                 is_link = False
@@ -70,7 +70,7 @@ class Host:
             links += 1
             if links > LINKS_MAX:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-            target = here.readlink()
+            target = current.readlink()
             if target.is_absolute():
                 real = [*root]
             pending.extend(_parts(str(target)))
@@ -290,10 +290,10 @@ def option(arguments: tuple[str, ...], *names: str) -> str | None:
     """Return the last value of an option, ``--name value`` or ``--name=value``; None if absent."""
     value = None
     for position, argument in enumerate(arguments):
-        name, equals, rest = argument.partition("=")
+        name, equals, inline = argument.partition("=")
         if name in names:
             if equals:
-                value = rest
+                value = inline
             elif position + 1 < len(arguments):
                 value = arguments[position + 1]
     return value

@@ -236,8 +236,8 @@ def _start_problem(path: str, plugin: PluginFile) -> Iterator[str]:
 
 
 def _identities(folder: PluginFolder) -> list[tuple[str, str]]:
-    known = (_name_of(plugin.name) for plugin in folder.plugins if _is_plugin(plugin))
-    return [identity for identity in known if identity is not None]
+    identities = (_name_of(plugin.name) for plugin in folder.plugins if _is_plugin(plugin))
+    return [identity for identity in identities if identity is not None]
 
 
 def _names(folder: PluginFolder, isulad: bool) -> Iterator[Check]:
@@ -299,8 +299,8 @@ def _config_of(plugin: str, folder: PluginFolder, configs: list[PluginFile]) -> 
         elif not stat.S_ISREG(config.target_mode):
             text = f"{path} is not a regular file: the runtime cannot read it, and starts no plugin"
             yield fail("plugin-config", text, "move it away")
-        for other in configs[position + 1 :]:
-            text = f"{other.name} is not used for {plugin}: {config.name} takes precedence"
+        for unused in configs[position + 1 :]:
+            text = f"{unused.name} is not used for {plugin}: {config.name} takes precedence"
             yield warn("plugin-config", text, f"keep only one of them in {folder.config_path}")
         return
 

@@ -163,10 +163,10 @@ def read_toml(host: Host, path: str) -> TomlFile:
 
 def subtable(table: Table, *path: str) -> dict[str, object]:
     """Return the table at ``path``; empty if there is none."""
-    here: object = table
+    value: object = table
     for name in path:
-        here = here.get(name) if isinstance(here, dict) else None
-    return here if isinstance(here, dict) else {}
+        value = value.get(name) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
 
 
 def tables(table: Table, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Table]]:
@@ -305,11 +305,11 @@ class TomlSettings:
                 content = read_toml(self.host, path).table or {}
             except FileNotFoundError:
                 continue
-            place = self.path_in(content)
-            table = subtable(content, *place)
-            known = tuple(key for key in table if key.lower() in self.keys.all)
-            if known and _values(self.overlay(path, table, place)) != _values(self.config):
-                self._append(orphans=Orphan(path, table_name(place), known))
+            table_path = self.path_in(content)
+            table = subtable(content, *table_path)
+            keys = tuple(key for key in table if key.lower() in self.keys.all)
+            if keys and _values(self.overlay(path, table, table_path)) != _values(self.config):
+                self._append(orphans=Orphan(path, table_name(table_path), keys))
         return self.config
 
     def _read_table(self, file: str, content: Table) -> None:
@@ -323,8 +323,8 @@ class TomlSettings:
                 if path == right and key.lower() not in self.keys.all:
                     self._append(misplaced=Misplaced(file, table_name(right), key, ""))
                 if path[: len(right)] != right and key in self.nri_keys_in(path):
-                    place = table_name(path)
-                    self._append(misplaced=Misplaced(file, place, key, table_name(right)))
+                    wrong = table_name(path)
+                    self._append(misplaced=Misplaced(file, wrong, key, table_name(right)))
         if own := subtable(content, *right):
             self._append(tables=file)
             self.config = self.overlay(file, own, right, replaces=self.replaces)

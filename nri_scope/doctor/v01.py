@@ -80,12 +80,12 @@ def _types(
     for kind in types[:TYPES_MAX]:
         programs = _programs(host, kind, path)
         if not programs:
-            where = "" if "/" in kind else f" in {path}"
+            suffix = "" if "/" in kind else f" in {path}"
             guess = "" if is_known or "/" in kind else " (the runtime's own PATH is unknown)"
             checks.append(
                 fail(
                     NAME,
-                    f"plugin {kind} of {CONF_PATH}: no executable file{where}{guess}",
+                    f"plugin {kind} of {CONF_PATH}: no executable file{suffix}{guess}",
                     "install it, or remove it from the list",
                 )
             )
@@ -118,8 +118,8 @@ def _soft(checks: list[Check]) -> list[Check]:
 
 def first_program(host: Host, kind: str) -> str:
     """Return the program that a running containerd calls for a plugin's type; "" if none."""
-    process = next((each for each in running_runtimes(host) if each.runtime == "containerd"), None)
-    programs = _programs(host, kind, _path(host, process)[0])
+    running = (process for process in running_runtimes(host) if process.runtime == "containerd")
+    programs = _programs(host, kind, _path(host, next(running, None))[0])
     return programs[0] if programs else ""
 
 
@@ -141,14 +141,14 @@ def _path(host: Host, process: RuntimeProcess | None) -> tuple[str, bool]:
 def _programs(host: Host, kind: str, path: str) -> list[str]:
     """Return the executable files of this name in the order of PATH."""
     folders = dict.fromkeys(folder for folder in path.split(":") if folder.startswith("/"))
-    places = [kind] if "/" in kind else [f"{folder.rstrip('/')}/{kind}" for folder in folders]
+    candidates = [kind] if "/" in kind else [f"{folder.rstrip('/')}/{kind}" for folder in folders]
     programs: dict[tuple[int, int], str] = {}
-    for place in places:
+    for candidate in candidates:
         try:
-            status = host.status(place)
+            status = host.status(candidate)
         except (OSError, ValueError):
             continue
         if stat.S_ISREG(status.st_mode) and status.st_mode & 0o111:
             # /bin may be a link to /usr/bin.
-            programs.setdefault((status.st_dev, status.st_ino), place)
+            programs.setdefault((status.st_dev, status.st_ino), candidate)
     return list(programs.values())

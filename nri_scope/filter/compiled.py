@@ -99,7 +99,7 @@ def _path(text: str, wild: bool) -> _Test:
     meant = meaning(text)
     paths, key = meant
     if wild:
-        globs = [glob_test(each) for path in paths for each in (path, f"{path}/*")]
+        globs = [glob_test(pattern) for path in paths for pattern in (path, f"{path}/*")]
         in_path = glob_test(f"*/{key}/*") if key else None
         return lambda value: (
             any(test(value) for test in globs)
@@ -214,11 +214,11 @@ def _events(node: Node) -> frozenset[str] | None:
         case Is(field, text, wild=False) if field.name == "event":
             return frozenset({text})
         case And(items):
-            known = [names for names in map(_events, items) if names is not None]
-            return frozenset.intersection(*known) if known else None
+            restricted = [names for names in map(_events, items) if names is not None]
+            return frozenset.intersection(*restricted) if restricted else None
         case Or(items):
-            each = [_events(item) or frozenset() for item in items]
-            return frozenset.union(*each) if each and all(each) else None
+            alternatives = [_events(item) or frozenset() for item in items]
+            return frozenset.union(*alternatives) if alternatives and all(alternatives) else None
         case _:
             return None
 

@@ -94,10 +94,10 @@ class _Clock(NamedTuple):
 
     def on(self, day: date) -> int:
         """Return this time of a day, in ns since the epoch."""
-        at = datetime(
+        local = datetime(
             day.year, day.month, day.day, self.hour, self.minute, self.second, tzinfo=self.zone
         )
-        whole = at.astimezone(UTC) - _EPOCH
+        whole = local.astimezone(UTC) - _EPOCH
         return (whole.days * 86_400 + whole.seconds) * _SECOND + self.nanosecond
 
     def day(self, at_ns: int) -> date:
@@ -157,14 +157,14 @@ def interval(
     return since_ns, until_ns
 
 
-def end_ns(text: str, at: Moment) -> int:
+def end_ns(text: str, parsed: Moment) -> int:
     """Return the end, excluded, of a range that is written as ``text``.
 
     Times are displayed with up to three digits after the second, so such a text includes all that
     is displayed like it. Other texts are exact.
     """
-    found = _WRITTEN.fullmatch(text.strip())
-    return at.end_ns if found and _is_as_displayed(found["fraction"]) else at.at_ns
+    match = _WRITTEN.fullmatch(text.strip())
+    return parsed.end_ns if match and _is_as_displayed(match["fraction"]) else parsed.at_ns
 
 
 def _is_as_displayed(fraction: str | None) -> bool:
@@ -187,13 +187,13 @@ def event_number(text: str) -> int | None:
 
 def utc(at_ns: int, *, is_end: bool = False) -> str:
     """Return the shortest RFC 3339 form of a time, in UTC. ``is_end``: for the end of a range."""
-    seconds, rest = divmod(at_ns, _SECOND)
+    seconds, nanoseconds = divmod(at_ns, _SECOND)
     text = f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}"
-    if not rest:
+    if not nanoseconds:
         return f"{text}Z"
     # With fewer digits, an end would include the unit that it names.
     digits = max(_digits(at_ns), _DISPLAYED_DIGITS + 1 if is_end else 0)
-    return f"{text}.{f'{rest:09d}'[:digits]}Z"
+    return f"{text}.{f'{nanoseconds:09d}'[:digits]}Z"
 
 
 def range_text(since_ns: int, until_ns: int, span: TimeSpan | None) -> str:
@@ -214,9 +214,9 @@ def range_text(since_ns: int, until_ns: int, span: TimeSpan | None) -> str:
 
 
 def _local(at_ns: int, form: str, digits: int) -> str:
-    seconds, rest = divmod(at_ns, _SECOND)
+    seconds, nanoseconds = divmod(at_ns, _SECOND)
     text = time.strftime(form, time.localtime(seconds))
-    return f"{text}.{rest:09d}"[: len(text) + 1 + digits] if digits else text
+    return f"{text}.{nanoseconds:09d}"[: len(text) + 1 + digits] if digits else text
 
 
 def _digits(at_ns: int) -> int:
@@ -243,14 +243,14 @@ def _relative(text: str, span: TimeSpan, now: int) -> Moment | None:
 def _absolute(
     text: str, span: TimeSpan | None, now: int, after_ns: int | None, zone: tzinfo | None
 ) -> Moment | None:
-    found = _WRITTEN.fullmatch(text)
-    if found is None or not text:
+    match = _WRITTEN.fullmatch(text)
+    if match is None or not text:
         return None
-    day, clock = found["day"], _clock(found, zone)
+    day, clock = match["day"], _clock(match, zone)
     if day is None:
         if after_ns is not None:
             # An end as displayed may be that of the start.
-            width = clock.width_ns if _is_as_displayed(found["fraction"]) else 0
+            width = clock.width_ns if _is_as_displayed(match["fraction"]) else 0
             at_ns = _next_after(after_ns - width, clock, span)
         else:
             at_ns = _on_own_day(text, clock, span or TimeSpan(now, now))
@@ -303,14 +303,14 @@ def _on_own_day(text: str, clock: _Clock, span: TimeSpan) -> int:
     # Of more than four days, those in between are alike.
     days = sorted({day for day in (begin, begin + _DAY, end - _DAY, end) if begin <= day <= end})
     times = [clock.on(day) for day in days]
-    during = [at for at in times if at <= last_ns and at + clock.width_ns > first_ns]
+    during = [ns for ns in times if ns <= last_ns and ns + clock.width_ns > first_ns]
     if len(during) > 1:
         latest = clock.day(during[-1])
         raise UsageError(
             f"{text} occurs on several days of this recording",
             f"write the date, too, as in {latest}T{text}",
         )
-    return during[0] if during else min(times, key=lambda at: max(first_ns - at, at - last_ns))
+    return during[0] if during else min(times, key=lambda ns: max(first_ns - ns, ns - last_ns))
 
 
 def split_quantity(text: str) -> tuple[Fraction, Fraction, str] | None:
@@ -318,12 +318,12 @@ def split_quantity(text: str) -> tuple[Fraction, Fraction, str] | None:
 
     The precision is the place value of the last digit: 1/100 for ``1.50``.
     """
-    found = _QUANTITY.fullmatch(text)
-    if found is None:
+    match = _QUANTITY.fullmatch(text)
+    if match is None:
         return None
-    decimals = found[2] or ""
+    decimals = match[2] or ""
     precision = Fraction(1, 10 ** len(decimals))
-    return Fraction(int(found[1] + decimals)) * precision, precision, found[3]
+    return Fraction(int(match[1] + decimals)) * precision, precision, match[3]
 
 
 def duration_unit(unit: str) -> int | None:

@@ -58,7 +58,7 @@ _STATE_CHANGE = re.compile(r"StateChange\(-?[0-9]+\)", re.IGNORECASE)
 class _Value(NamedTuple):
     text: str
     quoted: bool
-    at: int
+    position: int
 
 
 def parse_tree(text: str, span: TimeSpan | None = None, now_ns: int | None = None) -> Node:
@@ -76,77 +76,77 @@ class _Parser:
         self.text = text
         self.span = span
         self.now_ns = now_ns
-        self.at = 0
+        self.position = 0
         self.depth = 0
 
-    def fail(self, at: int, problem: str, hint: str = "") -> FilterError:
-        return FilterError(self.text, at, problem, hint)
+    def fail(self, position: int, problem: str, hint: str = "") -> FilterError:
+        return FilterError(self.text, position, problem, hint)
 
     def parse(self) -> Node:
         if len(self.text) > MAX_LENGTH:
             raise self.fail(MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
-        for at, char in enumerate(self.text):
+        for position, char in enumerate(self.text):
             # Recordings contain neither; SQLite ends text at NUL and rejects surrogates.
             if char == "\0" or "\ud800" <= char <= "\udfff":
-                raise self.fail(at, "this character is not valid text")
+                raise self.fail(position, "this character is not valid text")
         if self.at_end():
             return And(())
         tree = self.either()
         if not self.at_end():
-            raise self.fail(self.at, "this ) closes nothing", 'write ")" for the character')
+            raise self.fail(self.position, "this ) closes nothing", 'write ")" for the character')
         return tree
 
     def at_end(self) -> bool:
-        found = _SPACE.match(self.text, self.at)
-        if found:
-            self.at = found.end()
-        return self.at >= len(self.text)
+        space = _SPACE.match(self.text, self.position)
+        if space:
+            self.position = space.end()
+        return self.position >= len(self.text)
 
     def operator(self) -> str:
         """Return the operator at this position, or ""."""
-        found = None if self.at_end() else _OPERATOR.match(self.text, self.at)
-        if found is None or found[1].upper() not in OPERATORS:
+        match = None if self.at_end() else _OPERATOR.match(self.text, self.position)
+        if match is None or match[1].upper() not in OPERATORS:
             return ""
-        if found[1] not in OPERATORS:
+        if match[1] not in OPERATORS:
             # A misspelt operator is more likely than a word to search for.
             raise self.fail(
-                self.at,
-                f'"{found[1]}" is neither an operator nor quoted',
-                f'write {found[1].upper()}, or "{found[1]}" in quotes to search for the word',
+                self.position,
+                f'"{match[1]}" is neither an operator nor quoted',
+                f'write {match[1].upper()}, or "{match[1]}" in quotes to search for the word',
             )
-        return found[1]
+        return match[1]
 
     def either(self) -> Node:
         items = [self.all_of()]
         while self.operator() == "OR":
-            self.at += len("OR")
+            self.position += len("OR")
             items.append(self.all_of())
         return items[0] if len(items) == 1 else Or(tuple(items))
 
     def all_of(self) -> Node:
         items = [self.negatable()]
-        while not self.at_end() and self.text[self.at] != ")":
+        while not self.at_end() and self.text[self.position] != ")":
             operator = self.operator()
             if operator == "OR":
                 break
             if operator == "AND":
-                self.at += len("AND")
+                self.position += len("AND")
             items.append(self.negatable())
         return items[0] if len(items) == 1 else And(tuple(items))
 
     def negatable(self) -> Node:
-        if self.at_end() or self.text[self.at] == ")":
-            raise self.fail(self.at, "a term is missing here")
-        start = self.at
+        if self.at_end() or self.text[self.position] == ")":
+            raise self.fail(self.position, "a term is missing here")
+        start = self.position
         operator = self.operator()
         if operator in ("AND", "OR"):
             raise self.fail(start, f"a term is missing before {operator}")
         if operator == "NOT":
-            self.at += len(operator)
+            self.position += len(operator)
             return self.negated(start)
         if self.text[start] == "-":
-            self.at += 1
-            if self.at >= len(self.text) or self.text[self.at].isspace():
+            self.position += 1
+            if self.position >= len(self.text) or self.text[self.position].isspace():
                 raise self.fail(
                     start,
                     "a - without its term",
@@ -154,7 +154,7 @@ class _Parser:
                 )
             return self.negated(start)
         if self.text[start] == "(":
-            self.at += 1
+            self.position += 1
             return self.grouped(start)
         return self.term()
 
@@ -170,29 +170,29 @@ class _Parser:
         if self.at_end():
             raise self.fail(start, "this ( is never closed", 'write "(" for the character')
         # either() stops only at the end or at a closing parenthesis.
-        self.at += 1
+        self.position += 1
         self.depth -= 1
         return tree
 
-    def descend(self, at: int) -> None:
+    def descend(self, position: int) -> None:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise self.fail(at, f"nested more than {MAX_DEPTH} levels deep")
+            raise self.fail(position, f"nested more than {MAX_DEPTH} levels deep")
 
     def term(self) -> Node:
-        start = self.at
-        found = _FIELD.match(self.text, start)
-        if found is None:
+        start = self.position
+        match = _FIELD.match(self.text, start)
+        if match is None:
             value = self.value("a value")
             if not value.text.strip("*"):
                 raise self.fail(start, "matches every event", "leave it out")
             return Word(value.text, wild="*" in value.text and not value.quoted)
-        self.at = found.end()
-        field = self.field(found[1], start)
-        comparison = _COMPARISON.match(self.text, self.at)
+        self.position = match.end()
+        field = self.field(match[1], start)
+        comparison = _COMPARISON.match(self.text, self.position)
         if comparison is None:
             return self.is_value(field)
-        self.at = comparison.end()
+        self.position = comparison.end()
         if comparison[0] == "~":
             return self.matches(field, comparison.start())
         if field.kind not in NUMERIC:
@@ -203,45 +203,45 @@ class _Parser:
             )
         return self.between(field, comparison[0])
 
-    def field(self, name: str, at: int) -> FilterField:
+    def field(self, name: str, position: int) -> FilterField:
         if name.lower() in self.fields:
             return self.fields[name.lower()]
         if not name:
-            raise self.fail(at, "a field's name is missing before this colon")
+            raise self.fail(position, "a field's name is missing before this colon")
         near = nearest_field(name)
         raise self.fail(
-            at,
+            position,
             f'unknown field "{name[:40]}"'
             + _nearest_is(near.name if near and near.name in self.fields else ""),
             "fields are " + " ".join(self.fields),
         )
 
     def value(self, what: str) -> _Value:
-        start = self.at
+        start = self.position
         if self.text.startswith(('"', "'"), start):
             return _Value(self.quoted(), True, start)
-        found = _VALUE.match(self.text, start)
-        if found is None:
+        match = _VALUE.match(self.text, start)
+        if match is None:
             raise self.fail(min(start, len(self.text)), f"{what} is missing here")
-        self.at = found.end()
-        return _Value(found[0], False, start)
+        self.position = match.end()
+        return _Value(match[0], False, start)
 
     def quoted(self) -> str:
-        start = self.at
+        start = self.position
         mark = self.text[start]
         parts: list[str] = []
-        at = start + 1
-        while at < len(self.text) and self.text[at] != mark:
+        index = start + 1
+        while index < len(self.text) and self.text[index] != mark:
             # Any other backslash is literal, so regular expressions need not double it.
-            if self.text[at] == "\\" and self.text[at + 1 : at + 2] in ("\\", mark):
-                at += 1
-            parts.append(self.text[at : at + 1])
-            at += 1
-        if at >= len(self.text):
+            if self.text[index] == "\\" and self.text[index + 1 : index + 2] in ("\\", mark):
+                index += 1
+            parts.append(self.text[index : index + 1])
+            index += 1
+        if index >= len(self.text):
             raise self.fail(start, "this quote is never closed")
-        self.at = at + 1
-        if _VALUE.match(self.text, self.at):
-            raise self.fail(self.at, "a space is missing after the closing quote")
+        self.position = index + 1
+        if _VALUE.match(self.text, self.position):
+            raise self.fail(self.position, "a space is missing after the closing quote")
         return "".join(parts)
 
     def is_value(self, field: FilterField) -> Node:
@@ -250,16 +250,17 @@ class _Parser:
         value = self.state_change(field) or self.value(f"a value for {field.name}")
         text = value.text
         if field.kind is FieldKind.CHOICE:
-            known = field.known
-            if text.lower() not in known:
+            choices = field.known
+            if text.lower() not in choices:
                 raise self.fail(
-                    value.at,
-                    f'no {field.name} "{text[:40]}"{_nearest_is(nearest_word(text, known))}',
-                    "use one of " + " ".join(map(quote, known)),
+                    value.position,
+                    f'no {field.name} "{text[:40]}"{_nearest_is(nearest_word(text, choices))}',
+                    "use one of " + " ".join(map(quote, choices)),
                 )
             return Is(field, text.lower(), wild=False)
         if not text and field.kind in (FieldKind.ID, FieldKind.PATH):
-            raise self.fail(value.at, f"an empty {field.name} matches every event", "leave it out")
+            problem = f"an empty {field.name} matches every event"
+            raise self.fail(value.position, problem, "leave it out")
         if field.name in PARENTS and "/" in text and not value.quoted:
             return self.with_parents(field, value)
         wild = "*" in text and not value.quoted
@@ -273,9 +274,9 @@ class _Parser:
         names = value.text.split("/")
         # Alone, a name with such a beginning would have to be quoted.
         if len(names) != len(fields) or any(name.startswith(_MARKS) for name in names):
-            form = "/".join(each.name.upper() for each in fields)
+            form = "/".join(level.name.upper() for level in fields)
             raise self.fail(
-                value.at,
+                value.position,
                 f'no {field.name} has the name "{value.text[:40]}"',
                 f"write {field.name}:{field.name.upper()} or {field.name}:{form}",
             )
@@ -285,32 +286,32 @@ class _Parser:
 
     def state_change(self, field: FilterField) -> _Value | None:
         """Return an event name such as ``StateChange(99)``, with parentheses; None for others."""
-        found = _STATE_CHANGE.match(self.text, self.at) if field.known else None
-        if found is None:
+        match = _STATE_CHANGE.match(self.text, self.position) if field.known else None
+        if match is None:
             return None
-        start, self.at = self.at, found.end()
-        return _Value(found[0], True, start)
+        start, self.position = self.position, match.end()
+        return _Value(match[0], True, start)
 
     def check_known(self, field: FilterField, value: _Value) -> None:
         text = value.text
-        known = {fold(each) for each in field.known}
+        names = {fold(name) for name in field.known}
         # StateChange(N) is the name of an event number that is unknown to this version.
-        if not known or not text or fold(text) in known or _STATE_CHANGE.fullmatch(text):
+        if not names or not text or fold(text) in names or _STATE_CHANGE.fullmatch(text):
             return
         raise self.fail(
-            value.at,
+            value.position,
             f'unknown {field.name} "{text[:40]}"{_nearest_is(nearest_word(text, field.known))}',
             "add a * to match values that this version does not know",
         )
 
-    def matches(self, field: FilterField, at: int) -> Node:
+    def matches(self, field: FilterField, position: int) -> Node:
         if field.kind in NUMERIC:
             raise self.fail(
-                at,
+                position,
                 f"{field.name} is a number, which a regular expression cannot match",
                 f"compare it: {field.example}",
             )
-        start = self.at
+        start = self.position
         if self.text.startswith(('"', "'"), start):
             # Positions after a removed escape are too small.
             start += 1
@@ -318,7 +319,7 @@ class _Parser:
         else:
             pattern = self.bare_pattern()
         if not pattern:
-            raise self.fail(at + 1, "a regular expression is missing here")
+            raise self.fail(position + 1, "a regular expression is missing here")
         try:
             regex(pattern)
         except FilterError as error:
@@ -327,17 +328,17 @@ class _Parser:
 
     def bare_pattern(self) -> str:
         """Return an unquoted regular expression, including its own parentheses."""
-        start = self.at
-        at = start
+        start = self.position
+        index = start
         depth = 0
-        while at < len(self.text) and not self.text[at].isspace():
-            char = self.text[at]
+        while index < len(self.text) and not self.text[index].isspace():
+            char = self.text[index]
             if char == ")" and not depth:
                 break
             depth += {"(": 1, ")": -1}.get(char, 0)
-            at += 2 if char == "\\" and not self.text[at + 1 : at + 2].isspace() else 1
-        self.at = min(at, len(self.text))
-        return self.text[start : self.at]
+            index += 2 if char == "\\" and not self.text[index + 1 : index + 2].isspace() else 1
+        self.position = min(index, len(self.text))
+        return self.text[start : self.position]
 
     def between(self, field: FilterField, operator: str) -> Node:
         if field.kind is FieldKind.TIME:
@@ -347,13 +348,13 @@ class _Parser:
         unit = None if parts is None else _unit(field.kind, parts[2])
         if parts is None or unit is None:
             raise self.fail(
-                value.at,
+                value.position,
                 f'"{value.text[:40]}" is not a valid {field.kind.value} for {field.name}',
                 f"write it like {field.example}",
             )
         number, precision = parts[0] * unit, parts[1] * unit
         if number + precision > LARGEST:
-            raise self.fail(value.at, "this number is too large")
+            raise self.fail(value.position, "this number is too large")
         low: int | None = None
         high: int | None = None
         match operator:
@@ -376,7 +377,7 @@ class _Parser:
         since, dots, until = map(str.strip, value.text.partition(RANGE))
         if dots and (operator or not (since or until)):
             problem = f"{RANGE} cannot follow {operator}" if operator else "a time is missing"
-            raise self.fail(value.at, problem, f"write a range like {field.example}")
+            raise self.fail(value.position, problem, f"write a range like {field.example}")
         low: int | None = None
         high: int | None = None
         try:
@@ -384,25 +385,25 @@ class _Parser:
                 low, end = interval(since, until, self.span, now_ns=self.now_ns)
                 high = None if end is None else end - 1
             else:
-                at = moment(since, self.span, now_ns=self.now_ns)
+                bound = moment(since, self.span, now_ns=self.now_ns)
                 match operator:
                     case ">":
-                        low = at.at_ns + 1
+                        low = bound.at_ns + 1
                     case ">=":
-                        low = at.at_ns
+                        low = bound.at_ns
                     case "<":
-                        high = at.at_ns - 1
+                        high = bound.at_ns - 1
                     case "<=":
-                        high = max(at.at_ns, end_ns(since, at) - 1)
+                        high = max(bound.at_ns, end_ns(since, bound) - 1)
                     case _:
                         # time:14:05 matches the whole minute.
-                        low, high = at.at_ns, at.end_ns - 1
+                        low, high = bound.at_ns, bound.end_ns - 1
         except UsageError as error:
-            raise self.fail(value.at, error.problem, error.hint) from None
+            raise self.fail(value.position, error.problem, error.hint) from None
         # Without a recording, the order of relative times is unknown.
         if self.span and low is not None and high is not None and low > high:
             problem = f"{since} is not before {until} in this recording"
-            raise self.fail(value.at, problem, "write the earlier time first")
+            raise self.fail(value.position, problem, "write the earlier time first")
         return Between(field, _time_text(low, high), low, high)
 
 

@@ -36,12 +36,12 @@ def glob_test(pattern: str) -> Callable[[str], bool]:
         end = len(text) - len(last)
         if end < len(first) or not (text.startswith(first) and text.endswith(last)):
             return False
-        at = len(first)
+        start = len(first)
         for piece in middle:
-            found = text.find(piece, at, end)
-            if found < 0:
+            position = text.find(piece, start, end)
+            if position < 0:
                 return False
-            at = found + len(piece)
+            start = position + len(piece)
         return True
 
     return test

@@ -92,8 +92,8 @@ def parse_settings(text: str) -> tuple[LoggerSettings, tuple[str, ...]]:
     for key, value in loaded.items():
         reader = _READERS.get(key) if isinstance(key, str) else None
         if reader is None:
-            known = ", ".join(field.name for field in fields(LoggerSettings))
-            problems.append(f"configuration: unknown key {key!r} (known keys: {known})")
+            names = ", ".join(field.name for field in fields(LoggerSettings))
+            problems.append(f"configuration: unknown key {key!r} (known keys: {names})")
             continue
         try:
             values[key] = reader(value)
@@ -108,8 +108,8 @@ def parse_settings(text: str) -> tuple[LoggerSettings, tuple[str, ...]]:
 
 def _position_and_problem(error: Exception) -> str:
     mark = getattr(error, "problem_mark", None)
-    place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-    return place + " ".join(str(getattr(error, "problem", None) or error).split())[:200]
+    position = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+    return position + " ".join(str(getattr(error, "problem", None) or error).split())[:200]
 
 
 def _path(value: object) -> Path:

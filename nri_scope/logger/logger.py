@@ -152,8 +152,8 @@ class Logger:
             # It began after the last event before the next check of the clock was due.
             due_ns = checked_ns + int(HEARTBEAT_S * 1e9)
             arrived = (self._wall_offset + at_ns for at_ns in self._arrived)
-            known = (at_ns for at_ns in arrived if checked_ns < at_ns <= due_ns)
-            from_ns = max(known, default=checked_ns)
+            times = (at_ns for at_ns in arrived if checked_ns < at_ns <= due_ns)
+            from_ns = max(times, default=checked_ns)
             reason = f"{STALLED} for {seconds:.1f} s; replies may have been late"
             self.sink.note_gap(self._session, from_ns, now, reason, None)
 
@@ -174,13 +174,13 @@ class Logger:
 
     def refused(self, request: bytes, sent_ns: int, error: RpcError | ConnectionClosed) -> None:
         """Record a registration that failed, unless the previous one failed in the same way."""
-        words = str(error)
-        if words == self._refusal:
+        problem = str(error)
+        if problem == self._refusal:
             return
-        self._refusal = words
+        self._refusal = problem
         self.refusals += 1
-        code, message = int(Code.UNAVAILABLE), f"not answered: {words}"
-        reason = f"the connection ended during the registration: {words}"
+        code, message = int(Code.UNAVAILABLE), f"not answered: {problem}"
+        reason = f"the connection ended during the registration: {problem}"
         if isinstance(error, RpcError):
             code, message = error.code, error.message
             reason = refused(message)

@@ -182,16 +182,16 @@ class Probes:
 
 def check_indices(indices: Iterable[str]) -> tuple[str, ...]:
     """Return the indices in order. Raises UsageError for too few, duplicate or invalid ones."""
-    found = [check_index(index) for index in indices]
-    duplicates = sorted({index for index in found if found.count(index) > 1})
+    checked = [check_index(index) for index in indices]
+    duplicates = sorted({index for index in checked if checked.count(index) > 1})
     if duplicates:
         raise UsageError(f"index {duplicates[0]} is listed twice", "list each index once")
-    if len(found) < MIN_PROBES:
-        given = f"only one probe, at {found[0]}" if found else "no probe"
+    if len(checked) < MIN_PROBES:
+        given = f"only one probe, at {checked[0]}" if checked else "no probe"
         raise UsageError(
             f"{given}: a difference needs at least two probes", "list two indices, such as 00,99"
         )
-    return tuple(sorted(found))
+    return tuple(sorted(checked))
 
 
 def _usage_error(index: str, error: NriScopeError) -> NriScopeError:
@@ -259,7 +259,7 @@ class _Run(ProbeListener):
                 loop.call_soon_threadsafe(self._stop, UNREAD)
 
         self._viewer.listen(on_viewer_exit)
-        with stop_signals(lambda _, words: self._stop(words), loop=loop, ignore_afterwards=True):
+        with stop_signals(lambda _, reason: self._stop(reason), loop=loop, ignore_afterwards=True):
             await self._record()
 
     async def _record(self) -> None:

@@ -92,11 +92,11 @@ class PluginSpool:
     def waiting(self) -> list[str]:
         """Return the names, without suffix, of the groups to read, oldest first."""
         names: set[str] = set()
-        with os.scandir(self.folder) as found:
-            for count, one in enumerate(found):
+        with os.scandir(self.folder) as entries:
+            for count, entry in enumerate(entries):
                 if count == NAMES_MAX:
                     break
-                names.add(one.name)
+                names.add(entry.name)
         self._remove_leftovers(names)
         ready: list[tuple[int, str]] = []
         for name in names:
@@ -121,20 +121,20 @@ class PluginSpool:
         took_ns = facts.get("took_ns")
         if took_ns is None:
             took_ns = max(0, self._time(stem + _COMPLETE) - at_ns) if complete is not None else 0
-        code, words = 0, ""
+        code, problem = 0, ""
         if request is None:
-            request, code, words = b"", FAILED, "the request is not a readable file"
+            request, code, problem = b"", FAILED, "the request is not a readable file"
         elif complete is None:
-            code, words = FAILED, "the process ended before it had spooled the whole invocation"
+            code, problem = FAILED, "the process ended before it had spooled the whole invocation"
         elif facts.get("cut", 0) & 1:
             metadata.append(("cut", "result"))
-            code, words = (
+            code, problem = (
                 CUT,
                 f"only the first {len(result or b''):,} bytes of its result are recorded",
             )
         else:
-            words = v01.result_problem(result or b"")
-            code = FAILED if words else 0
+            problem = v01.result_problem(result or b"")
+            code = FAILED if problem else 0
         subject = v01.parse_request(request)
         call = CapturedCall(
             wall_ns=facts.get("began_ns", at_ns),
@@ -143,7 +143,7 @@ class PluginSpool:
             request=request,
             reply=result or b"",
             status_code=code,
-            status_message=words,
+            status_message=problem,
             took_ns=max(0, took_ns),
             timeout_ns=0,
             service=v01.SERVICE,
@@ -329,7 +329,7 @@ class SpoolRecorder:
         if self._lock is None:
             self._lock = locked_folder(self.path)
         self._find_plugins()
-        found = []
+        batches = []
         for plugin in self._plugins.values():
             invoked: list[Invoked] = []
             size = 0
@@ -342,8 +342,8 @@ class SpoolRecorder:
                 size += len(invoked[-1].call.request) + len(invoked[-1].call.reply)
                 if size > TURN_BYTES:
                     break
-            found.append((plugin, invoked, plugin.take_lost()))
-        return found
+            batches.append((plugin, invoked, plugin.take_lost()))
+        return batches
 
     def _find_plugins(self) -> None:
         for name, plugin in list(self._plugins.items()):
@@ -362,16 +362,16 @@ class SpoolRecorder:
     ) -> bool:
         """Pass what was read to the recording; return whether more is waiting."""
         for plugin, invoked, lost in batches:
-            for one in invoked:
-                handle = self._session(plugin.name, one.call.wall_ns, one.version)
+            for item in invoked:
+                handle = self._session(plugin.name, item.call.wall_ns, item.version)
                 # Before the event, which confirms them, too.
-                for line in one.printed:
-                    self.sink.printed(handle, one.call.wall_ns + one.call.took_ns, "stderr", line)
-                self.sink.capture(handle, one.call)
-                plugin.recorded.add(one.stem)
+                for line in item.printed:
+                    self.sink.printed(handle, item.call.wall_ns + item.call.took_ns, "stderr", line)
+                self.sink.capture(handle, item.call)
+                plugin.recorded.add(item.stem)
                 self._captured[handle] = self._captured.get(handle, 0) + 1
                 self._unconfirmed.append(
-                    _Captured(plugin, one.stem, handle, self._captured[handle])
+                    _Captured(plugin, item.stem, handle, self._captured[handle])
                 )
             if lost is not None:
                 count, from_ns, to_ns = lost
@@ -435,8 +435,8 @@ def check_spool(path: Path) -> Path:
     try:
         path = private_place(path, "name another --spool")
         os.close(locked_folder(path))
-        with os.scandir(path) as found:
-            for entry in found:
+        with os.scandir(path) as entries:
+            for entry in entries:
                 if entry.is_dir(follow_symlinks=False):
                     os.close(open_folder(path / entry.name))
     except OSError as error:
@@ -450,16 +450,16 @@ def check_spool(path: Path) -> Path:
 def _facts(content: bytes) -> dict[str, int]:
     """Return the numbers that a wrapped plugin's group has; {} for anything else."""
     try:
-        found = json.loads(content) if content else {}
+        facts = json.loads(content) if content else {}
     except (ValueError, RecursionError):
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(facts, dict):
         return {}
-    known = ("status", "began_ns", "took_ns", "held_ns", "cut")
+    names = ("status", "began_ns", "took_ns", "held_ns", "cut")
     return {
-        key: found[key]
-        for key in known
-        if type(found.get(key)) is int and -(2**31) < found[key] < 2**63
+        key: facts[key]
+        for key in names
+        if type(facts.get(key)) is int and -(2**31) < facts[key] < 2**63
     }
 
 

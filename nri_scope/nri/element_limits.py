@@ -96,10 +96,10 @@ def bounded(kind: type[Message] | None, content: bytes, most: int = MAX_ELEMENTS
         return content
     cutter = _Cutter(most)
     try:
-        kept = cutter.message(_described(kind), content)
+        short = cutter.message(_described(kind), content)
     except _Malformed:
         return content
-    return kept + _CUT_BYTES if cutter.is_exceeded else content
+    return short + _CUT_BYTES if cutter.is_exceeded else content
 
 
 class _Cutter:
@@ -113,7 +113,7 @@ class _Cutter:
 
     def message(self, kind: Descriptor | None, content: bytes) -> bytes:
         """Return a message up to the last element within the limits."""
-        known = _fields_of(kind) if kind is not None else {}
+        fields = _fields_of(kind) if kind is not None else {}
         position = start = 0
         elements: list[bytes] = []
         end = len(content)
@@ -134,7 +134,7 @@ class _Cutter:
                     size, position = _varint(content, position)
                 if size > end - position:
                     raise _Malformed
-                inner, is_packed = known.get(tag >> 3, _UNKNOWN)
+                inner, is_packed = fields.get(tag >> 3, _UNKNOWN)
                 if size == 0:
                     pass
                 elif inner is not None and self.left > 0:
@@ -208,14 +208,14 @@ def _described(kind: type[Message]) -> Descriptor:
 
 
 def _varint(content: bytes, position: int) -> tuple[int, int]:
-    """Return the varint at offset `at`, and the offset after it."""
+    """Return the varint at `position`, and the offset after it."""
     if position < len(content) and content[position] < 0x80:
         return content[position], position + 1
     value = 0
-    for place, octet in enumerate(content[position : position + _MAX_VARINT]):
-        value |= (octet & 0x7F) << 7 * place
+    for index, octet in enumerate(content[position : position + _MAX_VARINT]):
+        value |= (octet & 0x7F) << 7 * index
         if octet < 0x80:
-            return value, position + place + 1
+            return value, position + index + 1
     raise _Malformed
 
 

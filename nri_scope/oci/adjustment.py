@@ -102,7 +102,7 @@ def _adjust_process(process: Spec, adjustment: api.ContainerAdjustment) -> None:
         process["args"] = args
     # Appended even if the type exists already, so that the list can have duplicates.
     if adjustment.rlimits:
-        copy_array(process, "rlimits").extend(values.rlimit(each) for each in adjustment.rlimits)
+        copy_array(process, "rlimits").extend(values.rlimit(limit) for limit in adjustment.rlimits)
     if linux.HasField("oom_score_adj"):
         process["oomScoreAdj"] = linux.oom_score_adj.value
     if linux.HasField("io_priority"):
@@ -156,7 +156,7 @@ def _adjust_linux(linux: Spec, message: api.LinuxContainerAdjustment) -> None:
     if message.sysctl:
         _set_members(linux, "sysctl", message.sysctl)
     if message.net_devices:
-        devices = {name: values.net_device(each) for name, each in message.net_devices.items()}
+        devices = {name: values.net_device(device) for name, device in message.net_devices.items()}
         _set_members(linux, "netDevices", devices)
     if message.HasField("memory_policy"):
         linux["memoryPolicy"] = values.memory_policy(message.memory_policy)
@@ -260,11 +260,11 @@ def _remove_marked(parent: Spec, name: str, changes: Iterable[_M], key: str) -> 
     A list that becomes empty is removed; if it is filled again, it is the last member of `parent`.
     """
     removals: list[str] = []
-    rest: list[_M] = []
+    remaining: list[_M] = []
     for change in changes:
         removed = removed_key(getattr(change, key))
         if removed is None:
-            rest.append(change)
+            remaining.append(change)
         else:
             removals.append(removed)
     if removals:
@@ -273,7 +273,7 @@ def _remove_marked(parent: Spec, name: str, changes: Iterable[_M], key: str) -> 
             items.remove(removed)
         parent[name] = list(items)
         drop_empty(parent, name)
-    return rest
+    return remaining
 
 
 def _removals_first(changes: Iterable[_M], key: str) -> list[_M]:

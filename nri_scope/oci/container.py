@@ -47,7 +47,7 @@ def resources(message: api.LinuxResources) -> Spec:
 
 def memory_values(message: api.LinuxMemory) -> Spec:
     """Return the memory settings that a message sets, under OCI's names."""
-    return {oci_name(field.name): each.value for field, each in message.ListFields()}
+    return {oci_name(field.name): value.value for field, value in message.ListFields()}
 
 
 def adjust_resources(linux: Spec, message: api.LinuxResources) -> None:
@@ -107,9 +107,9 @@ def update_by_oci_runtime(linux: Spec, message: api.LinuxResources) -> None:
     parts = copy_object(linux, "resources")
     _update_cpu(parts, message)
     memory: Spec = {
-        field.name: each.value
-        for field, each in message.memory.ListFields()
-        if field.name in ("limit", "reservation", "swap") and each.value
+        field.name: value.value
+        for field, value in message.memory.ListFields()
+        if field.name in ("limit", "reservation", "swap") and value.value
     }
     if memory:
         copy_object(parts, "memory").update(memory)
@@ -149,8 +149,8 @@ def _limit_memory(parts: Spec, limit: int, *, swap: bool = True) -> None:
 def _set_hugepages_and_unified(parts: Spec, message: api.LinuxResources) -> None:
     if message.hugepage_limits:
         limits = KeyedItems(copy_array(parts, "hugepageLimits"), text_at("pageSize"))
-        for each in message.hugepage_limits:
-            new: Spec = {"pageSize": each.page_size, "limit": each.limit}
+        for limit in message.hugepage_limits:
+            new: Spec = {"pageSize": limit.page_size, "limit": limit.limit}
             if not limits.replace(new):
                 limits.append(new)
         parts["hugepageLimits"] = list(limits)
@@ -243,9 +243,9 @@ def _linux(message: api.LinuxContainer) -> Spec:
             "sysctl": texts(message.sysctl),
             "resources": resources(message.resources),
             "cgroupsPath": message.cgroups_path or None,
-            "namespaces": [values.namespace(each) for each in message.namespaces],
-            "devices": [values.device(each) for each in message.devices],
-            "netDevices": {name: values.net_device(each) for name, each in devices.items()},
+            "namespaces": [values.namespace(item) for item in message.namespaces],
+            "devices": [values.device(item) for item in message.devices],
+            "netDevices": {name: values.net_device(item) for name, item in devices.items()},
             "seccomp": values.seccomp(message.seccomp_policy) if has_seccomp else None,
             "intelRdt": rdt | values.rdt(message.rdt),
         }

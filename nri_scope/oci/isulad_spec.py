@@ -139,8 +139,8 @@ def written(spec: Spec) -> Spec:
     for parent, name in ((process, "rlimits"), (linux, "devices")):
         if name in parent:
             parent[name] = [
-                _without_zeros(one) if isinstance(one, dict) else one
-                for one in copy_array(parent, name)
+                _without_zeros(item) if isinstance(item, dict) else item
+                for item in copy_array(parent, name)
             ]
     if process.get("oomScoreAdj") == 0:
         del process["oomScoreAdj"]
@@ -225,7 +225,7 @@ def as_requested(own: api.ContainerAdjustment) -> api.ContainerAdjustment:
 
 def notes(creation: IsuladCreation, plugin: str) -> dict[str, str]:
     """Return what becomes of a plugin's merged requests, by path, unless applied as they are."""
-    reasons = {one.path: one.reason for one in altered(creation) if one.plugin == plugin}
+    reasons = {edit.path: edit.reason for edit in altered(creation) if edit.plugin == plugin}
     start = start_refusal(creation)
     if start is not None and start.plugin == plugin:
         reasons.update(dict.fromkeys(start.paths, start.reason))
@@ -291,8 +291,8 @@ def _cpu_problems(cpu: Spec, node: MachineCpus | None) -> Iterator[_Problem]:
         wanted = cpu.get(name)
         available = None if node is None else getattr(node, name)
         if isinstance(wanted, str) and wanted and not _is_available(wanted, available):
-            words = "is not a list" if available is None else f"this machine has {available}"
-            yield f"{NOT_ON_NODE}: {name}: {words}", (f"{_CPU}/{name}",)
+            problem = "is not a list" if available is None else f"this machine has {available}"
+            yield f"{NOT_ON_NODE}: {name}: {problem}", (f"{_CPU}/{name}",)
 
 
 def _is_available(wanted: str, available: str | None) -> bool:

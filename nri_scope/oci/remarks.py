@@ -93,7 +93,7 @@ def _of_adjustment(message: api.ContainerAdjustment, spec: Spec, cdi_drop: str) 
     linux = message.linux
     yield from _of_random_order("/annotations", message.annotations)
     yield from _of_random_order("/linux/sysctl", linux.sysctl)
-    devices: Spec = {name: net_device(each) for name, each in linux.net_devices.items()}
+    devices: Spec = {name: net_device(device) for name, device in linux.net_devices.items()}
     yield from _of_random_order("/linux/netDevices", devices)
     for variable in message.env:
         if not variable.key:

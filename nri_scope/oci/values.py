@@ -33,9 +33,9 @@ def unknown_fields(message: Message, name: str) -> Spec:
     `name` is the first part of each key. Each value starts with its wire type, as its real type is
     unknown; bytes are Base64. A repeated field has several values.
     """
-    known = deepcopy(message)
-    known.DiscardUnknownFields()
-    if known.ByteSize() == message.ByteSize():
+    described = deepcopy(message)
+    described.DiscardUnknownFields()
+    if described.ByteSize() == message.ByteSize():
         return {}
     entries: dict[str, list[Json]] = {}
     for key, value in _walk(message, name):
@@ -127,8 +127,8 @@ def _plan(names: tuple[str, ...]) -> list[tuple[str, str, bool]]:
 @lru_cache
 def oci_name(name: str) -> str:
     """Return OCI's name of a field of an NRI message."""
-    first, *rest = name.split("_")
-    return _OCI_NAMES.get(name, first + "".join(map(str.capitalize, rest)))
+    first, *others = name.split("_")
+    return _OCI_NAMES.get(name, first + "".join(map(str.capitalize, others)))
 
 
 def present(fields: Mapping[str, Json]) -> Spec:

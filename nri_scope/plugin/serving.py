@@ -249,7 +249,8 @@ class HandlerSession:
             return self._call("shutdown", (), method.reply)
         event = method.event
         if isinstance(message, api.StateChangeEvent):
-            event = next((one for one in STATE_CHANGE_EVENTS if one.value == message.event), None)
+            kinds = (kind for kind in STATE_CHANGE_EVENTS if kind.value == message.event)
+            event = next(kinds, None)
         if event is None or EVENT_HANDLERS[event] not in self._handlers:
             return no_change(received.method, received.payload)
         arguments = handler_arguments(event, message)
@@ -271,24 +272,24 @@ class HandlerSession:
         handler = self._handlers.get(name)
         if handler is None:
             return b""
-        where = f"{name} {subject}".rstrip()
+        call = f"{name} {subject}".rstrip()
         try:
             value = handler(*arguments)
             if not inspect.isawaitable(value):
                 return _reply(kind, value)
         except Exception as error:  # noqa: BLE001 - any error of the plugin's code
-            raise _failure(where, error)  # noqa: B904 - it may be the same error
-        raise AnswerLater(asyncio.ensure_future(_finish(where, value, kind)))
+            raise _failure(call, error)  # noqa: B904 - it may be the same error
+        raise AnswerLater(asyncio.ensure_future(_finish(call, value, kind)))
 
 
-async def _finish(where: str, value: Awaitable[object], kind: type[Message]) -> bytes:
+async def _finish(call: str, value: Awaitable[object], kind: type[Message]) -> bytes:
     try:
         return _reply(kind, await value)
     except asyncio.CancelledError:
-        log.error("%s: the connection ended before the handler returned", where)
+        log.error("%s: the connection ended before the handler returned", call)
         raise
     except Exception as error:  # noqa: BLE001 - any error of the plugin's code
-        raise _failure(where, error)  # noqa: B904 - it may be the same error
+        raise _failure(call, error)  # noqa: B904 - it may be the same error
 
 
 def _reply(kind: type[Message], value: object) -> bytes:
@@ -321,15 +322,15 @@ def _result(task: asyncio.Future[bytes]) -> bytes:
     return task.result()
 
 
-def _failure(where: str, error: Exception) -> NriScopeError:
+def _failure(call: str, error: Exception) -> NriScopeError:
     """Log a handler's exception, and return the error to reply with."""
-    text = _log_failure(where, error)
-    if isinstance(error, RpcError) or (isinstance(error, UsageError) and where == "configure"):
+    text = _log_failure(call, error)
+    if isinstance(error, RpcError) or (isinstance(error, UsageError) and call == "configure"):
         return error
     return RpcError(Code.UNKNOWN, text)
 
 
-def _log_failure(where: str, error: Exception) -> str:
+def _log_failure(call: str, error: Exception) -> str:
     """Log an exception as one line, and at level DEBUG with its traceback; return its text."""
     if isinstance(error, RpcError):
         text = error.message
@@ -337,8 +338,8 @@ def _log_failure(where: str, error: Exception) -> str:
         # Errors of nri-scope are sentences; other errors need their type.
         own = isinstance(error, NriScopeError)
         text = str(error) if own else f"{type(error).__name__}: {error}"
-    log.error("%s: %s", where, text)
-    log.debug("%s", where, exc_info=error)
+    log.error("%s: %s", call, text)
+    log.debug("%s", call, exc_info=error)
     return text
 
 

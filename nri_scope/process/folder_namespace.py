@@ -24,19 +24,19 @@ MS_PRIVATE = 0x40000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def replace_folder(place: str, folder: str) -> None:
-    """Enter a new mount namespace, in which ``place`` is the content of ``folder``.
+def replace_folder(target: str, folder: str) -> None:
+    """Enter a new mount namespace, in which ``target`` is the content of ``folder``.
 
-    ``place`` need not exist, but the folder that contains it must. Needs root, or a system that
+    ``target`` need not exist, but the folder that contains it must. Needs root, or a system that
     permits user namespaces. Raises OSError.
     """
     _enter_namespace()
     _mount("none", "/", MS_REC | MS_PRIVATE)
-    place = os.path.realpath(place)
-    if not os.path.isdir(place):
-        _make_writable(os.path.dirname(place))
-        os.mkdir(place)
-    _mount(folder, place, MS_BIND)
+    target = os.path.realpath(target)
+    if not os.path.isdir(target):
+        _make_writable(os.path.dirname(target))
+        os.mkdir(target)
+    _mount(folder, target, MS_BIND)
 
 
 def _enter_namespace() -> None:

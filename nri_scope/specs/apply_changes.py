@@ -96,15 +96,15 @@ class _EditableNode:
         if key in self.nodes:
             return self.nodes[key]
         value = self.members.get(key)
-        place = step(self.place, key)
+        path = step(self.place, key)
         if isinstance(value, dict):
-            new = _EditableNode(dict(value), place, self, key)
+            new = _EditableNode(dict(value), path, self, key)
         elif isinstance(value, list):
-            keyed = None if place is None else KEYED.get(place)
+            keyed = None if path is None else KEYED.get(path)
             entries = members(value, keyed) if keyed else None
             if entries is None:
                 entries, keyed = numbered(value), None
-            new = _EditableNode(entries, place, self, key, is_array=True, keyed=keyed)
+            new = _EditableNode(entries, path, self, key, is_array=True, keyed=keyed)
         else:
             return None
         self.nodes[key] = new
@@ -112,9 +112,9 @@ class _EditableNode:
 
     def make(self, key: str) -> _EditableNode:
         """Replace the member under `key` by an empty object or keyed array, and return it."""
-        place = step(self.place, key)
-        keyed = None if place is None else KEYED.get(place)
-        new = _EditableNode({}, place, self, key, is_array=keyed is not None, keyed=keyed)
+        path = step(self.place, key)
+        keyed = None if path is None else KEYED.get(path)
+        new = _EditableNode({}, path, self, key, is_array=keyed is not None, keyed=keyed)
         self.nodes[key] = new
         self.members[key] = None
         return new

@@ -31,7 +31,7 @@ def is_within(path: str, places: Collection[str]) -> bool:
 def touches(path: str, places: Collection[str]) -> bool:
     """Return whether any of `places` contains `path`, or is a part of it."""
     below = f"{path}/"
-    return is_within(path, places) or any(place.startswith(below) for place in places)
+    return is_within(path, places) or any(inner.startswith(below) for inner in places)
 
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"

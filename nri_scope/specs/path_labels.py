@@ -27,13 +27,13 @@ def value_at(spec: Spec, path: str) -> Json | Absent:
         return ABSENT
     value: Json = spec
     # None if the path is longer than the paths of all keyed arrays.
-    place: str | None = ""
+    array_path: str | None = ""
     for key in split(path):
-        below = value if isinstance(value, dict) else labelled(place, value)
+        below = value if isinstance(value, dict) else labelled(array_path, value)
         if below is None or key not in below:
             return ABSENT
         value = below[key]
-        place = step(place, key)
+        array_path = step(array_path, key)
     return value
 
 
@@ -58,13 +58,13 @@ def labels_at(spec: Spec, path: str) -> list[str]:
     return [*(labelled(path, value_at(spec, path)) or ())]
 
 
-def labelled(place: str | None, value: Json | Absent) -> dict[str, Json] | None:
+def labelled(path: str | None, value: Json | Absent) -> dict[str, Json] | None:
     """Return the members of an array by their labels in a path; None for any other value.
 
-    `place` is the array's path, None if it is too long for a keyed array. The result is cached and
+    `path` is the array's path, None if it is too long for a keyed array. The result is cached and
     must not be modified.
     """
-    return _labelled(_Array(value), place) if isinstance(value, list) else None
+    return _labelled(_Array(value), path) if isinstance(value, list) else None
 
 
 class _Array:
@@ -82,16 +82,16 @@ class _Array:
 
 # Callers look up one difference of a long array after the other, alternating between a few specs.
 @lru_cache(maxsize=8)
-def _labelled(array: _Array, place: str | None) -> dict[str, Json]:
-    keyed = None if place is None else KEYED.get(place)
+def _labelled(array: _Array, path: str | None) -> dict[str, Json]:
+    keyed = None if path is None else KEYED.get(path)
     by_label = members(array.items, keyed) if keyed else None
     return numbered(array.items) if by_label is None else by_label
 
 
 @lru_cache(maxsize=8)
-def _by_key(array: _Array, place: str) -> dict[str, list[Json]]:
+def _by_key(array: _Array, path: str) -> dict[str, list[Json]]:
     by_key: dict[str, list[Json]] = {}
-    for label, value in _labelled(array, place).items():
+    for label, value in _labelled(array, path).items():
         by_key.setdefault(key_of(label), []).append(value)
     return by_key
 
@@ -101,14 +101,14 @@ def numbered(items: list[Json]) -> dict[str, Json]:
     return {str(position): item for position, item in enumerate(items)}
 
 
-def step(place: str | None, key: str) -> str | None:
-    """Return the path of the member `key` of `place`; None if it is too long for a keyed array.
+def step(parent: str | None, key: str) -> str | None:
+    """Return the path of the member `key` of `parent`; None if it is too long for a keyed array.
 
     The limit keeps the work for a spec of any depth proportional to its size.
     """
-    if place is None or len(place) + len(key) >= _LONGEST:
+    if parent is None or len(parent) + len(key) >= _LONGEST:
         return None
-    return pointer(place, key)
+    return pointer(parent, key)
 
 
 _LONGEST = max(map(len, KEYED)) + 1
@@ -242,7 +242,7 @@ class Meaning(NamedTuple):
 def meaning(text: str) -> Meaning:
     """Return the paths that `text` may name: as a path, as a label, and as a plain name."""
     path = path_of(text)
-    paths = dict.fromkeys(one.rstrip("/") for one in (text, path) if one is not None)
+    paths = dict.fromkeys(name.rstrip("/") for name in (text, path) if name is not None)
     return Meaning(tuple(paths), "" if text in _LONG else pointer("", text)[1:])
 
 
@@ -263,9 +263,9 @@ def _unquoted(text: str) -> str:
 
 
 def _character(match: re.Match[str]) -> str:
-    *codes, other = match.groups()
+    *codes, letter = match.groups()
     for code in codes:
         if code:
             number = int(code, 16)
             return chr(number) if number <= 0x10FFFF else match[0]
-    return _CONTROLS.get(other, other)
+    return _CONTROLS.get(letter, letter)

@@ -51,9 +51,9 @@ def surveyed(
 
     with temporary_folder(beside) as folder:
         show = on_share or ignore_share
-        found = survey(recording.path, folder / "survey.db", lambda share, until: show(share))
-        if found.cut:
-            warnings.warn(RecordingCut(f"{recording.path}: {found.cut}"), stacklevel=3)
+        result = survey(recording.path, folder / "survey.db", lambda share, until: show(share))
+        if result.cut:
+            warnings.warn(RecordingCut(f"{recording.path}: {result.cut}"), stacklevel=3)
         recording.attach(folder / "survey.db")
         yield
 

@@ -106,9 +106,9 @@ class SurveyProcess:
             file=Path(values["file"]), until=values["until"], share=values.get("share", 1.0)
         )
         if kind == _RESULT:
-            found = tuple(map(_finding, values["findings"]))
+            findings = tuple(map(_finding, values["findings"]))
             state = state._replace(
-                is_over=True, has_more=values["has_more"], findings=found, problem=values["cut"]
+                is_over=True, has_more=values["has_more"], findings=findings, problem=values["cut"]
             )
         self._show(state)
 
@@ -128,13 +128,13 @@ class SurveyProcess:
 
 
 def _finding(values: dict[str, object]) -> Finding:
-    found = Finding(**values)  # type: ignore[arg-type]
+    finding = Finding(**values)  # type: ignore[arg-type]
     return replace(
-        found,
-        kind=FindingKind(found.kind),
-        level=Level(found.level),
-        events=tuple(found.events),
-        containers=tuple(found.containers),
+        finding,
+        kind=FindingKind(finding.kind),
+        level=Level(finding.level),
+        events=tuple(finding.events),
+        containers=tuple(finding.containers),
     )
 
 

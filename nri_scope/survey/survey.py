@@ -90,7 +90,7 @@ class Assumptions:
         if any(session.failure_policy is None for session in sessions):
             # The policy is not part of the table.
             sessions = tuple(self._recording.sessions())
-        known = {session.id: session for session in self.sessions}
+        earlier = {session.id: session for session in self.sessions}
         self.sessions = sessions
         self._first = self._first or first
         read = self._newest.id if self._newest is not None else 0
@@ -100,7 +100,7 @@ class Assumptions:
             and newest >= read
             and identity_of(self._recording.path) == self._identity
             and [*self._tables.gaps] == self._gaps
-            and all(self._is_compatible(known.get(session.id), session) for session in sessions)
+            and all(self._is_compatible(earlier.get(session.id), session) for session in sessions)
         )
 
     def _is_compatible(self, old: Session | None, new: Session) -> bool:
@@ -152,12 +152,12 @@ class Assumptions:
 
     def outcome(self, event: Event) -> OperationOutcome:
         """Return the outcome of the creation to which ``event`` belongs, see `Creations`."""
-        found = self._known.get(event.id)
-        if found is None:
-            found = self._known[event.id] = self._creations.outcome(event)
-        if found.fate is not OperationFate.CREATED or not _is_final(event, found):
-            self._watch(event, found)
-        return found
+        outcome = self._known.get(event.id)
+        if outcome is None:
+            outcome = self._known[event.id] = self._creations.outcome(event)
+        if outcome.fate is not OperationFate.CREATED or not _is_final(event, outcome):
+            self._watch(event, outcome)
+        return outcome
 
     def _watch(self, event: Event, outcome: OperationOutcome) -> None:
         if event.id in self._watched:
@@ -239,9 +239,9 @@ def survey(
     complete. Raises RecordingError, and UsageError if ``into`` cannot be written.
     """
     with closing(SurveyRun(path, into)) as run:
-        found = run.go_on(on_progress)
-        assert found is not None
-        return found
+        result = run.go_on(on_progress)
+        assert result is not None
+        return result
 
 
 class SurveyRun:
@@ -290,8 +290,8 @@ class SurveyRun:
         first, newest = lookup.event_range(self._recording)
         is_valid = self._assumptions.renew(first, newest)
         if self._is_recorded is not None:
-            kept = keeps_removed(self._recording, self._assumptions.sessions)
-            is_valid = is_valid and kept == self._finder.keeps_removed
+            keeps = keeps_removed(self._recording, self._assumptions.sessions)
+            is_valid = is_valid and keeps == self._finder.keeps_removed
             if self._is_concluded and self._result is not None:
                 is_valid = is_valid and self._result.until == newest
             self._is_valid = self._is_valid and is_valid
@@ -353,11 +353,11 @@ def survey_some(recording: Recording, events: Sequence[Event], into: Path) -> No
     """Write the attribution file ``into`` for these events alone, at least one. Raises as `survey`
     does.
     """
-    found = excerpt_of_events(recording, events)
-    writer = _Writer(AttributionFile(into), found.name_of)
+    excerpt = excerpt_of_events(recording, events)
+    writer = _Writer(AttributionFile(into), excerpt.name_of)
     try:
         # Also the rounds of other events of the same containers, as in a whole survey.
-        for diff in found.rounds:
+        for diff in excerpt.rounds:
             writer.add(diff)
         writer.until = max(event.id for event in events)
         writer.commit(now=True)

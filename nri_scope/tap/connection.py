@@ -177,11 +177,11 @@ class TappedConnection:
             self._pieces.decode(1)
 
     def _stop_recording(self, error: Exception) -> None:
-        words = f"{type(error).__name__}: {error}"
-        self._session.stop_recording(f"recording stopped after an internal error: {words}")
+        problem = f"{type(error).__name__}: {error}"
+        self._session.stop_recording(f"recording stopped after an internal error: {problem}")
 
-    def _recording_stopped(self, words: str) -> None:
-        self._say(f"{self._plugin or 'a plugin'}: {words}")
+    def _recording_stopped(self, problem: str) -> None:
+        self._say(f"{self._plugin or 'a plugin'}: {problem}")
 
     def _refused(self) -> None:
         def tell() -> None:

@@ -202,8 +202,8 @@ def report_leftovers(process: Process, tap: Tap) -> None:
     left = process.left_behind
     if left:
         names = [f"{process.pid} ({process.command})" for process in left]
-        shown = first_names(names, LEFT_SHOWN)
-        tap.say(f"killed processes that the plugin left behind: {shown}")
+        listed = first_names(names, LEFT_SHOWN)
+        tap.say(f"killed processes that the plugin left behind: {listed}")
     if process.output.left_out:
         tap.say(f"{process.output.left_out} lines were not recorded: the plugin printed too fast")
 

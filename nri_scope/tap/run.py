@@ -100,8 +100,8 @@ class Tap:
             self.say(f"warning: another plugin is tapped as {plugin} at the same time")
         self.say(f"tapping {plugin} at {start.runtime}, to {self.settings.output}")
         if policy != NO_POLICY:
-            known = has_failure_policy(nri_version)
-            effect = "" if known else ", which this runtime ignores: it needs NRI 0.12.4"
+            has_policy = has_failure_policy(nri_version)
+            effect = "" if has_policy else ", which this runtime ignores: it needs NRI 0.12.4"
             self.say(f"{plugin} has the failure policy {policy}{effect}")
 
     async def deregister(self) -> None:
@@ -274,8 +274,8 @@ class TapSettings:
     @classmethod
     def read(cls, plain: Mapping[str, object]) -> TapSettings:
         """Return the settings from plain values. Raise `UsageError` without an output file."""
-        known = {field.name for field in fields(cls)}
-        values = {name: value for name, value in plain.items() if name in known}
+        names = {field.name for field in fields(cls)}
+        values = {name: value for name, value in plain.items() if name in names}
         if not isinstance(values.get("output"), str):
             raise UsageError("the tap's settings have no output file")
         return cls(**values)  # type: ignore[arg-type]

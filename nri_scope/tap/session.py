@@ -82,7 +82,7 @@ class TapSession:
         named: Identity | None = None,
         on_began: Callable[[SessionStart, FailurePolicy], None] = lambda start, policy: None,
         on_refused: Callable[[], None] = lambda: None,
-        on_stopped: Callable[[str], None] = lambda words: None,
+        on_stopped: Callable[[str], None] = lambda problem: None,
     ) -> None:
         """Start without a session. ``named`` is the runtime's name for the plugin, which may
         register under another name.
@@ -134,17 +134,15 @@ class TapSession:
                     self._request(forth, message, arrived_ns, passed_ns)
                 case MessageSkipped(conn_id, stream_id, reason, True):
                     self._given_up.append(((forth, conn_id, stream_id), "a request over the limit"))
-                    words = f"{_sender(forth)} sent {reason}; it was relayed, but not recorded"
+                    text = f"{_sender(forth)} sent {reason}; it was relayed, but not recorded"
                     at_ns = self._wall_offset + arrived_ns
-                    self._sink.note_gap(self._session, at_ns, at_ns, words, 1)
-                    self._on_stopped(words)
+                    self._sink.note_gap(self._session, at_ns, at_ns, text, 1)
+                    self._on_stopped(text)
                 case MessageSkipped():
                     self.note(f"{_sender(forth)} sent what was not understood: {message.reason}")
                 case DecodingEnded(offset, error):
-                    words = f"what {_sender(forth)} sent after its byte {offset} was not understood"
-                    self.stop_recording(
-                        f"{words}: {error}; it was relayed all the same", arrived_ns
-                    )
+                    text = f"what {_sender(forth)} sent after its byte {offset} was not understood"
+                    self.stop_recording(f"{text}: {error}; it was relayed all the same", arrived_ns)
                     return
 
     def stop_recording(self, reason: str, at_ns: int | None = None) -> None:
@@ -253,9 +251,9 @@ class TapSession:
                 at_ns = min(now_ns, arrived_ns + request.timeout_ns)
                 self._exchange(True, pending, response, at_ns, at_ns)
 
-    def _unanswered(self, key: _Key, pending: _PendingRequest, words: str, now_ns: int) -> None:
-        self._given_up.append((key, f"a request that was given up, as {words}"))
-        response = ResponseReceived(key[2], Code.UNAVAILABLE, words, b"")
+    def _unanswered(self, key: _Key, pending: _PendingRequest, problem: str, now_ns: int) -> None:
+        self._given_up.append((key, f"a request that was given up, as {problem}"))
+        response = ResponseReceived(key[2], Code.UNAVAILABLE, problem, b"")
         self._exchange(key[0], pending, response, now_ns, now_ns)
 
     def _exchange(

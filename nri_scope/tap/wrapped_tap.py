@@ -42,7 +42,7 @@ class WrappedPlugin(NamedTuple):
 
     instructions: Mapping[str, object]
     """The content of ``tap.json``."""
-    place: str
+    path: str
     """The path that the runtime launched."""
     program: str
     arguments: list[str]
@@ -84,8 +84,8 @@ def tap_wrapped(
         status = run_tap(settings, work, log.write, start_s=START_S)
     except BaseException as error:
         kind = "" if isinstance(error, NriScopeError) else f"{type(error).__name__}: "
-        words = f"{kind}{error}"
-        log.write(words if is_taken.is_set() else f"{words}; the plugin runs without a tap")
+        problem = f"{kind}{error}"
+        log.write(problem if is_taken.is_set() else f"{problem}; the plugin runs without a tap")
         if not is_taken.is_set():
             log.close()
             raise
@@ -120,10 +120,10 @@ async def _tap_plugin(
 
 def _launch(wrapped: WrappedPlugin) -> Launch:
     """Return the plugin with its identity. Raises UsageError for a path without NN-name."""
-    index, name = parse_plugin_file(Path(wrapped.place).name)
+    index, name = parse_plugin_file(Path(wrapped.path).name)
     variables = {os.fsdecode(key): os.fsdecode(text) for key, text in wrapped.environment.items()}
     # The plugin has its own descriptor number.
     variables["NRI_PLUGIN_SOCKET"] = str(PLUGIN_DESCRIPTOR)
-    words = (wrapped.place, *wrapped.arguments)
-    command = PluginProgram(wrapped.program, words, variables, str(Path.cwd()))
+    argv = (wrapped.path, *wrapped.arguments)
+    command = PluginProgram(wrapped.program, argv, variables, str(Path.cwd()))
     return Launch(command, Identity(index=index, name=name), named=True)

@@ -72,27 +72,27 @@ class WrapperState(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
-    """The files of one wrapped plugin."""
+class TapPaths:
+    """The paths of the files of one wrapped plugin."""
 
-    place: Path
+    plugin: Path
     """The path where the runtime looks for the plugin, ``NN-name``."""
 
     @classmethod
-    def of(cls, plugin: Path) -> Places:
-        """Return the files of the plugin at ``plugin``, which has any name in NRI 0.1."""
+    def of(cls, plugin: Path) -> TapPaths:
+        """Return the paths for the plugin at ``plugin``, which has any name in NRI 0.1."""
         # Links are resolved for the folder only: the plugin may be a link to its executable.
         return cls(Path(os.path.realpath(plugin.parent)) / plugin.name)
 
     @property
     def folder(self) -> Path:
         """The folder of all files made by wrapping, except the wrapper once it is in place."""
-        return self.place.parent / ORIGINALS_FOLDER / self.place.name
+        return self.plugin.parent / ORIGINALS_FOLDER / self.plugin.name
 
     @property
     def original(self) -> Path:
         """The installed plugin under its own file name, which some programs read."""
-        return self.folder / self.place.name
+        return self.folder / self.plugin.name
 
     @property
     def starter(self) -> Path:
@@ -123,21 +123,21 @@ class Places:
         if not self.original.is_symlink():
             return self.original
         target = self.original.readlink()
-        return self.original if target.is_absolute() else self.place.parent / target
+        return self.original if target.is_absolute() else self.plugin.parent / target
 
     def state(self) -> WrapperState:
         """Return the current state of the files."""
-        current, original = _status(self.place), _status(self.original)
+        current, original = _status(self.plugin), _status(self.original)
         if current is None:
             return WrapperState.PLAIN if original is None else WrapperState.GONE
         if original is not None and os.path.samestat(current, original):
             return WrapperState.BEGUN
-        if _starts_with(self.place, MARK):
+        if _starts_with(self.plugin, MARK):
             return WrapperState.LOST if original is None else WrapperState.WRAPPED
         return WrapperState.PLAIN if original is None else WrapperState.TAKEN
 
 
-def wrap(plugin: Path, starter: bytes, instructions: bytes, *, any_name: bool = False) -> Places:
+def wrap(plugin: Path, starter: bytes, instructions: bytes, *, any_name: bool = False) -> TapPaths:
     """Replace ``plugin`` with a wrapper that runs ``starter`` with Python, if Python works.
 
     The arguments of ``starter`` are the name under which the runtime called the wrapper, and the
@@ -146,53 +146,53 @@ def wrap(plugin: Path, starter: bytes, instructions: bytes, *, any_name: bool = 
     """
     if not any_name:
         parse_plugin_file(plugin.name)
-    places = Places.of(plugin)
-    with usage_errors(places.place), locked(places.place.parent, _missing(places)):
-        _check_wrappable(places)
+    paths = TapPaths.of(plugin)
+    with usage_errors(paths.plugin), locked(paths.plugin.parent, _missing(paths)):
+        _check_wrappable(paths)
         try:
-            _prepare(places, starter, instructions)
+            _prepare(paths, starter, instructions)
             # Not `Path.replace`: this rename is the decisive step, and should be easy to spot.
-            os.rename(places.draft, places.place)  # noqa: PTH104
+            os.rename(paths.draft, paths.plugin)  # noqa: PTH104
         except OSError:
-            _remove_leftovers(places)
+            _remove_leftovers(paths)
             raise
         # The plugin is wrapped even if the folders cannot be synced.
         with contextlib.suppress(OSError):
-            sync_folders(places.place.parent, places.folder)
-    return places
+            sync_folders(paths.plugin.parent, paths.folder)
+    return paths
 
 
-def _check_wrappable(places: Places) -> None:
-    state = places.state()
+def _check_wrappable(paths: TapPaths) -> None:
+    state = paths.state()
     if state is WrapperState.GONE:
         raise UsageError(
-            f"{places.place} is missing, although it was wrapped",
+            f"{paths.plugin} is missing, although it was wrapped",
             "restore the original with --unwrap",
         )
-    _check_original(places)
+    _check_original(paths)
     if state is WrapperState.WRAPPED:
         raise UsageError(
-            f"{places.place} is already wrapped", "remove the wrapper first, with --unwrap"
+            f"{paths.plugin} is already wrapped", "remove the wrapper first, with --unwrap"
         )
     if state is WrapperState.TAKEN:
         raise UsageError(
-            f"{places.place} was replaced since it was wrapped",
-            f"remove {places.folder}, which contains the former plugin, and try again",
+            f"{paths.plugin} was replaced since it was wrapped",
+            f"remove {paths.folder}, which contains the former plugin, and try again",
         )
     if state is WrapperState.LOST:
-        raise _lost(places)
+        raise _lost(paths)
 
 
-def _prepare(places: Places, starter: bytes, instructions: bytes) -> None:
+def _prepare(paths: TapPaths, starter: bytes, instructions: bytes) -> None:
     """Create all files, including the wrapper as a draft."""
-    places.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-    if places.state() is not WrapperState.BEGUN:
-        os.link(places.place, places.original, follow_symlinks=False)
-    write_file(places.instructions, instructions, 0o600)
-    write_file(places.starter, starter, 0o644)
-    write_file(places.draft, _wrapper(places), 0o600)
-    _copy_access(places.draft, places.place)
-    sync_folders(places.folder, places.folder.parent, places.place.parent)
+    paths.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    if paths.state() is not WrapperState.BEGUN:
+        os.link(paths.plugin, paths.original, follow_symlinks=False)
+    write_file(paths.instructions, instructions, 0o600)
+    write_file(paths.starter, starter, 0o644)
+    write_file(paths.draft, _wrapper(paths), 0o600)
+    _copy_access(paths.draft, paths.plugin)
+    sync_folders(paths.folder, paths.folder.parent, paths.plugin.parent)
 
 
 def unwrap(plugin: Path) -> WrapperState:
@@ -200,30 +200,30 @@ def unwrap(plugin: Path) -> WrapperState:
 
     `UsageError` means that nothing was changed.
     """
-    places = Places.of(plugin)
-    with usage_errors(places.place), locked(places.place.parent, _missing(places)):
-        state = places.state()
+    paths = TapPaths.of(plugin)
+    with usage_errors(paths.plugin), locked(paths.plugin.parent, _missing(paths)):
+        state = paths.state()
         match state:
-            case WrapperState.PLAIN if not places.folder.is_dir():
-                _check_there(places)
+            case WrapperState.PLAIN if not paths.folder.is_dir():
+                _check_exists(paths)
                 with contextlib.suppress(OSError):
                     # A leftover if the last step was interrupted.
-                    places.folder.parent.rmdir()
-                raise UsageError(f"{places.place} is not wrapped", "nothing was changed")
+                    paths.folder.parent.rmdir()
+                raise UsageError(f"{paths.plugin} is not wrapped", "nothing was changed")
             case WrapperState.TAKEN:
                 raise UsageError(
-                    f"{places.place} is no longer wrapped: it was replaced",
-                    f"the former plugin is {places.original}; remove {places.folder} if it is not"
+                    f"{paths.plugin} is no longer wrapped: it was replaced",
+                    f"the former plugin is {paths.original}; remove {paths.folder} if it is not"
                     " needed",
                 )
             case WrapperState.LOST:
-                raise _lost(places)
+                raise _lost(paths)
             case WrapperState.WRAPPED | WrapperState.GONE:
-                os.rename(places.original, places.place)  # noqa: PTH104
-                sync_folders(places.place.parent, places.folder)
+                os.rename(paths.original, paths.plugin)  # noqa: PTH104
+                sync_folders(paths.plugin.parent, paths.folder)
             case _:
                 pass
-        _remove_leftovers(places)
+        _remove_leftovers(paths)
     return state
 
 
@@ -245,31 +245,31 @@ def check_unwrapped(program: str) -> None:
         )
 
 
-def _lost(places: Places) -> UsageError:
+def _lost(paths: TapPaths) -> UsageError:
     return UsageError(
-        f"{places.place} is a wrapper whose plugin {places.original} is missing",
+        f"{paths.plugin} is a wrapper whose plugin {paths.original} is missing",
         "install the plugin again",
     )
 
 
-def _check_there(places: Places) -> None:
-    if _status(places.place) is None:
-        raise _missing(places)
+def _check_exists(paths: TapPaths) -> None:
+    if _status(paths.plugin) is None:
+        raise _missing(paths)
 
 
-def _check_original(places: Places) -> None:
+def _check_original(paths: TapPaths) -> None:
     """Reject files that a runtime would not execute, and hosts on which a wrapper cannot run."""
-    _check_there(places)
-    status = places.place.stat()
+    _check_exists(paths)
+    status = paths.plugin.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise UsageError(f"{places.place} is not a regular file", "a plugin is an executable file")
+        raise UsageError(f"{paths.plugin} is not a regular file", "a plugin is an executable file")
     if not status.st_mode & 0o111:
         raise UsageError(
-            f"{places.place} is not executable, so no runtime launches it", "run chmod +x on it"
+            f"{paths.plugin} is not executable, so no runtime launches it", "run chmod +x on it"
         )
-    if _starts_with(places.place, _WASM):
+    if _starts_with(paths.plugin, _WASM):
         raise UsageError(
-            f"{places.place} is WebAssembly, which runs inside the runtime",
+            f"{paths.plugin} is WebAssembly, which runs inside the runtime",
             "only plugins that are processes can be tapped",
         )
     if not os.access(SHELL, os.X_OK):
@@ -280,14 +280,14 @@ def _check_original(places: Places) -> None:
         )
 
 
-def _wrapper(places: Places) -> bytes:
+def _wrapper(paths: TapPaths) -> bytes:
     text = _WRAPPER.format(
-        original=_comment(places.original),
-        place=_comment(places.place),
+        original=_comment(paths.original),
+        place=_comment(paths.plugin),
         python=shlex.quote(sys.executable),
-        starter=shlex.quote(str(places.starter)),
-        program=shlex.quote(str(places.program)),
-        untapped=shlex.quote(str(places.untapped)),
+        starter=shlex.quote(str(paths.starter)),
+        program=shlex.quote(str(paths.program)),
+        untapped=shlex.quote(str(paths.untapped)),
     )
     return os.fsencode(text)
 
@@ -307,21 +307,21 @@ def _copy_access(wrapper: Path, original: Path) -> None:
     copy_label(wrapper, original)
 
 
-def _missing(places: Places) -> UsageError:
+def _missing(paths: TapPaths) -> UsageError:
     return UsageError(
-        f"{places.place}: no such plugin", "give the path of its file in the plugin folder"
+        f"{paths.plugin}: no such plugin", "give the path of its file in the plugin folder"
     )
 
 
-def _remove_leftovers(places: Places) -> None:
+def _remove_leftovers(paths: TapPaths) -> None:
     """Remove the files made by wrapping. The plugin's name must already lead to the original."""
-    for path in (places.draft, places.starter, places.instructions, places.untapped):
-        for each in (path, path.with_name(f"{path.name}.part")):
-            each.unlink(missing_ok=True)
-    current, original = _status(places.place), _status(places.original)
+    for path in (paths.draft, paths.starter, paths.instructions, paths.untapped):
+        for leftover in (path, path.with_name(f"{path.name}.part")):
+            leftover.unlink(missing_ok=True)
+    current, original = _status(paths.plugin), _status(paths.original)
     if current is not None and original is not None and os.path.samestat(current, original):
-        places.original.unlink()
-    for folder in (places.folder, places.folder.parent):
+        paths.original.unlink()
+    for folder in (paths.folder, paths.folder.parent):
         # A folder with other files, such as those of another plugin, stays.
         with contextlib.suppress(OSError):
             folder.rmdir()

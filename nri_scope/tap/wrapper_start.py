@@ -25,7 +25,7 @@ def main() -> None:
     plugins = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120
     original = os.path.join(folder, name)  # noqa: PTH118
     # The path by which the runtime called the wrapper.
-    place, *arguments = sys.argv[1:]
+    called_path, *arguments = sys.argv[1:]
     program = original
     try:
         if os.path.islink(original):  # noqa: PTH114
@@ -36,20 +36,20 @@ def main() -> None:
         sys.path += [path for path in instructions["paths"] if path not in sys.path]
         from nri_scope.tap.wrapped_plugin import run_wrapped
 
-        run_wrapped(instructions, place, program, arguments, original_environment())
+        run_wrapped(instructions, called_path, program, arguments, original_environment())
     except Exception as error:  # noqa: BLE001 - the node needs its plugin despite any error
         write_reason(folder, f"{type(error).__name__}: {error}")
     # Python ignores two of these signals, an ending tap the others: the plugin would inherit that.
     for number in IGNORED:
         signal.signal(number, signal.SIG_DFL)
-    os.execve(program, [place, *arguments], original_environment())
+    os.execve(program, [called_path, *arguments], original_environment())
 
 
-def write_reason(folder: str, words: str) -> None:
+def write_reason(folder: str, reason: str) -> None:
     """Write to a file why there is no tap, as runtimes discard a plugin's output."""
     try:
         with open(os.path.join(folder, "untapped.txt"), "w", encoding="utf-8") as file:  # noqa: PTH118, PTH123
-            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {words[:2000]}\n")
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())} {reason[:2000]}\n")
     except (OSError, ValueError):
         pass
 
@@ -58,7 +58,7 @@ def original_environment() -> dict[bytes, bytes]:
     """Return the variables with which the wrapper was started, without Python's own."""
     try:
         with open("/proc/self/environ", "rb") as file:  # noqa: PTH123
-            pairs = [one.partition(b"=") for one in file.read().split(b"\0") if one]
+            pairs = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
     except OSError:
         return dict(os.environb)
     # bash adds _ and SHLVL, although the wrapper unsets them.

@@ -34,7 +34,7 @@ def main() -> None:
     folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
     name = os.path.basename(folder)  # noqa: PTH119
     original = os.path.join(folder, name)  # noqa: PTH118
-    place, *arguments = sys.argv[1:]
+    called_path, *arguments = sys.argv[1:]
     program = original
     if os.path.islink(original):  # noqa: PTH114
         # Resolve a relative link from the plugin's former folder.
@@ -44,7 +44,7 @@ def main() -> None:
         environment = original_environment()
     except OSError:
         environment = dict(os.environb)
-    command = (program, [place, *arguments], environment)
+    command = (program, [called_path, *arguments], environment)
     request = b"".join(iter(lambda: os.read(0, PIECE), b""))
     spool = stem = ""
     umask = os.umask(0o077)
@@ -84,7 +84,7 @@ def original_environment() -> "dict[bytes, bytes]":
     """Return the variables with which the wrapper was started, without those added by a shell."""
     # Python itself sets LC_CTYPE in the C locale.
     with open("/proc/self/environ", "rb") as file:  # noqa: PTH123
-        pairs = [one.partition(b"=") for one in file.read().split(b"\0") if one]
+        pairs = [entry.partition(b"=") for entry in file.read().split(b"\0") if entry]
     variables = {name: value for name, _, value in pairs if name != b"_"}
     if variables.get(b"SHLVL") == b"0":
         del variables[b"SHLVL"]
@@ -195,9 +195,9 @@ def relay(pid: int, stdout: int, stderr: int) -> "tuple[dict[int, bytearray], in
                 while piece:
                     piece = piece[os.write(number, piece) :]
         if stdout not in open_ones and status is None:
-            ended, found = os.waitpid(pid, os.WNOHANG)
+            ended, wait_status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                status, until = found, now() + CLOSED_WAIT_S
+                status, until = wait_status, now() + CLOSED_WAIT_S
     if status is None:
         _, status = os.waitpid(pid, 0)
     return captured, status
@@ -221,7 +221,7 @@ def complete(
         "took_ns": took_ns,
         "held_ns": time.monotonic_ns() - BEGAN - took_ns,
         # The sum of the descriptors whose output is longer than what is spooled.
-        "cut": sum(number for number, each in outputs.items() if len(each) > CAPTURED_MAX[number]),
+        "cut": sum(number for number, data in outputs.items() if len(data) > CAPTURED_MAX[number]),
     }
     write(f"{stem}.v1", json.dumps(facts).encode())
 

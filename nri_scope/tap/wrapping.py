@@ -19,7 +19,7 @@ from nri_scope.recording.trusted_location import private_place
 from nri_scope.writer.background_output import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX, V01_SPOOL
 
 from .run import Say, TapSettings
-from .wrapper import Places, WrapperState, unwrap, usage_errors, wrap
+from .wrapper import TapPaths, WrapperState, unwrap, usage_errors, wrap
 
 
 def wrap_plugin(plugin: Path, settings: TapSettings, v01: str | None, say: Say) -> None:
@@ -28,14 +28,14 @@ def wrap_plugin(plugin: Path, settings: TapSettings, v01: str | None, say: Say) 
     ``settings`` without an output: the default one. ``v01``: for a plugin of NRI 0.1, its spool, or
     "" for the default one.
     """
-    places = Places.of(plugin)
-    if v01 is not None or str(places.place.parent) == BINARY_PATH:
-        _wrap_v01(places.place, settings, v01, say)
+    paths = TapPaths.of(plugin)
+    if v01 is not None or str(paths.plugin.parent) == BINARY_PATH:
+        _wrap_v01(paths.plugin, settings, v01, say)
         return
     parse_plugin_file(plugin.name)
     output = Path(settings.output)
     if not settings.output:
-        output = LAUNCHED_FOLDER / f"{places.place.name}{SUFFIX}"
+        output = LAUNCHED_FOLDER / f"{paths.plugin.name}{SUFFIX}"
     elif not output.absolute().parent.is_dir():
         raise UsageError(f"{output}: no such folder", "create it, or choose another")
     settings = replace(settings, output=str(output.absolute()))
@@ -49,10 +49,10 @@ def wrap_plugin(plugin: Path, settings: TapSettings, v01: str | None, say: Say) 
     instructions = {"settings": settings.plain(), "paths": _paths()}
     wrap(plugin, starter, json.dumps(instructions).encode())
     say(
-        f"wrapped {places.place}: from its next launch by the runtime, it is recorded to"
+        f"wrapped {paths.plugin}: from its next launch by the runtime, it is recorded to"
         f" {settings.output}; --unwrap restores it"
     )
-    _warn_of_others(places.place, say)
+    _warn_of_others(paths.plugin, say)
 
 
 def _wrap_v01(plugin: Path, settings: TapSettings, v01: str | None, say: Say) -> None:
@@ -71,9 +71,9 @@ def _wrap_v01(plugin: Path, settings: TapSettings, v01: str | None, say: Say) ->
     wrap(plugin, starter, instructions, any_name=True)
     option = f" --spool {spool}" if spool != V01_SPOOL else ""
     say(f"wrapped {plugin}: `record{option}` records its calls; --unwrap restores it")
-    found = first_program(Host(), plugin.name)
-    if found and not Path(found).samefile(plugin):
-        say(f"warning: the runtime calls {found} instead, which is earlier in its PATH")
+    called = first_program(Host(), plugin.name)
+    if called and not Path(called).samefile(plugin):
+        say(f"warning: the runtime calls {called} instead, which is earlier in its PATH")
     _warn_of_others(plugin, say)
 
 
@@ -102,9 +102,9 @@ def _paths() -> list[str]:
 
 def unwrap_plugin(plugin: Path, say: Say) -> None:
     """Remove the wrapper of a plugin, and report it. Raises `NriScopeError`."""
-    found = unwrap(plugin)
-    place = Places.of(plugin).place
-    if found in (WrapperState.WRAPPED, WrapperState.GONE):
-        say(f"unwrapped {place}: the runtime launches the original the next time")
+    state = unwrap(plugin)
+    plugin_path = TapPaths.of(plugin).plugin
+    if state in (WrapperState.WRAPPED, WrapperState.GONE):
+        say(f"unwrapped {plugin_path}: the runtime launches the original the next time")
     else:
-        say(f"{place} was not wrapped; removed the files of an interrupted --wrap")
+        say(f"{plugin_path} was not wrapped; removed the files of an interrupted --wrap")

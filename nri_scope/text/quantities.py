@@ -87,8 +87,8 @@ def many(count: int, noun: str) -> str:
 
 def clock(at_ns: int) -> str:
     """Format the local time of day, with milliseconds."""
-    seconds, rest = divmod(at_ns, 1_000_000_000)
-    return f"{_local(seconds)[1]}.{rest // 1_000_000:03d}"
+    seconds, nanoseconds = divmod(at_ns, 1_000_000_000)
+    return f"{_local(seconds)[1]}.{nanoseconds // 1_000_000:03d}"
 
 
 def day(at_ns: int) -> str:
@@ -117,8 +117,8 @@ class Days:
 
 def moment(at_ns: int) -> str:
     """Format the local date and time, to the second, with the offset from UTC."""
-    date, at = _local(at_ns // 1_000_000_000)
-    return f"{date[:10]} {at}{date[10:]}"
+    date, clock_time = _local(at_ns // 1_000_000_000)
+    return f"{date[:10]} {clock_time}{date[10:]}"
 
 
 def span(first_ns: int, last_ns: int) -> str:

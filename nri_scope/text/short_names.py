@@ -23,8 +23,8 @@ def short_pod(name: str, width: int) -> str:
     namespace, slash, pod = name.rpartition("/")
     if not slash:
         return middle_cut(pod, width)
-    shown = namespace if width - len(namespace) > _ROOM_FOR_NAMESPACE else "…"
-    return safe(f"{shown}/{middle_cut(pod, max(width - len(shown) - 1, 1))}", width)
+    prefix = namespace if width - len(namespace) > _ROOM_FOR_NAMESPACE else "…"
+    return safe(f"{prefix}/{middle_cut(pod, max(width - len(prefix) - 1, 1))}", width)
 
 
 def short_container(name: str, width: int) -> str:

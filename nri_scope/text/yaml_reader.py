@@ -162,11 +162,11 @@ class TreeBuilder(ABC, Generic[_Scalar]):
                 line, "anchors and aliases are not supported", "write the value out"
             )
         if isinstance(event, yaml.AliasEvent):
-            known = self._anchors.get(anchor or "")
-            if known is None:
+            anchored = self._anchors.get(anchor or "")
+            if anchored is None:
                 raise MalformedYaml(line, f"{str(anchor)[:80]!r} is no earlier anchor")
-            self._count(known.values, depth + known.height, line)
-            return known.node
+            self._count(anchored.values, depth + anchored.height, line)
+            return anchored.node
         self._count(1, depth, line)
         if not anchor:
             return self._new(event, depth, line)

@@ -60,10 +60,10 @@ def http_get(url: str, timeout: float = TIMEOUT_S) -> bytes:
         if isinstance(error, TimeoutError) or monotonic() >= until:
             raise UsageError(f"{url}: no complete answer within {timeout:g} s") from None
         # The text of other errors may have lines of the server.
-        words = getattr(error, "strerror", None)
+        reason = getattr(error, "strerror", None)
         hint = _NOT_SERVED if isinstance(error, ConnectionRefusedError) else ""
         raise UsageError(
-            f"{url}: {words.lower() if words else 'no valid HTTP answer'}", hint
+            f"{url}: {reason.lower() if reason else 'no valid HTTP answer'}", hint
         ) from error
     finally:
         if timer is not None:

@@ -108,7 +108,7 @@ def run_interruptibly(work: Callable[[], Coroutine[object, object, T]]) -> T:
 
 def _first(group: BaseExceptionGroup[BaseException], kind: type[E]) -> E | None:
     for error in group.exceptions:
-        found = _first(error, kind) if isinstance(error, BaseExceptionGroup) else error
-        if isinstance(found, kind):
-            return found
+        inner = _first(error, kind) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(inner, kind):
+            return inner
     return None

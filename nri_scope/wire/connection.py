@@ -167,8 +167,8 @@ class Connection:
             elif length >= 0:
                 self._events.append(FrameIgnored(conn_id, length))
         if error is not None:
-            words = self._server.oversized
-            self._fail(RemoteProtocolError(words) if words else error)
+            problem = self._server.oversized
+            self._fail(RemoteProtocolError(problem) if problem else error)
 
     def _fail(self, error: RemoteProtocolError) -> None:
         self._ended = True

@@ -94,9 +94,9 @@ class CriPoller:
 
     def want(self, container: str) -> None:
         """Queue a container; repeat a query that is in progress."""
-        known = self._queries.get(container)
-        if known is not None:
-            known.again = True
+        query = self._queries.get(container)
+        if query is not None:
+            query.again = True
         elif len(self._queries) >= WAITING_MAX:
             self.unanswered += 1
         else:
@@ -106,9 +106,9 @@ class CriPoller:
 
     def forget(self, container: str) -> None:
         """Mark a container as removed: an unknown container is then no failure."""
-        known = self._queries.get(container)
-        if known is not None:
-            known.gone = True
+        query = self._queries.get(container)
+        if query is not None:
+            query.gone = True
 
     async def run(self) -> None:
         """Run queries until cancelled."""
@@ -138,10 +138,10 @@ class CriPoller:
 
     async def _wait_for_turn(self) -> None:
         now = asyncio.get_running_loop().time()
-        at = max(now, self._next_call)
-        self._next_call = at + self.interval
-        if at > now:
-            await asyncio.sleep(at - now)
+        start = max(now, self._next_call)
+        self._next_call = start + self.interval
+        if start > now:
+            await asyncio.sleep(start - now)
 
     async def _ask(self, container: str, query: _Query) -> None:
         wall_ns, mono_ns = time_ns(), monotonic_ns()

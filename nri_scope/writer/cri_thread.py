@@ -103,34 +103,34 @@ class CriQueue:
         the container has no event until it is removed.
         """
 
-    def feed(self, seen: QueriedSubject, now: float) -> set[str]:
+    def feed(self, subject: QueriedSubject, now: float) -> set[str]:
         """Process an event; return the ids of the containers to query now.
 
         ``now``: the monotonic time, in seconds.
         """
-        name, container = seen.event, seen.container
+        name, container = subject.event, subject.container
         if name == UNSOLICITED:
-            return set(seen.targets)
+            return set(subject.targets)
         asked: set[str] = set()
         if name in EventKind.__members__:
-            found = (CREATE if name == VALIDATE else name), container or seen.pod
-            if found != self._round:
+            event_round = (CREATE if name == VALIDATE else name), container or subject.pod
+            if event_round != self._round:
                 asked.update(self._others)
                 self._others.clear()
                 if self._own.pop(container, None) is not None:
                     asked.add(container)
-            self._round = found
+            self._round = event_round
         if name in _DONE:
             asked.add(container)
-        waiting = [(self._others, target, seen.deadline) for target in seen.targets]
+        waiting = [(self._others, target, subject.deadline) for target in subject.targets]
         if name in _UNDER_WAY:
             least = CREATION_SECONDS if name == CREATE else 0.0
-            waiting.append((self._own, container, max(seen.deadline, least)))
-        for queue, one, seconds in waiting:
+            waiting.append((self._own, container, max(subject.deadline, least)))
+        for queue, identifier, seconds in waiting:
             if len(queue) < WAITING_MAX:
-                queue[one] = now + seconds
+                queue[identifier] = now + seconds
             else:
-                asked.add(one)
+                asked.add(identifier)
         if name == POST_CREATE and len(self._starting) < WAITING_MAX:
             self._starting[container] = now, 0
         elif name != CREATE:
@@ -139,19 +139,19 @@ class CriQueue:
 
     def due(self, now: float) -> set[str]:
         """Return the ids of the containers to query now, as they had no event for a while."""
-        found = set()
+        ids = set()
         for queue in (self._own, self._others):
-            for container in [one for one, until in queue.items() if until <= now]:
+            for container in [identifier for identifier, until in queue.items() if until <= now]:
                 del queue[container]
-                found.add(container)
+                ids.add(container)
         for container, (since, count) in list(self._starting.items()):
             if now - since >= _RETRY_SECONDS[count]:
-                found.add(container)
+                ids.add(container)
                 if count + 1 < len(_RETRY_SECONDS):
                     self._starting[container] = since, count + 1
                 else:
                     del self._starting[container]
-        return found - {""}
+        return ids - {""}
 
     def rest(self) -> set[str]:
         """Return the ids of all containers that would be queried later."""
@@ -346,10 +346,10 @@ class CriThread:
     def _process(self, queue: CriQueue, poller: CriPoller) -> None:
         now = monotonic()
         while self._events:
-            seen = self._events.popleft()
-            for container in queue.feed(seen, now):
+            subject = self._events.popleft()
+            for container in queue.feed(subject, now):
                 poller.want(container)
-            if seen.event == REMOVE:
-                poller.forget(seen.container)
+            if subject.event == REMOVE:
+                poller.forget(subject.container)
         for container in queue.due(now):
             poller.want(container)

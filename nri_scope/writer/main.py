@@ -115,8 +115,8 @@ def serve(
     except NriScopeError as error:
         channel.send(Report.FAILED, encode_report(failure_values(error)))
     except Exception as error:  # noqa: BLE001 - there is no other place to report it
-        words = "".join(traceback.format_exception_only(error)).strip()
-        channel.send(Report.SAID, encode_report(f"internal error of the writer process: {words}"))
+        problem = "".join(traceback.format_exception_only(error)).strip()
+        channel.send(Report.SAID, encode_report(f"internal error of the writer process: {problem}"))
     else:
         return 0
     return FAILED
@@ -248,10 +248,10 @@ class _Work:
 
     def _note_filter(self, session: int, at_ns: int) -> None:
         """Note that events without a trace in the recording may have happened."""
-        where = self._options.where
-        if where is not None:
+        condition = self._options.where
+        if condition is not None:
             # A filter may contain names that rules of redaction hide.
-            text = f": {where}" if self._options.redact is None else ""
+            text = f": {condition}" if self._options.redact is None else ""
             self._recorder.note(session, at_ns, f"{FILTERED}{text}")
 
     def _number(self, handle: int) -> int:
@@ -307,17 +307,17 @@ class _Work:
         self._channel.send(kind, encode_report(value))
 
 
-def _all_of(one: OnEvent | None, other: OnEvent) -> OnEvent:
+def _all_of(first: OnEvent | None, second: OnEvent) -> OnEvent:
     def both(event: Event, call: CapturedCall) -> None:
-        if one is not None:
-            one(event, call)
-        other(event, call)
+        if first is not None:
+            first(event, call)
+        second(event, call)
 
     return both
 
 
-def _keeping(where: str) -> Callable[[Event], bool]:
-    matches = parse(where).matches
+def _keeping(condition: str) -> Callable[[Event], bool]:
+    matches = parse(condition).matches
     # Only containers of matching events are asked about.
     return lambda event: is_container_status(event) or matches(event)
 

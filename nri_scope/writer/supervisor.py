@@ -222,8 +222,8 @@ class WriterProcess(Sink):
         if self._running is not None:
             lost += self._running.lost_before
         if self._missing:
-            words = self._end_description or NOT_TAKEN
-            return f"{words}: {self._missing:,} events are missing from the file without a gap"
+            problem = self._end_description or NOT_TAKEN
+            return f"{problem}: {self._missing:,} events are missing from the file without a gap"
         return f"{self._end_description}: {lost:,} events were lost" if lost else ""
 
     # -- the sink ---------------------------------------------------------------------------
@@ -259,8 +259,8 @@ class WriterProcess(Sink):
 
     def processed(self, session: int) -> int:
         """Return how many events of an open session are committed, filtered out or lost."""
-        found = self._sessions.get(session)
-        return found.processed if found is not None else 0
+        state = self._sessions.get(session)
+        return state.processed if state is not None else 0
 
     def put_control(self, entry: ControlEntry) -> None:
         """Queue an entry other than an event, and send it to the writer later."""
@@ -413,11 +413,11 @@ class WriterProcess(Sink):
             async with asyncio.timeout(seconds + GRACE_S):
                 await running.over.wait()
         hangs = not running.over.is_set()
-        words = await self._end(running, 0 if hangs else EXIT_S)
+        description = await self._end(running, 0 if hangs else EXIT_S)
         if running.closed:
             self._missing = 0
             return False
-        self._end_description = words
+        self._end_description = description
         self._missing = self._unconfirmed()
         return not hangs
 
@@ -428,10 +428,10 @@ class WriterProcess(Sink):
     async def _end(self, running: RunningWriter, seconds: float) -> str:
         self._running = None
         self._oldest_ns = self._oldest_ns or time_ns()
-        words = await running.end(seconds)
+        description = await running.end(seconds)
         self._counters = _sum(self._counters, running.counters)
         self._lost_before += running.lost_before
-        return words
+        return description
 
 
 def _remove_empty(path: Path) -> None:
@@ -442,5 +442,5 @@ def _remove_empty(path: Path) -> None:
             path.with_name(f"{path.name}-journal").unlink()
 
 
-def _sum(one: RecorderCounters, other: RecorderCounters) -> RecorderCounters:
-    return RecorderCounters(*map(add, one, other))
+def _sum(left: RecorderCounters, right: RecorderCounters) -> RecorderCounters:
+    return RecorderCounters(*map(add, left, right))

@@ -16,7 +16,7 @@ import pytest
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import ORIGINALS_FOLDER
 from nri_scope.process.signals import root_hint
-from nri_scope.tap.wrapper import Places, WrapperState, unwrap, wrap
+from nri_scope.tap.wrapper import TapPaths, WrapperState, unwrap, wrap
 
 STARTER = b"import sys; print('tapped', sys.argv[2])\n"
 KILLED = 77
@@ -143,7 +143,7 @@ def test_wrapping_adds_only_a_folder_beside_the_plugins(plugin: Path) -> None:
         wrap(plugin, STARTER, b"{}")
         unwrap(plugin)
     assert steps and all(names == [plugin.name] for names in steps)
-    assert Places.of(plugin).folder.parent.name == ORIGINALS_FOLDER
+    assert TapPaths.of(plugin).folder.parent.name == ORIGINALS_FOLDER
 
 
 @pytest.mark.parametrize("broken", ["no python", "no starter"])
@@ -305,7 +305,7 @@ def test_wrapping_twice_and_unwrapping_an_unwrapped_plugin_are_rejected(plugin: 
     wrap(plugin, STARTER, b"1")
     with pytest.raises(UsageError, match="already wrapped"):
         wrap(plugin, STARTER, b"2")
-    assert Places.of(plugin).instructions.read_bytes() == b"1"
+    assert TapPaths.of(plugin).instructions.read_bytes() == b"1"
 
 
 def test_a_plugin_installed_over_the_wrapper_is_not_changed(plugin: Path) -> None:

@@ -25,38 +25,38 @@ class KeyedItems(Generic[_Item]):
     def __init__(self, items: Iterable[_Item], key_of: Callable[[_Item], str | None]) -> None:
         """Copy `items`. Members for which `key_of` returns None cannot be removed or replaced."""
         self._key_of = key_of
-        self._by_place: dict[int, _Item] = {}
-        self._places: dict[str, deque[int]] = {}
+        self._by_index: dict[int, _Item] = {}
+        self._indices: dict[str, deque[int]] = {}
         self._next = 0
         for item in items:
             self.append(item)
 
     def append(self, item: _Item) -> None:
         """Add a member at the end, even if its key exists already."""
-        place = self._next
+        index = self._next
         self._next += 1
-        self._by_place[place] = item
+        self._by_index[index] = item
         key = self._key_of(item)
         if key is not None:
-            self._places.setdefault(key, deque()).append(place)
+            self._indices.setdefault(key, deque()).append(index)
 
     def remove(self, key: str) -> None:
         """Remove the first member with the key, if any."""
-        places = self._places.get(key)
-        if places:
-            del self._by_place[places.popleft()]
+        indices = self._indices.get(key)
+        if indices:
+            del self._by_index[indices.popleft()]
 
     def replace(self, item: _Item) -> bool:
         """Replace the first member with the key of `item`; return False if there is none."""
         key = self._key_of(item)
-        places = None if key is None else self._places.get(key)
-        if not places:
+        indices = None if key is None else self._indices.get(key)
+        if not indices:
             return False
-        self._by_place[places[0]] = item
+        self._by_index[indices[0]] = item
         return True
 
     def __iter__(self) -> Iterator[_Item]:
-        return iter(self._by_place.values())
+        return iter(self._by_index.values())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -89,7 +89,7 @@ class IsuladCreation(ReplyMerging):
         ``-`` removes the last one with that destination, and a device removes what an earlier
         plugin added, or restores the container's own.
         """
-        self._own_devices = {one.path: one for one in reversed(request.container.linux.devices)}
+        self._own_devices = {item.path: item for item in reversed(request.container.linux.devices)}
         self.empty_cpuset_by = ""
         """The plugin that set ``cpus`` or ``mems`` to "", also by leaving it out."""
         self._setters: dict[str, str] = {}
@@ -190,9 +190,9 @@ class IsuladCreation(ReplyMerging):
                 # The container's own device is back where an earlier plugin replaced it.
                 mine.append(restored or type(merged[0])(**{name: f"-{key}"}))
             self._release(f"{field} {key}")
-        kept = [deepcopy(item) for item in merged if getattr(item, name) not in gone]
+        remaining = [deepcopy(item) for item in merged if getattr(item, name) not in gone]
         del merged[:]
-        merged.extend(kept)
+        merged.extend(remaining)
         if not merged and not added:
             # iSulad cannot allocate an empty list.
             raise AdjustmentRefused(_AFTER_REMOVAL.format(field))
@@ -221,8 +221,8 @@ class IsuladCreation(ReplyMerging):
                 try:
                     self._claim(f"cpu {name}", plugin, begins=True)
                 except AdjustmentRefused as refused:
-                    words = "iSulad takes one that is left out as set, too"
-                    raise AdjustmentRefused(f"{refused.problem}; {words}") from None
+                    detail = "iSulad takes one that is left out as set, too"
+                    raise AdjustmentRefused(f"{refused.problem}; {detail}") from None
                 if value := getattr(rest.cpu, name):
                     self._copy("cpu", name, value, own)
                     rest.cpu.ClearField(name)  # type: ignore[arg-type]
@@ -260,9 +260,9 @@ class IsuladCreation(ReplyMerging):
             if not begins:
                 return
             self._owners = {}
-        other = self._owners.get(name)
-        if other is not None:
-            raise AdjustmentRefused(f"plugins {plugin} and {other} both tried to set {name}")
+        owner = self._owners.get(name)
+        if owner is not None:
+            raise AdjustmentRefused(f"plugins {plugin} and {owner} both tried to set {name}")
         self._owners[name] = plugin
 
     def _claimed(
