@@ -176,7 +176,7 @@ def running_runtimes(host: Host) -> tuple[RuntimeProcess, ...]:
     """Return the daemons of all runtimes, sorted by process id; empty if /proc cannot be read."""
     boot = _boot_time(host)
     processes = (_process(host, pid, boot) for pid in _pids(host))
-    return tuple(p for p in processes if p is not None)
+    return tuple(process for process in processes if process is not None)
 
 
 def _pids(host: Host) -> list[int]:

@@ -124,7 +124,7 @@ def check_plugins(
     isulad = runtime == "isulad"
     checks = [
         *_folder_mode(folder),
-        *(c for p in folder.plugins for c in _plugin(folder, p, started_at, isulad)),
+        *(check for file in folder.plugins for check in _plugin(folder, file, started_at, isulad)),
         *_names(folder, isulad),
         *_configs(folder, isulad),
     ]

@@ -180,7 +180,7 @@ def tables(table: Table, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str
 
 def table_name(path: tuple[str, ...]) -> str:
     """Return a table's heading as written in TOML."""
-    parts = (p if re.fullmatch(r"[A-Za-z0-9_-]+", p) else f'"{p}"' for p in path)
+    parts = (key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f'"{key}"' for key in path)
     return f"[{'.'.join(parts)}]" if path else "the top level"
 
 

@@ -113,7 +113,7 @@ def plain(message: Message) -> dict[str, Plain]:
     unknown = list(_unknown(UnknownFieldSet(message), 0))
     cut: Plain = {"field": CUT_FIELD, "value": CUT.encode().hex()}
     if cut in unknown:
-        unknown = [each for each in unknown if each != cut]
+        unknown = [field_value for field_value in unknown if field_value != cut]
         values[LEFT_OUT] = CUT
     if unknown:
         values[UNKNOWN] = unknown
@@ -173,12 +173,12 @@ def _unknown(fields: UnknownFieldSet, depth: int) -> Iterator[Plain]:
         field = fields[index]
         data = field.data
         if isinstance(data, bytes):
-            shown: Plain = data.hex()
+            value: Plain = data.hex()
         elif field.wire_type == _GROUP:
-            shown = list(_unknown(data, depth + 1)) if depth < _GROUPS_MAX else "…"
+            value = list(_unknown(data, depth + 1)) if depth < _GROUPS_MAX else "…"
         else:
-            shown = int(data)
-        yield {"field": field.field_number, "value": shown}
+            value = int(data)
+        yield {"field": field.field_number, "value": value}
 
 
 _FIELD_MAX = (1 << 29) - 1
@@ -211,10 +211,10 @@ def message_from_plain(kind: type[Message], value: Plain) -> Message:
     return message
 
 
-def _fill(message: Message, entries: dict[str, Plain], place: str) -> None:
-    known = fields_of(type(message))
+def _fill(message: Message, entries: dict[str, Plain], path: str) -> None:
+    described = fields_of(type(message))
     for name, value in entries.items():
-        inner = f"{place}.{name}" if place else name
+        inner = f"{path}.{name}" if path else name
         if name == LEFT_OUT:
             message.MergeFromString(encoded_field(CUT_FIELD, CUT.encode()))
         elif name == UNKNOWN:
@@ -222,69 +222,69 @@ def _fill(message: Message, entries: dict[str, Plain], place: str) -> None:
                 message.MergeFromString(b"".join(_encoded(value, inner, 0)))
             except DecodeError as error:
                 raise NotPlain(f"{inner}: {error}") from None
-        elif name in known:
-            _set(message, known[name], value, inner)
+        elif name in described:
+            _set(message, described[name], value, inner)
         else:
             raise NotPlain(f"{inner}: unknown key")
 
 
-def _set(message: Message, field: FieldDescriptor, value: Plain, place: str) -> None:
+def _set(message: Message, field: FieldDescriptor, value: Plain, path: str) -> None:
     target = getattr(message, field.name)
     if is_map(field):
         of_value = value_field(field)
-        for key, item in _mapping(value, place).items():
-            inner = f"{place}.{key}"
+        for key, item in _mapping(value, path).items():
+            inner = f"{path}.{key}"
             if of_value.message_type is not None:
                 _fill(target[_key(field, key, inner)], _mapping(item, inner), inner)
             else:
                 target[_key(field, key, inner)] = _scalar(of_value, item, inner)
     elif field.is_repeated:
         if not isinstance(value, list):
-            raise NotPlain(f"{place}: not a list")
+            raise NotPlain(f"{path}: not a list")
         for number, item in enumerate(value):
-            inner = f"{place}[{number}]"
+            inner = f"{path}[{number}]"
             if field.message_type is not None:
                 _fill(target.add(), _mapping(item, inner), inner)
             else:
                 target.append(_scalar(field, item, inner))
     elif field.message_type is not None:
         target.SetInParent()
-        _fill(target, _mapping(value, place), place)
+        _fill(target, _mapping(value, path), path)
     else:
-        setattr(message, field.name, _scalar(field, value, place))
+        setattr(message, field.name, _scalar(field, value, path))
 
 
-def _key(field: FieldDescriptor, key: str, place: str) -> str | int:
+def _key(field: FieldDescriptor, key: str, path: str) -> str | int:
     if key_field(field).cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return key
     try:
         return int(key)
     except ValueError:
-        raise NotPlain(f"{place}: not a number") from None
+        raise NotPlain(f"{path}: not a number") from None
 
 
-def _scalar(field: FieldDescriptor, value: Plain, place: str) -> str | int | bytes:
+def _scalar(field: FieldDescriptor, value: Plain, path: str) -> str | int | bytes:
     if field.enum_type is not None and isinstance(value, str):
         named = field.enum_type.values_by_name
         if value not in named:
-            raise NotPlain(f"{place}: unknown value")
+            raise NotPlain(f"{path}: unknown value")
         return named[value].number
     if field.type == FieldDescriptor.TYPE_BYTES:
-        return _hexadecimal(value, place)
+        return _hexadecimal(value, path)
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         if not isinstance(value, str):
-            raise NotPlain(f"{place}: not a text")
+            raise NotPlain(f"{path}: not a text")
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise NotPlain(f"{place}: not a valid text") from None
+            raise NotPlain(f"{path}: not a valid text") from None
         return value
     is_bool = field.cpp_type == FieldDescriptor.CPPTYPE_BOOL
     if isinstance(value, bool) != is_bool or not isinstance(value, int):
-        raise NotPlain(f"{place}: not {'true or false' if is_bool else 'an integer'}")
+        raise NotPlain(f"{path}: not {'true or false' if is_bool else 'an integer'}")
     low, high = _RANGES.get(field.cpp_type, (-(2**31), 2**31 - 1))
     if not low <= value <= high:
-        raise NotPlain(f"{place}: not between {low} and {high}")
+        raise NotPlain(f"{path}: not between {low} and {high}")
     return value
 
 
@@ -295,32 +295,32 @@ _RANGES = {
 }
 
 
-def _mapping(value: Plain, place: str) -> dict[str, Plain]:
+def _mapping(value: Plain, path: str) -> dict[str, Plain]:
     if not isinstance(value, dict):
-        raise NotPlain(f"{place}: not a mapping" if place else "not a mapping")
+        raise NotPlain(f"{path}: not a mapping" if path else "not a mapping")
     return value
 
 
-def _hexadecimal(value: Plain, place: str) -> bytes:
+def _hexadecimal(value: Plain, path: str) -> bytes:
     try:
         return bytes.fromhex(value if isinstance(value, str) else "-")
     except ValueError:
-        raise NotPlain(f"{place}: not hexadecimal") from None
+        raise NotPlain(f"{path}: not hexadecimal") from None
 
 
-def _encoded(value: Plain, place: str, depth: int) -> Iterable[bytes]:
+def _encoded(value: Plain, path: str, depth: int) -> Iterable[bytes]:
     """Yield the encoding of unknown fields; whether a number had a fixed length is not known."""
     if not isinstance(value, list) or depth > _GROUPS_MAX:
-        raise NotPlain(f"{place}: not a list of fields")
+        raise NotPlain(f"{path}: not a list of fields")
     for item in value:
         field = item.get("field") if isinstance(item, dict) else None
         if not isinstance(item, dict) or not isinstance(field, int) or not 0 < field <= _FIELD_MAX:
-            raise NotPlain(f"{place}: not a list of fields")
+            raise NotPlain(f"{path}: not a list of fields")
         content = item.get("value")
         if isinstance(content, list):
-            inner = b"".join(_encoded(content, place, depth + 1))
+            inner = b"".join(_encoded(content, path, depth + 1))
             yield varint(field << 3 | _GROUP) + inner + varint(field << 3 | _END_GROUP)
         elif isinstance(content, int) and 0 <= content < 2**64:
             yield varint(field << 3 | _VARINT) + varint(content)
         else:
-            yield encoded_field(field, _hexadecimal(content, place))
+            yield encoded_field(field, _hexadecimal(content, path))

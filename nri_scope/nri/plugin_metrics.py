@@ -85,8 +85,8 @@ def parse_metrics(content: bytes) -> PluginMetrics:
             continue
         has_counts = True
         name, _, labels = line.partition(b"{")
-        place = {_CALLS: 0, _TIMED: 1, _TIME: 2}.get(name.decode("ascii", "replace"))
-        if place is None or not labels:
+        position = {_CALLS: 0, _TIMED: 1, _TIME: 2}.get(name.decode("ascii", "replace"))
+        if position is None or not labels:
             continue
         samples += 1
         try:
@@ -102,8 +102,8 @@ def parse_metrics(content: bytes) -> PluginMetrics:
         ):
             raise UsageError(f"not containerd's metrics: line {number} has no valid value", _HINT)
         counts = numbers.setdefault(key, [0.0, 0.0, 0.0, 0.0])
-        counts[place] += value
-        if place == 0 and values.get("status") != "success":
+        counts[position] += value
+        if position == 0 and values.get("status") != "success":
             counts[3] += value
     if not has_counts:
         raise UsageError(

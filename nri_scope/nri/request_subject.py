@@ -27,10 +27,10 @@ _NAMED_BY_CONTROLLER = re.compile(
 """
 _EVENT_NAMES = {event.value: event.name for event in EventKind}
 _WITH_POD = frozenset(
-    name for name, m in METHODS.items() if "pod" in m.request.DESCRIPTOR.fields_by_name
+    name for name, rpc in METHODS.items() if "pod" in rpc.request.DESCRIPTOR.fields_by_name
 )
 _WITH_CONTAINER = frozenset(
-    name for name, m in METHODS.items() if "container" in m.request.DESCRIPTOR.fields_by_name
+    name for name, rpc in METHODS.items() if "container" in rpc.request.DESCRIPTOR.fields_by_name
 )
 
 

@@ -38,11 +38,11 @@ class FailurePolicy:
 
         Raises `UsageError` for any other name.
         """
-        known = [field.name for field in fields(cls)]
+        policies = [field.name for field in fields(cls)]
         names = [name.strip() for name in text.split(",")] if text else []
         for name in names:
-            if name not in known:
-                hint = f"{did_you_mean(name, known)} known are {', '.join(known)}".lstrip()
+            if name not in policies:
+                hint = f"{did_you_mean(name, policies)} known are {', '.join(policies)}".lstrip()
                 raise UsageError(f"NRI has no failure policy {name!r}", hint)
         return cls(**dict.fromkeys(names, True))
 

@@ -62,13 +62,13 @@ def parse_request(content: bytes) -> Invocation | None:
     if not number:
         return None
     spec = request.get("spec")
-    known = {
+    labels = {
         **_texts(request.get("labels")),
         **_texts(spec.get("annotations") if isinstance(spec, dict) else None),
     }
 
     def name(*keys: str) -> str:
-        return next((known[key] for key in keys if known.get(key)), "")
+        return next((labels[key] for key in keys if labels.get(key)), "")
 
     container = None
     try:

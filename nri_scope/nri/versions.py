@@ -221,8 +221,8 @@ def runtime_title(runtime_name: str) -> str:
 def runtime_remark(runtime_name: str) -> str:
     """Return " (unknown, treated like containerd)" for a runtime without rules here, else ""."""
     name = runtime_name.lower()
-    known = _ALIASES.get(name, name) in _RUNTIMES
-    return "" if known else " (unknown, treated like containerd)"
+    has_rules = _ALIASES.get(name, name) in _RUNTIMES
+    return "" if has_rules else " (unknown, treated like containerd)"
 
 
 def runtime_words(runtime_name: str, runtime_version: str) -> str:

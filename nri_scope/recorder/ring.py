@@ -256,7 +256,7 @@ def _delete_events(
         containers.update(row[3] for row in rows if row[3] is not None)
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("DELETE FROM event WHERE id <= ?", (rows[-1][0],))
-        _extend_gap(connection, min(r[1] for r in rows), max(r[1] for r in rows), len(rows))
+        _extend_gap(connection, min(row[1] for row in rows), max(row[1] for row in rows), len(rows))
         connection.execute("COMMIT")
         yield len(rows)
 

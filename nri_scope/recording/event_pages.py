@@ -325,7 +325,7 @@ def _matches(
     upto = min(until, after + count)
     # For a range, SQLite also reads the row after its end, which may be damaged.
     which = "id > ? AND id <= ?" if count > 1 else "id > ? AND id = ?"
-    numbers = _found(recording, question, which, (after, upto), (after, upto))
+    numbers = _filtered(recording, question, which, (after, upto), (after, upto))
     if not numbers and upto < until:
         # There may be a large range without events: skip it in one step.
         following = query_numbers(
@@ -352,11 +352,11 @@ def _matches_about(
         numbers = _in_order(ids, (after, until))
     upto = numbers[-1] if len(numbers) == limit else until
     if numbers and question.where is not None:
-        numbers = _found(recording, question, AMONG, (listed(numbers),), (after, upto))
+        numbers = _filtered(recording, question, AMONG, (listed(numbers),), (after, upto))
     return MatchingEvents(numbers, upto)
 
 
-def _found(
+def _filtered(
     recording: Recording,
     question: Question,
     which: str,

@@ -367,7 +367,7 @@ def container_count(recording: Recording) -> int:
     return query_numbers(recording, "SELECT count(*) FROM container")[0][0]
 
 
-def things_at_start(recording: Recording, session: int) -> frozenset[str]:
+def ids_at_start(recording: Recording, session: int) -> frozenset[str]:
     """Return the ids of the pods and containers listed by Synchronize when ``session`` began.
 
     Raises RecordingError.

@@ -371,7 +371,7 @@ class Finder(RecordingFacts):
         return self._names.get(key) or clipped(self._differ.name_of(key), NAME_MAX)
 
     def existed(self, session: int) -> frozenset[str]:
-        return lookup.things_at_start(self._recording, session)
+        return lookup.ids_at_start(self._recording, session)
 
     def created_without(self) -> Iterator[Creation]:
         pods = {pod for pod, requires in self._requiring.items() if requires}

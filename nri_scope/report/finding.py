@@ -146,11 +146,11 @@ class FindingText:
     title: str
     detail: str
     advice: str
-    shown: FindingEvents = field(default_factory=FindingEvents)
+    events: FindingEvents = field(default_factory=FindingEvents)
 
     def finding(self, kind: FindingKind, level: Level) -> Finding:
         """Return the finding."""
-        return self.shown.finding(kind, level, self.title, self.detail, self.advice)
+        return self.events.finding(kind, level, self.title, self.detail, self.advice)
 
 
 def capital(text: str) -> str:

@@ -293,7 +293,7 @@ def _wrapper(paths: TapPaths) -> bytes:
 
 
 def _comment(path: Path) -> str:
-    return shlex.quote("".join(c if c.isprintable() else "?" for c in str(path)))
+    return shlex.quote("".join(char if char.isprintable() else "?" for char in str(path)))
 
 
 def _copy_access(wrapper: Path, original: Path) -> None:

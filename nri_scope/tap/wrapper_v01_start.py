@@ -50,10 +50,10 @@ def main() -> None:
     umask = os.umask(0o077)
     try:
         with open(os.path.join(folder, "tap.json"), encoding="utf-8") as file:  # noqa: PTH118, PTH123
-            found = json.load(file)["spool"]
-        if not isinstance(found, str) or not os.path.isabs(found):  # noqa: PTH117
+            configured = json.load(file)["spool"]
+        if not isinstance(configured, str) or not os.path.isabs(configured):  # noqa: PTH117
             raise ValueError("tap.json names no spool")
-        spool = found
+        spool = configured
         os.makedirs(spool, mode=0o700, exist_ok=True)  # noqa: PTH103
         stem = begin(spool, request)
         pipes = [os.pipe(), os.pipe()]

@@ -129,7 +129,7 @@ def code(text: str) -> str:
         return f"`{text}`"
     # Parsers split a table at every bar first, and differ in the treatment of "\\|". So every
     # character that may have a meaning in Markdown becomes a character reference.
-    return f"<code>{''.join(c if c.isalnum() else f'&#{ord(c)};' for c in text)}</code>"
+    return f"<code>{''.join(char if char.isalnum() else f'&#{ord(char)};' for char in text)}</code>"
 
 
 def prose(text: str) -> str:

@@ -35,7 +35,7 @@ from .removable_fields import KeyedList, KeyedMap, Namespaces, Rdt, Sysctls
 class MergeStep(Protocol):
     """The merging of one field."""
 
-    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+    def merge(self, source: Message, current: Message, merged: Message | None, turn: Turn) -> None:
         """Merge the field. Raises AdjustmentRefused. `merged` is None in an update."""
 
 
@@ -53,7 +53,7 @@ class Whole:
     name: str
     field: AdjustableField
 
-    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+    def merge(self, source: Message, current: Message, merged: Message | None, turn: Turn) -> None:
         """Claim the field and replace it."""
         value = getattr(source, self.name)
         if not (value if isinstance(value, str) else source.HasField(self.name)):
@@ -61,7 +61,7 @@ class Whole:
         if not turn.supports(self.field, value):
             return
         turn.claim(self.field)
-        set_field(self.name, value, None if self.field in _HIDDEN else shown, merged)
+        set_field(self.name, value, None if self.field in _HIDDEN else current, merged)
 
 
 def set_field(name: str, value: Any, *messages: Message | None) -> None:
@@ -82,11 +82,11 @@ class Group:
     name: str
     members: dict[str, AdjustableField]
 
-    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+    def merge(self, source: Message, current: Message, merged: Message | None, turn: Turn) -> None:
         """Claim and replace each member that is set, in the order of their numbers."""
         if not source.HasField(self.name):
             return
-        targets = _targets(self.name, shown, merged)
+        targets = _targets(self.name, current, merged)
         for descriptor, value in getattr(source, self.name).ListFields():
             turn.claim(self.members[descriptor.name])
             set_field(descriptor.name, value, *targets)
@@ -101,12 +101,12 @@ class Appended:
     key: Callable[[Any], str] | None = None
     """Returns a member's key; None if members have no keys and are not claimed."""
 
-    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+    def merge(self, source: Message, current: Message, merged: Message | None, turn: Turn) -> None:
         """Claim and append each member."""
         entries = getattr(source, self.name)
         if not entries:
             return
-        targets = _targets(self.name, None if self.field in _HIDDEN else shown, merged)
+        targets = _targets(self.name, None if self.field in _HIDDEN else current, merged)
         for entry in entries:
             key = None if self.key is None else self.key(entry)
             if not turn.supports(self.field, entry, key):
@@ -124,12 +124,12 @@ class AppendedMap:
     name: str
     field: AdjustableField
 
-    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+    def merge(self, source: Message, current: Message, merged: Message | None, turn: Turn) -> None:
         """Claim and set each key."""
         entries = getattr(source, self.name)
         if not entries:
             return
-        targets = _targets(self.name, shown, merged)
+        targets = _targets(self.name, current, merged)
         for key in sorted(entries):
             turn.claim(self.field, key)
             for target in targets:
@@ -140,7 +140,7 @@ class AppendedMap:
 class Args:
     """The command line. With an empty first argument, it replaces another plugin's command line."""
 
-    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+    def merge(self, source: Message, current: Message, merged: Message | None, turn: Turn) -> None:
         """Claim and replace the command line."""
         assert isinstance(source, api.ContainerAdjustment)
         args = list(source.args)
@@ -150,7 +150,7 @@ class Args:
             turn.clear(ARGS)
             del args[0]
         turn.claim(ARGS)
-        for target in _targets("args", shown, merged):
+        for target in _targets("args", current, merged):
             target[:] = args
 
 
@@ -158,12 +158,12 @@ class Args:
 class Hooks:
     """Hooks of all kinds; they are appended to earlier hooks and never conflict."""
 
-    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+    def merge(self, source: Message, current: Message, merged: Message | None, turn: Turn) -> None:
         """Append the hooks, and add the plugin to their owners."""
         assert isinstance(source, api.ContainerAdjustment)
         requested = source.hooks.ListFields()
         for descriptor, hooks in requested:
-            for target in _targets("hooks", shown, merged):
+            for target in _targets("hooks", current, merged):
                 getattr(target, descriptor.name).extend(hooks)
         if requested:
             turn.owners.join_hooks(turn.plugin)

@@ -102,16 +102,16 @@ class IsuladCreation(ReplyMerging):
         """Merge a reply of `plugin` (``NN-name``). Raises RuntimeKilled if iSulad would crash."""
         if not reply.HasField("adjust"):
             raise RuntimeKilled(WITHOUT_ADJUST)
-        rest, own = api.ContainerAdjustment(), api.ContainerAdjustment()
-        rest.CopyFrom(reply.adjust)
+        asked, own = api.ContainerAdjustment(), api.ContainerAdjustment()
+        asked.CopyFrom(reply.adjust)
         self.applied.append((plugin, own))
         cut = ""
         try:
-            self._merge(rest, own, plugin)
+            self._merge(asked, own, plugin)
         except AdjustmentRefused as refused:
             cut = f"{_REST}: {refused.problem}"
         self._setters.update((path, plugin) for path, _ in requested_fields(own))
-        for path, value in requested_fields(rest):
+        for path, value in requested_fields(asked):
             self._dropped(plugin, path, value, cut or _IGNORED)
         drop_evictions(reply.evict, plugin, self.dropped)
         _check_updates(reply.update, plugin, self.dropped, cut)
@@ -123,31 +123,31 @@ class IsuladCreation(ReplyMerging):
     # -- one reply, in iSulad's order ---------------------------------------------------------
 
     def _merge(
-        self, rest: api.ContainerAdjustment, own: api.ContainerAdjustment, plugin: str
+        self, asked: api.ContainerAdjustment, own: api.ContainerAdjustment, plugin: str
     ) -> None:
-        """Move merged fields from `rest` to `own`. Raises AdjustmentRefused to drop the others."""
-        self._annotations(rest, own, plugin)
-        self._list(rest, own, "mounts", plugin)
-        self._list(rest, own, "env", plugin)
-        if rest.HasField("hooks"):
+        """Move merged fields from `asked` to `own`. Raises AdjustmentRefused to drop the others."""
+        self._annotations(asked, own, plugin)
+        self._list(asked, own, "mounts", plugin)
+        self._list(asked, own, "env", plugin)
+        if asked.HasField("hooks"):
             self.adjustment.hooks.SetInParent()
             own.hooks.SetInParent()
             raise AdjustmentRefused(_AFTER_HOOKS)
-        if rest.HasField("linux"):
-            self._list(rest, own, "devices", plugin)
-            self._resources(rest.linux.resources, own.linux.resources, plugin)
-            if rest.linux.cgroups_path:
+        if asked.HasField("linux"):
+            self._list(asked, own, "devices", plugin)
+            self._resources(asked.linux.resources, own.linux.resources, plugin)
+            if asked.linux.cgroups_path:
                 self._claim("cgroups path", plugin, begins=True)
-        self._rlimits(rest, own, plugin)
+        self._rlimits(asked, own, plugin)
 
     def _annotations(
-        self, rest: api.ContainerAdjustment, own: api.ContainerAdjustment, plugin: str
+        self, asked: api.ContainerAdjustment, own: api.ContainerAdjustment, plugin: str
     ) -> None:
-        requested = dict(rest.annotations)
+        requested = dict(asked.annotations)
         # The order in iSulad is that of a hash table.
         for key in sorted(requested):
             if _is_removal(key):
-                del rest.annotations[key]
+                del asked.annotations[key]
                 if key[1:] in requested:
                     continue
                 reason = _KEPT if self._is_kept(key[1:]) else _NO_REMOVAL
@@ -156,7 +156,7 @@ class IsuladCreation(ReplyMerging):
             if f"-{key}" in requested:
                 self._release(f"annotation {key}")
             self._claim(f"annotation {key}", plugin)
-            del rest.annotations[key]
+            del asked.annotations[key]
             if self._is_kept(key):
                 self._dropped(plugin, pointer("/annotations", key), requested[key], _KEPT)
                 continue
@@ -167,13 +167,13 @@ class IsuladCreation(ReplyMerging):
         return key in OWN_ANNOTATIONS or key in self.request.container.annotations
 
     def _list(
-        self, rest: api.ContainerAdjustment, own: api.ContainerAdjustment, field: str, plugin: str
+        self, asked: api.ContainerAdjustment, own: api.ContainerAdjustment, field: str, plugin: str
     ) -> None:
         """Merge mounts, variables or devices. A removal cancels an earlier plugin's members."""
         base, name = _LISTS[field]
         source, merged, mine = (
             getattr(adjustment.linux if field == "devices" else adjustment, field)
-            for adjustment in (rest, self.adjustment, own)
+            for adjustment in (asked, self.adjustment, own)
         )
         if not source:
             return
@@ -202,9 +202,9 @@ class IsuladCreation(ReplyMerging):
             if field == "env":
                 self._dropped(plugin, pointer(base, item.key), item.value, ENV)
 
-    def _resources(self, rest: api.LinuxResources, own: api.LinuxResources, plugin: str) -> None:
+    def _resources(self, asked: api.LinuxResources, own: api.LinuxResources, plugin: str) -> None:
         for group in ("memory", "cpu"):
-            source: api.LinuxMemory | api.LinuxCPU = getattr(rest, group)
+            source: api.LinuxMemory | api.LinuxCPU = getattr(asked, group)
             for descriptor, value in source.ListFields():
                 name = descriptor.name
                 # Both fields have one owner, and so exclude each other.
@@ -215,7 +215,7 @@ class IsuladCreation(ReplyMerging):
                 if name != "use_hierarchy":
                     self._copy(group, name, value, own)
                     source.ClearField(name)  # type: ignore[arg-type]
-        if rest.HasField("cpu"):
+        if asked.HasField("cpu"):
             for name in ("cpus", "mems"):
                 # iSulad also gets "" for a set that the reply leaves out.
                 try:
@@ -223,17 +223,17 @@ class IsuladCreation(ReplyMerging):
                 except AdjustmentRefused as refused:
                     detail = "iSulad takes one that is left out as set, too"
                     raise AdjustmentRefused(f"{refused.problem}; {detail}") from None
-                if value := getattr(rest.cpu, name):
+                if value := getattr(asked.cpu, name):
                     self._copy("cpu", name, value, own)
-                    rest.cpu.ClearField(name)  # type: ignore[arg-type]
+                    asked.cpu.ClearField(name)  # type: ignore[arg-type]
                 else:
                     self.empty_cpuset_by = plugin
-        for limit in rest.hugepage_limits:
+        for limit in asked.hugepage_limits:
             self._claim(f"hugepage limit {limit.page_size}", plugin)
-        for key in sorted(rest.unified):
+        for key in sorted(asked.unified):
             self._claim(f"unified {key}", plugin)
         for name in ("blockio_class", "rdt_class"):
-            if rest.HasField(name):  # type: ignore[arg-type]
+            if asked.HasField(name):  # type: ignore[arg-type]
                 self._claim(name, plugin, begins=True)
 
     def _copy(self, group: str, name: str, value: object, own: api.LinuxResources) -> None:
@@ -241,11 +241,11 @@ class IsuladCreation(ReplyMerging):
         set_field(name, value, *(getattr(resources, group) for resources in both))
 
     def _rlimits(
-        self, rest: api.ContainerAdjustment, own: api.ContainerAdjustment, plugin: str
+        self, asked: api.ContainerAdjustment, own: api.ContainerAdjustment, plugin: str
     ) -> None:
-        limits = [deepcopy(limit) for limit in rest.rlimits]
-        del rest.rlimits[:]
-        for limit in self._claimed(rest.rlimits, limits, "rlimit", "type", plugin):
+        limits = [deepcopy(limit) for limit in asked.rlimits]
+        del asked.rlimits[:]
+        for limit in self._claimed(asked.rlimits, limits, "rlimit", "type", plugin):
             for adjustment in (self.adjustment, own):
                 adjustment.rlimits.add(type=limit.type, soft=limit.hard, hard=limit.soft)
 
@@ -266,14 +266,14 @@ class IsuladCreation(ReplyMerging):
         self._owners[name] = plugin
 
     def _claimed(
-        self, rest: MutableSequence[M], members: Sequence[M], what: str, name: str, plugin: str
+        self, asked: MutableSequence[M], members: Sequence[M], what: str, name: str, plugin: str
     ) -> Iterator[M]:
-        """Claim `members` one by one; put those from the first refused one on into `rest`."""
+        """Claim `members` one by one; put those from the first refused one on into `asked`."""
         for number, member in enumerate(members):
             try:
                 self._claim(f"{what} {getattr(member, name)}", plugin)
             except AdjustmentRefused:
-                rest.extend(members[number:])
+                asked.extend(members[number:])
                 raise
             yield member
 

@@ -90,9 +90,9 @@ class Owners:
 
         This includes the plugin itself: setting a field twice in one reply is a conflict.
         """
-        other = self._plugins.get((field.number, key))
-        if other is not None and other != _REMOVED + plugin:
-            raise self._conflict(field, plugin, other.removeprefix(_REMOVED), key)
+        owner = self._plugins.get((field.number, key))
+        if owner is not None and owner != _REMOVED + plugin:
+            raise self._conflict(field, plugin, owner.removeprefix(_REMOVED), key)
         self._plugins[field.number, key] = plugin
 
     def clear(self, field: AdjustableField, plugin: str, key: str | None = None) -> None:
@@ -128,15 +128,15 @@ class Owners:
                 message.compound[number].owners[key] = plugin
 
     def _conflict(
-        self, field: AdjustableField, plugin: str, other: str, key: str | None
+        self, field: AdjustableField, plugin: str, owner: str, key: str | None
     ) -> FieldConflict:
         if self._rules.names_fields:
             # Upstream's text has the space before the key even if there is no key.
             subject = f"{field.name} {key or ''}"
         else:
             subject = field.noun if key is None else f"{field.noun} {key}"
-        problem = f"plugins {quoted(plugin)} and {quoted(other)} both tried to set {subject}"
-        return FieldConflict(problem, plugin, other, subject)
+        problem = f"plugins {quoted(plugin)} and {quoted(owner)} both tried to set {subject}"
+        return FieldConflict(problem, plugin, owner, subject)
 
 
 class Ownership:

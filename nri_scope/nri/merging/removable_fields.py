@@ -32,7 +32,7 @@ class KeyedMap:
     empty: str | Message
     """The value of a removal's entry."""
 
-    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+    def merge(self, source: Message, current: Message, merged: Message | None, turn: Turn) -> None:
         """Claim and set each key, and add removals to the merged adjustment."""
         entries = getattr(source, self.name)
         if self.field in turn.rules.unknown:
@@ -42,7 +42,7 @@ class KeyedMap:
         if not entries:
             return
         removed = {key[1:] for key in entries if _removes(key)}
-        shown_map, result = getattr(shown, self.name), getattr(merged, self.name)
+        current_map, result = getattr(current, self.name), getattr(merged, self.name)
         for key in sorted(entries):
             if _removes(key):
                 continue
@@ -52,7 +52,7 @@ class KeyedMap:
                 _put(result, REMOVAL + key, self.empty)
                 removed.discard(key)
             turn.claim(self.field, key)
-            _put(shown_map, key, entries[key])
+            _put(current_map, key, entries[key])
             _put(result, key, entries[key])
         for key in sorted(removed):
             self.remove(key, result, turn)
@@ -109,7 +109,7 @@ class KeyedList:
     shown_form: Callable[[Any], Any] | None = None
     """Converts a member to the form in the container's list; None if the forms are equal."""
 
-    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+    def merge(self, source: Message, current: Message, merged: Message | None, turn: Turn) -> None:
         """Remove, claim and add members."""
         entries = getattr(source, self.name)
         if not entries:
@@ -117,11 +117,11 @@ class KeyedList:
         key_of = self.key
         removed = {key_of(entry)[1:]: entry for entry in entries if _removes(key_of(entry))}
         added = {key_of(entry): entry for entry in entries if not _removes(key_of(entry))}
-        shown_list, result = getattr(shown, self.name), getattr(merged, self.name)
+        current_list, result = getattr(current, self.name), getattr(merged, self.name)
         deleted = _delete(result, key_of, removed)
         for key in deleted:
             turn.clear(self.field, key)
-        _delete(shown_list, self.shown_key, removed.keys() | added.keys())
+        _delete(current_list, self.shown_key, removed.keys() | added.keys())
         for entry in entries:
             if not _removes(key_of(entry)):
                 turn.claim(self.field, key_of(entry))
@@ -132,7 +132,7 @@ class KeyedList:
             elif key not in deleted:
                 turn.drop(self.field.path_of(key), REMOVAL + key, NOT_PASSED_ON)
         # Keys in `added` are unique: adding one twice would have been a conflict.
-        self._extend_shown(shown_list, list(added.values()), result, turn)
+        self._extend_shown(current_list, list(added.values()), result, turn)
 
     def _extend_shown(self, shown_list: Any, added: list[Any], result: Any, turn: Turn) -> None:
         if self.shown_form is not None:
@@ -155,14 +155,14 @@ def _delete(entries: Any, key_of: Callable[[Any], str], keys: Collection[str]) -
     if not keys:
         return paths
     everything = list(entries)
-    kept = [entry for entry in everything if key_of(entry) not in keys]
-    if len(kept) < len(everything):
+    remaining = [entry for entry in everything if key_of(entry) not in keys]
+    if len(remaining) < len(everything):
         for key in map(key_of, reversed(everything)):
             if key in keys:
                 paths[key] = None
         # Refilled, because each single deletion would move all later members.
         del entries[:]
-        entries.extend(kept)
+        entries.extend(remaining)
     return paths
 
 
@@ -170,14 +170,14 @@ def _delete(entries: Any, key_of: Callable[[Any], str], keys: Collection[str]) -
 class Namespaces:
     """Namespaces, at most one of each type in the container. A removal is also claimed."""
 
-    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+    def merge(self, source: Message, current: Message, merged: Message | None, turn: Turn) -> None:
         """Claim each type, and add values and removals to the merged adjustment."""
         assert isinstance(source, api.LinuxContainerAdjustment)
-        assert isinstance(shown, api.LinuxContainer)
+        assert isinstance(current, api.LinuxContainer)
         assert isinstance(merged, api.LinuxContainerAdjustment)
         if not source.namespaces:
             return
-        by_type = {namespace.type: namespace for namespace in shown.namespaces}
+        by_type = {namespace.type: namespace for namespace in current.namespaces}
         for namespace in source.namespaces:
             key = namespace.type.removeprefix(REMOVAL)
             if not turn.supports(NAMESPACES, namespace, key):
@@ -189,15 +189,15 @@ class Namespaces:
                 by_type[key] = namespace
             merged.namespaces.append(namespace)
         remaining = list(by_type.values())
-        del shown.namespaces[:]
-        shown.namespaces.extend(remaining)
+        del current.namespaces[:]
+        current.namespaces.extend(remaining)
 
 
 @dataclass(frozen=True, slots=True)
 class Rdt:
     """The members of RDT, and a flag that removes all of them. See `HIDDEN_FIELDS`."""
 
-    def merge(self, source: Message, shown: Message, merged: Message | None, turn: Turn) -> None:
+    def merge(self, source: Message, current: Message, merged: Message | None, turn: Turn) -> None:
         """Remove, claim and set members. Any adjustment with a Linux part adds an ``rdt {}``."""
         assert isinstance(source, api.LinuxContainerAdjustment)
         assert isinstance(merged, api.LinuxContainerAdjustment)

@@ -97,22 +97,22 @@ class CreationMerging(ReplyMerging):
         drop_evictions(reply.evict, plugin, self.dropped)
 
     def _adjust(self, requested: api.ContainerAdjustment, plugin: str) -> None:
-        shown, merged = self.request.container, self.adjustment
-        owners = self._ownership.of(shown.id)
-        turn = Turn(self._rules, plugin, shown.id, owners, self.dropped, merged)
+        current, merged = self.request.container, self.adjustment
+        owners = self._ownership.of(current.id)
+        turn = Turn(self._rules, plugin, current.id, owners, self.dropped, merged)
         for step in FIRST:
-            step.merge(requested, shown, merged, turn)
+            step.merge(requested, current, merged, turn)
         if requested.HasField("linux"):
-            DEVICES.merge(requested.linux, shown.linux, merged.linux, turn)
+            DEVICES.merge(requested.linux, current.linux, merged.linux, turn)
             if requested.linux.HasField("resources"):
                 resources = requested.linux.resources
-                into = shown.linux.resources, merged.linux.resources
+                into = current.linux.resources, merged.linux.resources
                 for step in ADJUSTED_RESOURCES:
                     step.merge(resources, *into, turn)
             for step in LINUX:
-                step.merge(requested.linux, shown.linux, merged.linux, turn)
+                step.merge(requested.linux, current.linux, merged.linux, turn)
         for step in LAST:
-            step.merge(requested, shown, merged, turn)
+            step.merge(requested, current, merged, turn)
 
     def validation(
         self, plugins: Iterable[api.PluginInstance]

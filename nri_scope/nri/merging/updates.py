@@ -161,7 +161,7 @@ def unsolicited(
     """
     rules = rules_of(version)
     dropped: list[Dropped] = []
-    kept = []
+    applied = []
     for update in updates:
         copy = deepcopy(update)
         resources = copy.linux.resources
@@ -170,5 +170,5 @@ def unsolicited(
             value = text_of(resources.pids.limit)
             dropped.append(Dropped(plugin, copy.container_id, PIDS_LIMIT.path, value, reason))
             resources.ClearField("pids")
-        kept.append(copy)
-    return kept, dropped
+        applied.append(copy)
+    return applied, dropped

@@ -84,7 +84,7 @@ class FailedStartDetector(Detector):
         case = self._case_of.get(diff.container) or self._failed(diff)
         if case is not None:
             self._case_of[diff.container] = case
-            case.shown.add(*diff.events, container=self._facts.name_of(diff.container))
+            case.events.add(*diff.events, container=self._facts.name_of(diff.container))
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each error, or for each request that an error names."""
@@ -267,7 +267,7 @@ class _FailedEvents:
     """The failure of the first of them, with texts of limited length."""
     requests: Sequence[ChangeStep]
     """Requests that the runtime may have rejected, the most likely ones first."""
-    shown: FindingEvents = field(default_factory=FindingEvents)
+    events: FindingEvents = field(default_factory=FindingEvents)
 
 
 class FailedEventDetector(Detector):
@@ -295,7 +295,7 @@ class FailedEventDetector(Detector):
         if key not in self._cases and len(self._cases) >= CASES_MAX:
             return
         case = self._cases.setdefault(key, _FailedEvents(name, failure, requests))
-        case.shown.add(*diff.events, container=self._facts.name_of(diff.container))
+        case.events.add(*diff.events, container=self._facts.name_of(diff.container))
 
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each event name and error."""
@@ -328,7 +328,7 @@ def _finding(case: _FailedEvents, name_of: NameOf) -> Finding:
     def other_name(step: ChangeStep) -> str:
         """Return the name of a container that the finding is not about; "" if it is."""
         name = name_of(step.container) if step.container else ""
-        return "" if name in case.shown.containers else name
+        return "" if name in case.events.containers else name
 
     failure, name = case.failure, case.name
     subject = "update" if name == UPDATE else "container"
@@ -344,7 +344,7 @@ def _finding(case: _FailedEvents, name_of: NameOf) -> Finding:
     kind = FindingKind.CONFLICT if is_conflict else FindingKind.FAILED
     is_problem = is_fatal and failure.kind is not FailureKind.UNKNOWN
     level = Level.PROBLEM if is_problem else Level.WARNING
-    return case.shown.finding(kind, level, title, detail, advice)
+    return case.events.finding(kind, level, title, detail, advice)
 
 
 class FailedCallDetector(Detector):

@@ -50,7 +50,7 @@ class _Slow:
     runtime: str = ""
     several: bool = False
     """Whether more than one plugin may have used the time."""
-    shown: FindingEvents = field(default_factory=FindingEvents)
+    events: FindingEvents = field(default_factory=FindingEvents)
     missed: FindingEvents = field(default_factory=FindingEvents)
     """The events that took all of the deadline."""
     outcome: str = ""
@@ -79,7 +79,7 @@ class _Slow:
         late: bool = False,
         is_arrival: bool = False,
     ) -> None:
-        self.shown.add(number, container=subject)
+        self.events.add(number, container=subject)
         if late or ns > deadline_ns:
             self.missed.add(number, container=subject)
         if ns >= self.worst_ns:
@@ -148,7 +148,7 @@ class SlowPluginDetector(Detector):
     def findings(self) -> Iterator[Finding]:
         """Yield one finding for each plugin, or for the plugins between two connections."""
         for slow in self._slow.values():
-            count = slow.shown.count
+            count = slow.events.count
             took, limit = duration(slow.worst_ns), deadline(slow.deadline_ns)
             times = f"{slow.worst_name} took {took} of {limit}"
             if slow.worst_arrival:
@@ -160,7 +160,7 @@ class SlowPluginDetector(Detector):
                 text = text if slow.over else f"{count:,} events took over half of the deadline"
                 times = f"{text}; the longest: {times}"
             # A finding about missed deadlines does not point to replies that were only slow.
-            yield (slow.missed if slow.over else slow.shown).finding(
+            yield (slow.missed if slow.over else slow.events).finding(
                 FindingKind.DEADLINE,
                 Level.PROBLEM if slow.over else Level.WARNING,
                 f"{slow.title} {_problem(slow)}",

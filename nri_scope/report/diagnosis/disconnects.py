@@ -112,7 +112,7 @@ class _Gone:
     why: str
     level: Level
     last: int
-    shown: FindingEvents = field(default_factory=FindingEvents)
+    events: FindingEvents = field(default_factory=FindingEvents)
     without: set[str] = field(default_factory=set)
     """Containers that were created without the plugin."""
     undecided: set[str] = field(default_factory=set)
@@ -168,7 +168,7 @@ class DisconnectDetector(Detector):
                     gone.synchronized_ns = event.at_ns
                 if self._facts.wanted(event):
                     about = "" if event.container_id else event.pod_id
-                    gone.shown.add(event.id, container=self._facts.name_of(about))
+                    gone.events.add(event.id, container=self._facts.name_of(about))
         else:
             self._reconnected(event.plugin)
 
@@ -187,7 +187,7 @@ class DisconnectDetector(Detector):
             if at_it or (gone.plugin not in diff.seen_by and gone.plugin not in diff.chain):
                 number = gone.last if at_it else diff.event
                 name = self._facts.name_of(diff.container)
-                gone.shown.add(number, container=name)
+                gone.events.add(number, container=name)
                 missed = gone.without if diff.created else gone.undecided
                 if len(missed) < TRACKED_MAX:
                     missed.add(name)
@@ -200,8 +200,8 @@ class DisconnectDetector(Detector):
         for gone in everything:
             if gone.probable is not None and any(map(gone.probable.may_be, certain)):
                 continue
-            missed = gone.without or gone.undecided or gone.shown.containers
-            if not gone.shown.count or not (missed or gone.level is Level.PROBLEM):
+            missed = gone.without or gone.undecided or gone.events.containers
+            if not gone.events.count or not (missed or gone.level is Level.PROBLEM):
                 # The recording shows no container that the plugin missed.
                 continue
             if gone.last in crashes:
@@ -219,7 +219,7 @@ class DisconnectDetector(Detector):
             reason = "" if ended is None or gone.synchronized_ns else ended.end_reason
             if parse_end_reason(reason).has_plugin_exit:
                 why += f". {capital(clipped(reason, WORDS_MAX))}"
-            yield gone.shown.finding(
+            yield gone.events.finding(
                 FindingKind.DISCONNECTED,
                 gone.level,
                 title,
@@ -247,7 +247,7 @@ class DisconnectDetector(Detector):
         gone = self._gone.pop(plugin, None)
         if gone is not None:
             gone.has_reconnected = True
-            if gone.shown.count and len(self._closed_cases) < CASES_MAX:
+            if gone.events.count and len(self._closed_cases) < CASES_MAX:
                 self._closed_cases.append(gone)
 
     def _check_times(self, diff: RoundDiff) -> None:
@@ -274,7 +274,7 @@ class DisconnectDetector(Detector):
             number = diff.events[diff.seen_by.index(span.before)]
             gone = _Gone(who, why, Level.WARNING, number, probable=span.owner)
             about = "" if diff.failure else diff.container or diff.pod
-            gone.shown.add(number, container=self._facts.name_of(about))
+            gone.events.add(number, container=self._facts.name_of(about))
             self._closed_cases.append(gone)
 
     def _check_sessions(self, diff: RoundDiff) -> None:
@@ -344,7 +344,7 @@ def _outcome(gone: _Gone) -> str:
             "event shows whether they exist."
         )
     if not outcome:
-        pods = ", ".join(gone.shown.containers)
+        pods = ", ".join(gone.events.containers)
         outcome = "No container that it missed is in the recording."
         outcome = f"The runtime continued with the pod {pods} without it." if pods else outcome
     return f"{outcome.strip()} It reconnected later." if gone.has_reconnected else outcome.strip()
@@ -366,7 +366,7 @@ class RequiredPluginDetector(Detector):
             why = f"{created.name}: {created.required_by} requires it, and {created.evidence}."
             title = f"{created.plugin} is required, and pods or containers were created without it"
             finding = findings.setdefault(created.plugin, FindingText(title, why, _REQUIRED_ADVICE))
-            finding.shown.add(created.event, container=created.name)
+            finding.events.add(created.event, container=created.name)
         for finding in findings.values():
             yield finding.finding(FindingKind.REQUIRED, Level.PROBLEM)
 

@@ -121,7 +121,7 @@ class DroppedRequestDetector(Detector):
         text = clipped(f"{detail}. Requests: {asked}.", 2 * WORDS_MAX)
         case = self._cases.setdefault(key, FindingText(title, text, _VOIDED_ADVICE))
         events = {number for step in lost for number in (step.event, step.outcome.event)} - {0}
-        case.shown.add(*sorted(events), container=name)
+        case.events.add(*sorted(events), container=name)
 
     def _add(self, step: ChangeStep) -> None:
         path, outcome = step.change.path, step.outcome
@@ -147,7 +147,7 @@ class DroppedRequestDetector(Detector):
             )
         events = {step.event, outcome.event} - {0}
         container = self._facts.name_of(step.container)
-        case.shown.add(*sorted(events), container=container)
+        case.events.add(*sorted(events), container=container)
 
 
 def _is_unexplained(step: ChangeStep) -> bool:
