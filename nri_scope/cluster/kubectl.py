@@ -92,9 +92,9 @@ class Kubectl:
                     "check the connection to the cluster, and that kubectl asks for nothing",
                 ) from None
         if process.returncode:
-            if not is_list and "(NotFound)" in errors.words:
+            if not is_list and "(NotFound)" in errors.problem:
                 return []
-            raise UsageError(f"{call}: {errors.words}")
+            raise UsageError(f"{call}: {errors.problem}")
         *lines, unfinished = output.decode("utf-8", "replace").split("\n")
         rows = [line.split("\t") for line in lines]
         if unfinished or any(len(row) != len(fields) for row in rows):
@@ -169,7 +169,7 @@ class Kubectl:
                     if local is None:
                         await process.wait()
                         await errors.task
-                        problem = f"kubectl port-forward: {errors.words}"
+                        problem = f"kubectl port-forward: {errors.problem}"
                         if _FORBIDDEN in problem:
                             raise UsageError(problem)
                         raise ForwardError(problem)
@@ -274,7 +274,7 @@ class _Errors:
         self.task = asyncio.create_task(self._read())
 
     @property
-    def words(self) -> str:
+    def problem(self) -> str:
         """What went wrong: a line that says so, or the last one."""
         lines = [line.strip() for line in self._last.decode("utf-8", "replace").splitlines()]
         named = [line for line in lines if _SERVER.match(line)] or [line for line in lines if line]

@@ -167,7 +167,7 @@ def _enabled(name: str, installation: Installation) -> Iterator[Check]:
     is_serving = installation.registration is not None and installation.registration.configured
     fix, lines = _change(installation, config.enabling, setting)
     if setting is not None and not isinstance(setting.value, bool):
-        text = f"{_where(setting)} is {setting.value!r}, neither true nor false"
+        text = f"{_label(setting)} is {setting.value!r}, neither true nor false"
         yield fail(name, text, fix, lines)
     elif setting is not None and setting.value is True:
         yield ok(name, f"NRI is enabled in {setting.origin}")
@@ -175,7 +175,7 @@ def _enabled(name: str, installation: Installation) -> Iterator[Check]:
         text = f"NRI works, but {setting.origin} disables it from the next restart on"
         yield warn(name, text, fix, lines)
     elif setting is not None:
-        yield fail(name, f"NRI is disabled: {_where(setting)}", fix, lines)
+        yield fail(name, f"NRI is disabled: {_label(setting)}", fix, lines)
     elif is_serving:
         yield ok(
             name, f"NRI is on in {installation.title}, and the configuration does not disable it"
@@ -211,15 +211,15 @@ def _connections(name: str, installation: Installation) -> Iterator[Check]:
         return
     fix, lines = _change(installation, config.connecting, setting)
     if not isinstance(setting.value, bool):
-        text = f"{_where(setting)} is {setting.value!r}, neither true nor false"
+        text = f"{_label(setting)} is {setting.value!r}, neither true nor false"
         yield fail(name, text, fix, lines)
     elif setting.value:
-        yield ok(name, f"external plugins may connect: {_where(setting)}")
+        yield ok(name, f"external plugins may connect: {_label(setting)}")
     elif installation.registration is not None:
-        text = f"external plugins can connect only until the next restart: {_where(setting)}"
+        text = f"external plugins can connect only until the next restart: {_label(setting)}"
         yield warn(name, text, fix, lines)
     else:
-        text = f"external plugins cannot connect: {_where(setting)}"
+        text = f"external plugins cannot connect: {_label(setting)}"
         yield fail(name, text, fix, lines)
 
 
@@ -294,7 +294,7 @@ def _timeouts(name: str, installation: Installation) -> Iterator[Check]:
             continue
         seconds = _seconds(config.runtime, setting.value)
         if seconds is None:
-            text = f"{_where(setting)} is {setting.value!r}, which is not a "
+            text = f"{_label(setting)} is {setting.value!r}, which is not a "
             if config.runtime == "isulad" and isinstance(setting.value, str):
                 text += f"number: it has no effect, and {default:g} s are used"
                 yield warn(name, text, f"write it like {default:g}")
@@ -302,13 +302,13 @@ def _timeouts(name: str, installation: Installation) -> Iterator[Check]:
             example = f"{default:g}" if config.runtime == "isulad" else f'"{default:g}s"'
             yield fail(name, f"{text}duration", f"write it like {example}")
         elif seconds == 0:
-            yield ok(name, f"{_where(setting)} is 0, which means the default of {default:g} s")
+            yield ok(name, f"{_label(setting)} is 0, which means the default of {default:g} s")
         elif seconds < short:
-            text = f"{_where(setting)} is {seconds:g} s: even short delays disconnect plugins"
+            text = f"{_label(setting)} is {seconds:g} s: even short delays disconnect plugins"
             yield warn(name, text, f"the default is {default:g} s")
         elif reported_ms and round(seconds * 1000) != reported_ms:
             text = (
-                f"{_where(setting)} is {seconds:g} s, but the runtime uses {reported_ms / 1000:g} s"
+                f"{_label(setting)} is {seconds:g} s, but the runtime uses {reported_ms / 1000:g} s"
             )
             yield warn(name, text, f"restart {runtime_title(config.runtime)} to apply it")
         else:
@@ -329,7 +329,7 @@ def _cdi(name: str, installation: Installation) -> Iterator[Check]:
     if text := runtime_rules_of(runtime, installation.version).drops_cdi_devices:
         yield warn(name, text, "update containerd to 1.7.30 or 2.1 if a plugin uses CDI")
     for setting in installation.config.cdi.values():
-        text = f"{_where(setting)} is {json.dumps(setting.value, default=str)}"
+        text = f"{_label(setting)} is {json.dumps(setting.value, default=str)}"
         if setting.value is False:
             text += ": plugins cannot add CDI devices (2.1 and 2.4 fail such a creation)"
             yield warn(name, text, "set it to true if a plugin uses CDI")
@@ -361,7 +361,7 @@ def _restart(name: str, installation: Installation) -> Iterator[Check]:
         yield warn(name, text, f"{fix} if an NRI setting was changed")
 
 
-def _where(setting: Setting) -> str:
+def _label(setting: Setting) -> str:
     table = f"{setting.table} of " if setting.table else ""
     return f"{setting.key} in {table}{setting.origin}"
 

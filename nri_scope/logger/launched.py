@@ -147,7 +147,7 @@ def _events(value: object) -> frozenset[EventKind]:
     return parse_events(",".join(map(str, value)) if isinstance(value, list) else str(value))
 
 
-def _where(value: object) -> Filter:
+def _filter(value: object) -> Filter:
     from nri_scope.filter import parse
 
     return parse(str(value))
@@ -174,7 +174,7 @@ _READERS: dict[str, Callable[[object], object]] = {
     "max_size": _size,
     "max_age": _age,
     "events": _events,
-    "where": _where,
+    "where": _filter,
     "validate": _flag,
     "redact": _rules,
 }

@@ -281,7 +281,7 @@ class Recorder(Sink):
                 written = self._writing.write([*self._own, *entries])
                 break
             except (sqlite3.OperationalError, RecordingError) as error:
-                problem = _words(error)
+                problem = _problem_of(error)
             except Exception as error:  # noqa: BLE001 - a dead recorder would lose all later events
                 if type(error) is not sqlite3.DatabaseError:
                     self._discard(entries, f"internal error: {type(error).__name__}: {error}")
@@ -426,5 +426,5 @@ def _yield_to_replies() -> None:
         os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + NICER)
 
 
-def _words(error: sqlite3.Error | RecordingError) -> str:
+def _problem_of(error: sqlite3.Error | RecordingError) -> str:
     return error.problem if isinstance(error, RecordingError) else error_words(error)

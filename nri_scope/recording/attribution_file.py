@@ -160,7 +160,7 @@ class OwnedPaths(NamedTuple):
 
 _KINDS = ", ".join(f"'{kind}'" for kind in sorted(HAPPENED))
 _OWNER, _PATH, _KIND, _TARGET = (f"json_extract(r.value, '$[{number}]')" for number in range(4))
-_AT = """
+_ABOUT = """
 SELECT id, '' AS target FROM event WHERE {column} = ?
 UNION ALL SELECT f.event, k.id FROM effect AS f JOIN container AS k ON k.key = f.container
 WHERE k.{key} = ?
@@ -179,9 +179,9 @@ SELECT path, is_change, sum(count), max(newest), count(*) OVER () FROM (
 """
 
 
-def _at(about: Pod | Container) -> str:
+def _events_about(about: Pod | Container) -> str:
     column = column_of(about)
-    return _AT.format(column=column, key="pod" if column == "pod" else "key")
+    return _ABOUT.format(column=column, key="pod" if column == "pod" else "key")
 
 
 def delay_of(recording: Recording, event: int) -> str:
@@ -208,7 +208,7 @@ def paths_changed_by(
     ((until,),) = query_numbers(recording, f"SELECT until FROM {ATTRIBUTION}.progress")
     target, condition, values = "CROSS JOIN (SELECT NULL AS target)", "", list[Value]()
     if about is not None:
-        target = f"JOIN ({_at(about)}) AS p ON p.id = a.id"
+        target = f"JOIN ({_events_about(about)}) AS p ON p.id = a.id"
         values += about.key, about.key
     values.append(until)
     if where is not None:

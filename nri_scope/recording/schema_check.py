@@ -81,7 +81,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     tables = set()
     for kind, name, sql in objects:
         if kind == "view":
-            allowed = _words(sql) in _KNOWN_VIEWS
+            allowed = _normalized(sql) in _KNOWN_VIEWS
         else:
             # No table or index may have the name of a view that users expect.
             allowed = kind in ("table", "index") and name not in VIEWS
@@ -115,7 +115,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
                 )
 
 
-def _words(sql: object) -> str:
+def _normalized(sql: object) -> str:
     return " ".join(sql.split()) if isinstance(sql, str) else ""
 
 

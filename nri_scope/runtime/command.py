@@ -46,14 +46,14 @@ class PluginProgram:
         """
         if step == "cwd":
             return UsageError(
-                f"{self.cwd}: cannot run a plugin in this folder: {_words(number)}",
+                f"{self.cwd}: cannot run a plugin in this folder: {_error_text(number)}",
                 "name another folder",
             )
         if step == "folders":
             return _problem(
                 self.argv[0],
                 f"it would connect to {DEFAULT_SOCKET}, in place of which it cannot be given "
-                f"another socket here: {_words(number)}",
+                f"another socket here: {_error_text(number)}",
                 f"write {SOCKET} in its arguments where they name its socket",
             )
         if number == errno.ENOENT and Path(self.path).exists():
@@ -72,11 +72,11 @@ class PluginProgram:
         if number == errno.ENOEXEC:
             return _problem(
                 self.argv[0],
-                _words(number),
+                _error_text(number),
                 "a plugin is a program for this machine, or a script that begins with #! and its"
                 " interpreter",
             )
-        return _problem(self.argv[0], _words(number))
+        return _problem(self.argv[0], _error_text(number))
 
 
 def command_of(
@@ -165,11 +165,11 @@ def _program(word: str) -> str:
     try:
         found_mode = Path(path).stat().st_mode
     except OSError as error:
-        raise _problem(word, _words(error.errno or 0)) from error
+        raise _problem(word, _error_text(error.errno or 0)) from error
     if stat.S_ISDIR(found_mode):
         raise _problem(word, "it is a folder")
     if not os.access(path, os.X_OK):
-        raise _problem(word, _words(errno.EACCES), "make it executable: chmod +x")
+        raise _problem(word, _error_text(errno.EACCES), "make it executable: chmod +x")
     return path
 
 
@@ -177,7 +177,7 @@ def _problem(word: str, problem: str, hint: str = "a plugin is an executable fil
     return UsageError(f"{word}: cannot be launched: {problem}", hint)
 
 
-def _words(number: int) -> str:
+def _error_text(number: int) -> str:
     return os.strerror(number).lower()
 
 

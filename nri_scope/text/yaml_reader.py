@@ -96,17 +96,17 @@ def build_from_events(text: str, build: Callable[[Iterator[yaml.Event]], _T]) ->
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         hint = "put a space after a tag" if "a tag" in str(error.context) else ""
-        raise MalformedYaml(mark.line + 1 if mark else 0, _words(error.problem), hint) from None
+        raise MalformedYaml(mark.line + 1 if mark else 0, _reason(error.problem), hint) from None
     except yaml.reader.ReaderError as error:
         invalid = yaml.reader.Reader.NON_PRINTABLE.search(text)
         line = text.count("\n", 0, invalid.start()) + 1 if invalid else 0
-        raise MalformedYaml(line, _words(error.reason)) from None
+        raise MalformedYaml(line, _reason(error.reason)) from None
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
         # Includes errors of int() for numbers in directives.
-        raise MalformedYaml(0, _words(error)) from None
+        raise MalformedYaml(0, _reason(error)) from None
 
 
-def _words(problem: object) -> str:
+def _reason(problem: object) -> str:
     return f"not YAML: {' '.join(str(problem).split())[:200]}"
 
 

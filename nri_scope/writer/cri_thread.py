@@ -153,7 +153,7 @@ class CriQueue:
                     del self._starting[container]
         return ids - {""}
 
-    def rest(self) -> set[str]:
+    def remaining(self) -> set[str]:
         """Return the ids of all containers that would be queried later."""
         return {*self._own, *self._others, *self._starting} - {""}
 
@@ -321,7 +321,7 @@ class CriThread:
                 self._process(queue, poller)
             await asyncio.sleep(_LAST_EVENTS_SECONDS)
             self._process(queue, poller)
-            for container in queue.rest():
+            for container in queue.remaining():
                 poller.want(container)
             await poller.finish(FINISH_SECONDS)
             asking.cancel()

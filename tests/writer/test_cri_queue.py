@@ -74,10 +74,10 @@ def test_a_container_that_does_not_start_is_asked_about_at_intervals() -> None:
     assert queue.is_waiting
     assert sum(bool(queue.due(10.0 + tenth / 10)) for tenth in range(100)) == 2
     queue.feed(seen(CREATED), 30.0)
-    assert queue.rest() == {"a"}
+    assert queue.remaining() == {"a"}
     assert queue.feed(seen("StartContainer"), 30.1) == set()
     assert queue.feed(seen("PostStartContainer"), 30.2) == {"a"}
-    assert queue.rest() == set()
+    assert queue.remaining() == set()
     assert not queue.is_waiting
 
 

@@ -233,26 +233,26 @@ def _redaction(table: _Table | None) -> Redaction | None:
 def _file(table: _Table) -> File:
     file = File(table.count("size"), table.get("sha256", str))
     if not _SHA256.fullmatch(file.sha256):
-        raise ManifestError(f"{table.where}.sha256 in its manifest is not a SHA-256")
+        raise ManifestError(f"{table.path}.sha256 in its manifest is not a SHA-256")
     return file
 
 
 class _Table:
-    """JSON object; ``where`` is its path in errors."""
+    """JSON object; ``path`` is used in errors."""
 
     def __init__(self, value: object, path: str) -> None:
         self._values = _as_table(value, path)
-        self.where = path
+        self.path = path
 
     def get(self, name: str, kind: type[T]) -> T:
         if name not in self._values:
-            raise ManifestError(f"its manifest has no {self._place(name)}")
-        return _as(self._values[name], kind, self._place(name))
+            raise ManifestError(f"its manifest has no {self._member_path(name)}")
+        return _as(self._values[name], kind, self._member_path(name))
 
     def count(self, name: str) -> int:
         number = self.get(name, int)
         if not 0 <= number < 1 << 63:
-            raise ManifestError(f"{self._place(name)} in its manifest is not a count")
+            raise ManifestError(f"{self._member_path(name)} in its manifest is not a count")
         return number
 
     def flag(self, name: str) -> bool:
@@ -265,11 +265,11 @@ class _Table:
         moment = self.get(name, int)
         # An untrusted recording may have times before 1970.
         if not -(1 << 63) <= moment < 1 << 63:
-            raise ManifestError(f"{self._place(name)} in its manifest is not a time")
+            raise ManifestError(f"{self._member_path(name)} in its manifest is not a time")
         return moment
 
     def table(self, name: str) -> _Table:
-        return _Table(self._values.get(name), self._place(name))
+        return _Table(self._values.get(name), self._member_path(name))
 
     def optional_table(self, name: str) -> _Table | None:
         return None if self._values.get(name) is None else self.table(name)
@@ -277,11 +277,11 @@ class _Table:
     def values(self, name: str) -> list[object]:
         members = self._values.get(name)
         if not isinstance(members, list) or len(members) > _MAX_LIST:
-            raise ManifestError(f"{self._place(name)} in its manifest is not a list")
+            raise ManifestError(f"{self._member_path(name)} in its manifest is not a list")
         return members
 
     def tables(self, name: str) -> list[_Table]:
-        path = self._place(name)
+        path = self._member_path(name)
         return [_Table(member, f"{path}.{index}") for index, member in enumerate(self.values(name))]
 
     def tables_by_name(self) -> list[tuple[str, _Table]]:
@@ -290,10 +290,10 @@ class _Table:
     def items(self) -> list[tuple[str, object]]:
         return list(self._values.items())
 
-    def _place(self, name: str) -> str:
+    def _member_path(self, name: str) -> str:
         # The name may be untrusted, so a long one is shortened.
         short = name if len(name) <= 60 else f"{name[:60]}…"
-        return short if self.where == "the manifest" else f"{self.where}.{short}"
+        return short if self.path == "the manifest" else f"{self.path}.{short}"
 
 
 def _as_table(value: object, path: str) -> dict[str, object]:

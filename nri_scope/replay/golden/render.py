@@ -119,7 +119,7 @@ def _differing(differences: Sequence[ReplyDifference]) -> Iterator[str]:
         return
     yield "  differing:"
     for difference in differences:
-        expected, got = _shown(difference.expected), _shown(difference.got)
+        expected, got = _inline(difference.expected), _inline(difference.got)
         same = _same(expected, got)
         if max(len(expected), len(got)) > MAX_WIDTH and same > _CONTEXT:
             expected, got = (f"…{side[same - _CONTEXT :]}" for side in (expected, got))
@@ -128,7 +128,7 @@ def _differing(differences: Sequence[ReplyDifference]) -> Iterator[str]:
         yield f"      got      {_cut(got)}"
 
 
-def _shown(value: Expected | Plain) -> str:
+def _inline(value: Expected | Plain) -> str:
     return _NOTHING if value is None else inline(cast("Expected", value))
 
 
@@ -215,10 +215,10 @@ def request_words(message: Message, name_of: NameOf) -> str:
             return ""
         case api.ValidateContainerAdjustmentRequest():
             changes = type(message)(adjust=message.adjust, update=message.update)
-            return _words(changes, name_of)
+            return _reply_text(changes, name_of)
     content = deepcopy(message)
     clear_fields(content, _SUBJECTS.intersection(message.DESCRIPTOR.fields_by_name))
-    return _words(content, name_of)
+    return _reply_text(content, name_of)
 
 
 def reply_words(message: Message, name_of: NameOf) -> str:
@@ -229,7 +229,7 @@ def reply_words(message: Message, name_of: NameOf) -> str:
     if isinstance(message, api.UpdateContainersResponse):
         failed = [name_of(update.container_id) or update.container_id for update in message.failed]
         return f"failed: {_listed(failed)}" if failed else NOTHING
-    return _words(message, name_of) or NOTHING
+    return _reply_text(message, name_of) or NOTHING
 
 
 def synchronized_names(request: Message) -> Iterator[tuple[str, str]]:
@@ -250,7 +250,7 @@ def _events(names: Plain) -> str:
     return f"{len(names)} events" if len(names) > _EVENTS_MAX else f"events {listed}"
 
 
-def _words(message: Message, name_of: NameOf) -> str:
+def _reply_text(message: Message, name_of: NameOf) -> str:
     return _listed(list(_parts(plain_reply(message, name_of))))
 
 

@@ -49,7 +49,7 @@ class Goldens:
         if self._mode == UPDATE and path not in self._updated:
             self._update(replayed, path)
             return ""
-        golden = Golden.load(_shown(path))
+        golden = Golden.load(_relative(path))
         golden.check_origin(replayed.origin)
         mismatches = golden.compare(replayed.replies(), replayed.name_of)
         if not mismatches:
@@ -61,12 +61,12 @@ class Goldens:
             )
         else:
             hint = "if the new replies are correct, write them with --nri-golden=update"
-        return "\n".join([*lines(mismatches, _shown(path)), hint])
+        return "\n".join([*lines(mismatches, _relative(path)), hint])
 
     def _update(self, replayed: Replayed, path: Path) -> None:
         origin = replayed.origin
         if path.exists():
-            old = Golden.load(_shown(path))
+            old = Golden.load(_relative(path))
         else:
             old = Golden(origin, {}, head=_HEAD)
         new = old.updated(replayed.replies(), origin, replayed.name_of)
@@ -82,7 +82,7 @@ class Goldens:
         self._updated.add(path)
 
 
-def _shown(path: Path) -> str:
+def _relative(path: Path) -> str:
     """Return the path, relative to the current folder if it is below it."""
     try:
         return str(path.relative_to(Path.cwd()))

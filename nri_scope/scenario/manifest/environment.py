@@ -86,7 +86,7 @@ def _service_variables(ip: str) -> Iterator[tuple[str, str]]:
 
 def _values(pod: PodSpec, kind: str, name: str) -> dict[str, str] | None:
     """Return the data of a ConfigMap or Secret in the manifest; None if it is not there."""
-    map_object = pod.other(kind, name)
+    map_object = pod.sibling(kind, name)
     if map_object is None:
         return None
     if kind == "ConfigMap":

@@ -142,7 +142,7 @@ def _gets_token(pod: PodSpec) -> bool:
     if any(name.startswith(_TOKEN_VOLUME) for name in pod.volumes):
         return False
     own = pod.field["automountServiceAccountToken"]
-    account = pod.other("ServiceAccount", pod.field["serviceAccountName"].text("default"))
+    account = pod.sibling("ServiceAccount", pod.field["serviceAccountName"].text("default"))
     default = account is None or account["automountServiceAccountToken"].flag(True)
     return own.flag(default)
 

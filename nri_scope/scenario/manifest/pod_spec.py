@@ -79,7 +79,7 @@ class PodSpec:
         """Security context of the pod."""
         return self.field["securityContext"]
 
-    def other(self, kind: str, name: str) -> ManifestField | None:
+    def sibling(self, kind: str, name: str) -> ManifestField | None:
         """Return another object of the manifest in the pod's namespace."""
         return self.others.get((kind, self.object.namespace, name))
 
