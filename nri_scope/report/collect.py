@@ -383,7 +383,7 @@ class _Collector(Finder):
         return Facts(
             **{member.name: getattr(diagnosed, member.name) for member in fields(diagnosed)},
             tool=f"nri-scope {__version__}",
-            runtimes=tuple(clipped(member, WORDS_MAX) for member in runtimes[:SESSIONS_MAX]),
+            runtimes=tuple(clipped(name, WORDS_MAX) for name in runtimes[:SESSIONS_MAX]),
             lost=sum(gap.lost or 0 for gap in gaps),
             notes=tuple(notes[:NOTES_MAX]),
             pods=len(self._pods),
@@ -391,7 +391,7 @@ class _Collector(Finder):
             by_event=tuple(
                 sorted(
                     ((name, count, bad) for name, (count, bad) in self._by_event.items()),
-                    key=lambda member: (-member[1], member[0]),
+                    key=lambda row: (-row[1], row[0]),
                 )
             ),
             chain=tuple(self._links.links()),

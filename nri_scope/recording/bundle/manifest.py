@@ -213,7 +213,7 @@ def from_bytes(data: bytes) -> Manifest:
         redaction=_redaction(top.optional_table("redaction")),
         note=top.get("note", str),
         damage=recording.get("damage", str),
-        files={name: _file(member) for name, member in top.table("files").tables_by_name()},
+        files={name: _file(table) for name, table in top.table("files").tables_by_name()},
     )
 
 
