@@ -201,20 +201,30 @@ async def node_of(
     agents, pod = await asyncio.gather(
         agent_pods(kubectl, namespace), find_pod(kubectl, target.namespace, target.pod)
     )
+    name = f"{target.namespace}/{target.pod}"
     if wait and pod is not None and not pod.node:
-        say(f"{target.namespace}/{target.pod} is not scheduled yet; waiting for it")
+        say(f"{name} is not scheduled yet; waiting for it")
         while pod is not None and not pod.node:
             await asyncio.sleep(PAUSE_S)
             pod = await find_pod(kubectl, target.namespace, target.pod)
         agents = await agent_pods(kubectl, namespace)
-    if pod is not None and pod.node:
-        agent = agents.get(pod.node)
-        if agent is None:
-            raise UsageError(
-                f"{target.namespace}/{target.pod} runs on {pod.node}, which has no agent",
-                f"agents run on {_listed(list(agents))}",
-            )
+    if pod is None or not pod.node:
+        agent, remark = await _recording_agent(kubectl, agents, target, exists=pod is not None)
+        say(remark)
         return agent
+    if pod.node not in agents:
+        problem = f"{name} runs on {pod.node}, which has no agent"
+        raise UsageError(problem, f"agents run on {_listed(list(agents))}")
+    return agents[pod.node]
+
+
+async def _recording_agent(
+    kubectl: Kubectl, agents: dict[str, AgentPod], target: Target, *, exists: bool
+) -> tuple[AgentPod, str]:
+    """Return the agent with the newest events of a pod that is on no node, and a remark on it.
+
+    ``exists``: whether the pod waits for a node. Raises UsageError.
+    """
     name = f"{target.namespace}/{target.pod}"
     nodes, silent = await _recorded_on(kubectl, agents, target)
     for node in await nodes_without_agent(kubectl, agents, lambda text: None):
@@ -222,18 +232,17 @@ async def node_of(
     why = next(iter(silent.values()), "")
     unknown = f"; unknown for {_listed([*silent])}: {why}" if silent else ""
     if not nodes:
-        gone = "is not scheduled yet" if pod is not None else "does not exist"
+        gone = "is not scheduled yet" if exists else "does not exist"
         asked = [node for node in agents if node not in silent]
         of_asked = f" of {_listed(asked)}" if silent else ""
+        problem = f"no recording{of_asked} has its events{unknown}"
         if not asked:
-            raise UsageError(
-                f"pod {name} {gone}, and whether a recording has its events is{unknown[1:]}"
-            )
-        raise UsageError(f"pod {name} {gone}, and no recording{of_asked} has its events{unknown}")
-    gone = "is not scheduled" if pod is not None else "no longer exists"
+            problem = f"whether a recording has its events is{unknown[1:]}"
+        raise UsageError(f"pod {name} {gone}, and {problem}")
+    gone = "is not scheduled" if exists else "no longer exists"
     others = f", not of {_listed(nodes[1:])}" if len(nodes) > 1 else ""
-    say(f"pod {name} {gone}; reading the recordings of {nodes[0]}{others}{unknown}")
-    return agents[nodes[0]]
+    remark = f"pod {name} {gone}; reading the recordings of {nodes[0]}{others}{unknown}"
+    return agents[nodes[0]], remark
 
 
 async def moved(kubectl: Kubectl, target: Target, node: str) -> str:

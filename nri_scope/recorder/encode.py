@@ -194,13 +194,17 @@ class Encoder:
         if keys.updated:
             rows[_INSERT_EFFECT] += [(key, event_id) for key in keys.updated]
         if recorded is not None:
-            if recorded.outcome is not None:
-                fate, evidence = recorded.outcome.fate, recorded.outcome[1:]
-                rows[INSERT_OUTCOME].append((event_id, fate.value, *evidence))
-            if recorded.omitted is not None:
-                rows[_INSERT_OMITTED].append((event_id, *recorded.omitted))
+            self._append_recorded(event_id, recorded)
         self._append_row(session, event_id, encoded, keys, objects)
         return encoded
+
+    def _append_recorded(self, event_id: int, recorded: RecordedCall) -> None:
+        """Append what another recording stores about an event besides its call."""
+        if recorded.outcome is not None:
+            fate, evidence = recorded.outcome.fate, recorded.outcome[1:]
+            self._rows[INSERT_OUTCOME].append((event_id, fate.value, *evidence))
+        if recorded.omitted is not None:
+            self._rows[_INSERT_OMITTED].append((event_id, *recorded.omitted))
 
     def _subject_keys(
         self, session: OpenSession, event_id: int, encoded: EncodedCall

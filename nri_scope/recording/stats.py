@@ -275,15 +275,13 @@ def tally(samples: Iterable[Sample]) -> Stats:
         for event, count in counts.items()
     ]
     without_pod = pods.pop(("", ""), 0)
+    by_pod = sorted(pods.items(), key=lambda entry: (-entry[1], entry[0]))
     busiest = max(seconds.items(), key=lambda entry: (entry[1], -entry[0]), default=None)
     return Stats(
         count=counts.total(),
         by_status=dict(statuses),
         by_event=tuple(sorted(by_event, key=lambda entry: (-entry.count, entry.event))),
-        by_pod=tuple(
-            PodStats(namespace, pod, count)
-            for (namespace, pod), count in sorted(pods.items(), key=lambda e: (-e[1], e[0]))
-        ),
+        by_pod=tuple(PodStats(namespace, pod, count) for (namespace, pod), count in by_pod),
         without_pod=without_pod,
         took=ResponseTimes.of(
             *(taken for event, taken in times.items() if not is_plugins_call(event, ""))

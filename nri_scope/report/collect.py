@@ -366,6 +366,7 @@ class _Collector(Finder):
             timeline = self._lanes.timeline(
                 self.sessions.values(), self._drawn_gaps(), self.name_of
             )
+        by_event = [(name, count, bad) for name, (count, bad) in self._by_event.items()]
         containers, rows = self._changes.kept
         measured = (
             by_plugin(measured_times(self._recording)) if self._choice.subject is None else []
@@ -388,12 +389,7 @@ class _Collector(Finder):
             notes=tuple(notes[:NOTES_MAX]),
             pods=len(self._pods),
             containers=len(self._containers),
-            by_event=tuple(
-                sorted(
-                    ((name, count, bad) for name, (count, bad) in self._by_event.items()),
-                    key=lambda row: (-row[1], row[0]),
-                )
-            ),
+            by_event=tuple(sorted(by_event, key=lambda row: (-row[1], row[0]))),
             chain=tuple(self._links.links()),
             changed=self._changes.result(),
             legend=self._changes.legend(),
