@@ -55,7 +55,7 @@ def _twin_of(event: Event) -> int:
 
 @dataclass(slots=True)
 class _Observer:
-    """An open session, of which another one may observe the same events."""
+    """An open session. Another session may observe the same events."""
 
     source: _Source
     plugin: str

@@ -194,7 +194,7 @@ async def node_of(
     *,
     wait: bool = False,
 ) -> AgentPod:
-    """Return the agent whose node has the pod; or had it, according to its recordings.
+    """Return the agent whose node has the pod, or had it, according to its recordings.
 
     ``wait``: until a pod that exists is scheduled. Raises UsageError.
     """
@@ -262,7 +262,7 @@ async def moved(kubectl: Kubectl, target: Target, node: str) -> str:
 async def _recorded_on(
     kubectl: Kubectl, agents: dict[str, AgentPod], target: Target
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the nodes whose recordings have a pod, the newest first; and why others are silent."""
+    """Return the nodes whose recordings have a pod, the newest first, and the errors of others."""
     request = v1.GetEventsRequest(where=target.where, last=1, namespaces=[target.namespace])
 
     async def newest(agent: AgentPod) -> int:

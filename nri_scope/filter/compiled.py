@@ -179,7 +179,7 @@ class Filter:
 
 
 _LIST, _REGEX = 5, 20
-"""Comparisons that one with a list of texts stands for, and one with a regular expression."""
+"""Cost of a list of texts, and of a regular expression, in comparisons of single texts."""
 
 
 def _comparisons(node: Node) -> int:

@@ -138,7 +138,7 @@ def gaps_after_synchronize(
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return what spans cover, ascending; those that overlap or touch become one."""
+    """Return spans in ascending order, with those merged that overlap or touch."""
     merged: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if merged and begin <= merged[-1][1]:

@@ -201,7 +201,7 @@ def slowest_event(recording: Recording, container: int) -> Event | None:
 def events_of_containers(
     recording: Recording, containers: Iterable[int], events: Iterable[int]
 ) -> dict[int, list[int]]:
-    """Return which of the events are of each of the containers, by key. Raises RecordingError."""
+    """Return the events of each container, by its key, among ``events``. Raises RecordingError."""
     by_container: dict[int, list[int]] = {}
     for container, event in query_numbers(
         recording,

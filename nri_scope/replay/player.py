@@ -382,7 +382,7 @@ class Player:
         )
 
     def _timeout_ns(self, step: ReplayStep) -> int:
-        """Return the recorded timeout; 0, for the profile's own, if another one is wanted."""
+        """Return the recorded timeout, or 0 if the replay uses that of an option or a profile."""
         is_recorded = self._parts.runtime.profile.name == RECORDED
         is_recorded = is_recorded and self._playback.timeout_s is None
         return step.recorded.timeout_ns if is_recorded else 0

@@ -274,7 +274,7 @@ class ReplyCounts:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Number of replies by what is said about them: a verdict, or that a valid one is slow."""
+        """Number of replies by verdict; valid replies that are slow are counted separately."""
         slow = {"slow": self.slow, "too slow": self.too_slow}
         counts = {str(verdict): count for verdict, count in self.verdicts.items()}
         counts["ok"] = counts.get("ok", 0) - sum(slow.values())

@@ -106,12 +106,12 @@ def _replaces(asked: api.LinuxResources, before: api.LinuxResources) -> bool:
     return any(_differing(before, asked))
 
 
-def _differing(some: api.LinuxResources, expected: api.LinuxResources) -> Iterator[bool]:
-    """Yield for each value of ``some`` that ``expected`` lacks whether that has another one.
+def _differing(left: api.LinuxResources, right: api.LinuxResources) -> Iterator[bool]:
+    """Yield for each value of ``left`` that is not in ``right`` whether its field is set there.
 
     Only values for memory and CPU that are not zero.
     """
-    for group, counterpart in ((some.memory, expected.memory), (some.cpu, expected.cpu)):
+    for group, counterpart in ((left.memory, right.memory), (left.cpu, right.cpu)):
         others = {field.name: value for field, value in counterpart.ListFields()}
         for field, value in group.ListFields():
             is_set = value if isinstance(value, str) else value.value

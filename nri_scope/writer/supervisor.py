@@ -398,8 +398,8 @@ class WriterProcess(Sink):
         return running
 
     async def _finish(self, running: RunningWriter, until: float) -> bool:
-        """Let the writer write all entries and exit; return whether another one may go on, as it
-        died. One that hangs is killed.
+        """Let the writer write all entries and exit. Kill it if it hangs. Return whether another
+        writer may go on, as this one died.
         """
         running.process.signal(signal.SIGCONT)
         while self._inbox and monotonic() < until and not running.over.is_set():

@@ -55,7 +55,7 @@ class RecordingFacts:
         return frozenset()
 
     def created_without(self) -> Iterable[Creation]:
-        """Yield what the report covers and was created without a plugin that is required."""
+        """Yield the creations, among those of the report, that lacked a required plugin."""
         return ()
 
     def learn(self, sessions: Iterable[Session]) -> None:
@@ -150,7 +150,7 @@ _LOST_ADVICE = "Findings may be missing. Record fewer events (--where), or to a 
 
 
 class UnobservedDetector(Detector):
-    """Detector of what keeps the others from knowing: events that were lost or not decoded."""
+    """Detector of lost or undecoded events, which other detectors could not examine."""
 
     def __init__(self, facts: RecordingFacts) -> None:
         super().__init__(facts)
