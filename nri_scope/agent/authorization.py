@@ -163,7 +163,8 @@ class Authorizer:
             spec["audiences"] = [AUDIENCE]
             status = self._server.review("authentication.k8s.io", "TokenReview", spec)
             # An API server without audiences accepts its own tokens.
-            if status.get("authenticated") is not True or AUDIENCE not in status["audiences"]:
+            audiences = status.get("audiences") or ()
+            if status.get("authenticated") is not True or AUDIENCE not in audiences:
                 return {}
         return dict(status["user"])
 
