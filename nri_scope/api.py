@@ -87,7 +87,7 @@ class Statistics:
     """What the sender of a bundle says of it: names and texts."""
 
     def record(self) -> dict[str, Plain]:
-        """Return the values as ``stats --format json`` prints them."""
+        """Return the values as ``report FILE --format json`` prints them."""
         chain: list[Plain] = [entry.record() for entry in self.chain]
         metrics: list[Plain] = [times.record() for times in self.runtime_metrics]
         more: dict[str, Plain] = {"chain": chain, "runtime_metrics": metrics}
