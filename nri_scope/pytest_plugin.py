@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Provide pytest's fixture `nri_replay` and marker `nri_recording`.
+"""Provide pytest's fixture `nri_replay` and marker ``nri_recording``.
 
 Every pytest run in an environment with nri-scope loads this module, so it imports the rest of
 nri-scope only when a test uses the fixture.

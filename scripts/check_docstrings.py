@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check that the names in the docstrings of functions exist.
+"""Check that the names in docstrings exist.
 
 Fails with ``path:line: name`` for each that does not, with the line of the function. A name in two
 backticks is a word of the code or of a string of its function, or of a function around it, or a
 name of its class or module. A name in one backtick may also be a class, function, constant or
-module of the package. The last part of a dotted name is a name of the class or module before it.
-Words of a format and examples are written in quotes instead.
+module of the package, and is also checked in docstrings of attributes, classes and modules. The
+last part of a dotted name is a name of the class or module before it. Words of a format and
+examples are written in quotes instead.
 """
 
 from __future__ import annotations
@@ -77,11 +78,12 @@ def package_names() -> Names:
         module = path.parent.name if path.stem == "__init__" else path.stem
         names.add(module, path.read_text(encoding="utf-8"))
         names.members[path.parent.name].add(module)
+        names.members[path.parent.parent.name].add(path.parent.name)
     return names
 
 
 def findings(source: str, package: Names) -> Iterator[tuple[int, str]]:
-    """Yield the line of a function and a name in its docstring, for each that does not exist."""
+    """Yield the line and a name of a docstring, for each name that does not exist."""
     tree = ast.parse(source)
     names = ({node.name} if isinstance(node, _Definition) else _words(node) for node in tree.body)
     yield from _below(tree, _ALWAYS.union(*names), package)
@@ -110,6 +112,13 @@ def _below(node: ast.AST, known: Set[str], package: Names) -> Iterator[tuple[int
                     if not _exists(marked["name"], marked["marks"], inside, package):
                         yield child.lineno, marked["name"]
                 yield from _below(child, inside, package)
+            case ast.Expr(value=ast.Constant(value=str(text))) if (
+                not isinstance(node, _Function) or child is not node.body[0]
+            ):
+                # The words in two backticks may be values of the attribute.
+                for marked in _MARKED.finditer(text):
+                    if marked["marks"] == "`" and not _exists(marked["name"], "`", known, package):
+                        yield child.lineno, marked["name"]
             case ast.stmt() | ast.excepthandler() | ast.match_case():
                 yield from _below(child, known, package)
 

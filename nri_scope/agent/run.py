@@ -176,7 +176,7 @@ async def _serve(
 
 
 class Codec(ProtoCodec):
-    """gRPC's ``proto`` codec, with messages encoded by `protobuf`: betterproto2 takes ten times as
+    """gRPC's ``proto`` codec, with messages encoded by protobuf: betterproto2 takes ten times as
     long, which was a third of the time for an event.
     """
 

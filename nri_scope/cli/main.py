@@ -166,7 +166,7 @@ def _open_standard_streams() -> None:
 class _WholeWrites(io.FileIO):
     """A file whose `write` does not return before everything is written.
 
-    `TextIOWrapper` takes a short write for a whole one: a stopped process (^Z) lost output.
+    `io.TextIOWrapper` takes a short write for a whole one: a stopped process (^Z) lost output.
     """
 
     def write(self, data: Any, /) -> int:

@@ -29,7 +29,7 @@ MIN_COLUMNS, MIN_LINES = 40, 10
 NICER = 5
 """Niceness added to this process, which draws, so that the recorder is scheduled first."""
 _M_MMAP_THRESHOLD = -3
-"""From `malloc.h`."""
+"""From the header malloc.h."""
 _LARGE_ARRAY = 1 << 18
 """Minimum bytes of an array whose memory is returned to the system."""
 _OF_RECORD = {*record.RecorderOptions.__annotations__, "keep"}

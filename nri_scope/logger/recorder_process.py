@@ -59,7 +59,7 @@ class RecorderProcess:
         self.status_text = ""
         """The recorder's last message for the user."""
         self.interruption = ""
-        """Always "": see `nri_scope.tui.polling.RecorderStatus`."""
+        """Always "": see `nri_scope.tui.polling.OwnRecorderStatus`."""
         self.failure = ""
         """Reason why the recorder failed; "" if it did not."""
         self._on_notice = on_notice

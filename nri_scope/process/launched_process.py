@@ -9,7 +9,7 @@ or kill processes that it did not start; so the helper is the subreaper, for one
 The plugin inherits descriptors 0 to 2 of the helper, and its connection, unless it is external. It
 is killed when the other end of the channel is closed, which also happens when the runtime itself is
 killed. The first message on the channel is the order: a JSON object with path, argv, environment,
-cwd and folders (see `Command`), in which each byte is a Latin-1 character. The helper reports
+cwd and folders (see `PluginProgram`), in which each byte is a Latin-1 character. The helper reports
 events as JSON objects:
 
 - ``started``: the plugin's process id

@@ -44,7 +44,7 @@ HUGE_SYNC_MAX = 100_000
 """Maximum number of additional containers: ten times those of a large node."""
 
 HELD_BACK_MAX = 2_000
-"""Maximum number of events queued by `reorder`, about 20 MiB: a few per pod of a full node."""
+"""Maximum number of events queued by ``reorder``, about 20 MiB: a few per pod of a full node."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ class _VerticalBar(ScrollBar):
 class SizedView(ScrollView, inherit_bindings=False):
     """A scroll view that is notified of every change of its size.
 
-    Textual sends no `Resize` if a region is requested between a change of styles and the next
+    Textual sends no ``Resize`` if a region is requested between a change of styles and the next
     layout.
     """
 

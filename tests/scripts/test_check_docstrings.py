@@ -79,6 +79,27 @@ def test_a_word_of_the_docstring_itself_does_not_count() -> None:
     assert _missing(_function("Wait for gone: ``gone``.")) == [(6, "gone")]
 
 
+def test_docstrings_of_attributes_classes_and_modules_name_what_exists() -> None:
+    source = '''"""See `Watch`, `gone_1`."""
+
+LIMIT = 1
+"""Limit of `Watch`, `gone_2`, ``value``."""
+
+class Watch(Clock):
+    """A `Clock`, `gone_3`."""
+
+    name: str
+    """See `limit`, `gone_4`."""
+
+    def __init__(self):
+        self.late = 0
+        """See `measure`, `gone_5`."""
+'''
+    assert _missing(source) == [
+        *((1, "gone_1"), (4, "gone_2"), (7, "gone_3"), (10, "gone_4"), (14, "gone_5"))
+    ]
+
+
 def test_a_method_may_name_what_its_class_and_base_classes_have() -> None:
     source = '''
 class Watch(Clock):

@@ -4,7 +4,7 @@
 In: messages, texts, names and paths, one at a time. Out: the same with tokens in place of
 everything that is neither known to be harmless (`harmless`) nor a name of the recording; what
 follows a key that names a credential is always replaced. Tokens are made with a key, so originals
-cannot be guessed without it, and for each container separately (see `tokens.Scope`), so a guess
+cannot be guessed without it, and for each container separately (`tokens.TokenScope`), so a guess
 planted in another container cannot be compared. This package never knows files or tables.
 """
 

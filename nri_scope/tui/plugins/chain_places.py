@@ -234,7 +234,7 @@ class ChainPlace:
     changes: int | None
     """Number of events in which it changed something; None if unknown."""
     ends: tuple[str, str] = ("", "")
-    """The connections before and after it, for `BETWEEN`."""
+    """The connections before and after it, for `ChainPlaceKind.BETWEEN`."""
     owner: str = ""
     """The owner of its changes, as of `Owner`; "" for a passive connection, which has none."""
     session: int = 0
@@ -242,7 +242,7 @@ class ChainPlace:
     first_event: int = 0
     """First event of its newest session; 0 if there is none."""
     slowest: int = 0
-    """Event that took longest, for `BETWEEN`."""
+    """Event that took longest, for `ChainPlaceKind.BETWEEN`."""
 
 
 def chain_places(counts: PlaceCounts) -> tuple[ChainPlace, ...]:

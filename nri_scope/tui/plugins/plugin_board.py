@@ -216,7 +216,7 @@ FIELDS = (
     TableField("Changes", 7, right=True),
 )
 _BETWEEN = "  ↕ "
-"""Prefix of lines for `BETWEEN`."""
+"""Prefix of lines for `ChainPlaceKind.BETWEEN`."""
 
 
 def place_line(place: ChainPlace, grid: TableGrid) -> StyledLine:

@@ -92,8 +92,8 @@ COLUMNS: tuple[ListColumn, ...] = (
     ListColumn("deadline", "Of", right=True, dim=True),
     ListColumn("status", "Status"),
 )
-"""Columns in the order of `ListRow.cells`. `time` is the local time of day, `delta` counts from the
-event before in the view, `elapsed` from the recording's first event."""
+"""Columns in the order of `ListRow.cells`. "time" is the local time of day, "delta" counts from the
+event before in the view, "elapsed" from the recording's first event."""
 POSITION: dict[str, int] = {column.name: at for at, column in enumerate(COLUMNS)}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of styled text and tables of them, created by views and shown by `Lines`.
+"""Lines of styled text and tables of them, created by views and shown by `LinesView`.
 
 Lines may be wrapped or truncated, searched for a text, and made of plain values as YAML.
 """
