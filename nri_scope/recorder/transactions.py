@@ -80,7 +80,6 @@ class TransactionWriter:
         self._encoder: Encoder | None = None
         self._sessions = RecordedSessions()
         self._preface: list[Written] = []
-        self._limits = RowLimits(file.connection)
         self._stretch_bytes = 0
         self._stretch_began = 0.0
         self._removal: Iterator[int] | None = None
