@@ -19,43 +19,65 @@ from .key_values import QUOTE, SCHEME, SECRET_DATA, value_after
 from .tokens import PLAIN_TOKEN, TOKEN_PREFIX, address_of, is_local, is_token, is_token_address
 
 _IN_CHUNK = r"[^\s\"'`=:,;?()\[\]{}<>|&/\\]"
+# For example zq7x!
 _CHUNK = re.compile(
     rf"\\(?<!\\\\)\\*+(?:u[0-9A-Fa-f]{{4}}|(?!redacted-)[nrtbf])|{PLAIN_TOKEN}(?!{_IN_CHUNK})"
     rf"|({_IN_CHUNK}+)"
 )
 """An escape or a token, which stay; or else a chunk."""
+# For example 0000:3b:00.1
 _PCI = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+# For example sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef
 _DIGEST = re.compile(r"sha(?:256|512):[0-9a-f]{64}")
+# For example redacted-abcdefgh2345
 _TOKEN = re.compile(PLAIN_TOKEN)
+# For example 2001:db8:0:1:2:3:4:5
 _IPV6_TOKEN = re.compile(r"2001:[dD][bB]8:[0-9A-Fa-f:]*")
+# For example - name: web
 _ITEM_PREFIX = re.compile(r"[ \t]*(?:- )*[ \t]*")
+# For example log.level = debug
 _PAIR_IN_LINE = re.compile(rf"{QUOTE}?[\w./-]{{1,100}}{QUOTE}?[ \t]*(?::(?=\s)|=)[ \t]*")
+# For example 'two words'
 _MEMBER = re.compile(rf"(?P<quote>{QUOTE})(?P<text>.*?)(?P=quote)|[^\s,:=\[\]{{}}\"'`]+", re.DOTALL)
+# For example : 5
 _MEMBER_KEY = re.compile(r"[ \t]*[:=]")
+# For example -----BEGIN KEY-----MIIB-----END KEY-----
 _PEM = re.compile(
     r"-----BEGIN [A-Z0-9 ]{1,40}-----.*?(?:-----END [A-Z0-9 ]{1,40}-----|\Z)", re.DOTALL
 )
+# For example https://db.example.com/x
 _URL = re.compile(r"(?<=://)(?:(?!://)[^\s\"'<>\\])++")
+# For example 8080/x
 _PORT = re.compile(r"[0-9]{1,5}(?:/|\Z)")
+# For example user:pass@host
 _LOGIN = re.compile(
     r"(?<![^\s\"'=,(\[])([^\s:/@\"'=,]{1,64})(:)([^\s\"'@,/]{1,200})(?=@(?!sha[0-9]{3}:)[A-Za-z0-9(\[])"
 )
 # In each address; they begin with a separator, which is found faster than what is before it.
+# For example .0.0.1
 _THREE_DOTS = re.compile(r"\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]")
+# For example :db8:
 _TWO_COLONS = re.compile(r":[0-9A-Fa-f]{0,4}:")
+# For example 10.0.0.1
 _DOTTED4 = re.compile(
     r"(?<![0-9A-Za-z.])[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![0-9A-Za-z]|\.[0-9A-Za-z])"
 )
+# For example fe80::1
 _COLONS6 = re.compile(
     r"(?<![0-9A-Za-z:.])[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]{1,36}(?:[0-9.]{7,15})?(?![0-9A-Za-z:])"
 )
+# For example db.example.com
 _HOST = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.){1,9}[A-Za-z]{2,20}")
+# For example me@example.com
 _MAIL = re.compile(
     r"[A-Za-z0-9._%+-]{1,64}@(?:[A-Za-z0-9-]{1,63}\.){1,9}([A-Za-z][A-Za-z0-9-]{0,62})"
 )
+# For example --log-level
 _LETTERS_KEY = re.compile(r"-{0,2}[A-Za-z_]{1,24}(?:[.-][A-Za-z_]{1,24}){0,5}[0-9]{0,2}")
+# For example =debug
 _IS_KEY = re.compile(rf"=(?![=\s]|$)|{QUOTE}[ \t]*:")
 _HOMES = ("/home/", "/Users/", "\\Users\\")
+# For example _
 _JOINT = re.compile(r"[_@.]")
 _MAX_ORDINARY, _MAX_ORDINARY_CHUNK = 65_536, 60
 """Maximum number of chunks in `Engine.ordinary`, and of the characters of each."""
@@ -227,8 +249,8 @@ def _redact_formats(engine: Engine, text: str, place: str) -> str:
 
 def redact_address(engine: Engine, text: str, place: str) -> str:
     """Replace an IP address; return loopback and unspecified addresses and other text unchanged."""
-    is_other = address_of(text) is not None and any(map(str.isdigit, text))
-    if not is_other or is_local(text) or is_token_address(text):
+    is_address = address_of(text) is not None and any(map(str.isdigit, text))
+    if not is_address or is_local(text) or is_token_address(text):
         return text
     return engine.replace(BuiltIn.ADDRESSES, text, place)
 
@@ -295,8 +317,8 @@ def _is_kept(engine: Engine, text: str, start: int, chunk: str) -> bool:
 def _redact_mail(engine: Engine, chunk: str, place: str) -> str | None:
     bare = chunk.rstrip(".")
     mail = _MAIL.fullmatch(bare)
-    is_other = mail is None or mail[1].lower() in UNIT_ENDINGS or TOKEN_PREFIX in bare
-    if is_other or not engine.is_on(BuiltIn.EMAILS):
+    is_not_mail = mail is None or mail[1].lower() in UNIT_ENDINGS or TOKEN_PREFIX in bare
+    if is_not_mail or not engine.is_on(BuiltIn.EMAILS):
         return None
     return engine.replace(BuiltIn.EMAILS, bare, place) + chunk[len(bare) :]
 
