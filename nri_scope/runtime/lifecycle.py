@@ -81,7 +81,7 @@ class LifecycleStep(NamedTuple):
     """Whether the runtime sends the event in addition to those passed to `LifecycleState`."""
 
 
-class _Phase(Enum):
+class _Stage(Enum):
     """Stage of a container or pod that the runtime tracks."""
 
     LIVE = auto()
@@ -94,7 +94,7 @@ class _Phase(Enum):
 
 _ENDS = frozenset({EventKind.StopContainer, EventKind.RemoveContainer})
 _POD_ENDS = frozenset({EventKind.StopPodSandbox, EventKind.RemovePodSandbox})
-_AFTERMATH = {
+_POST_EVENTS = {
     EventKind.UpdateContainer: EventKind.PostUpdateContainer,
     EventKind.UpdatePodSandbox: EventKind.PostUpdatePodSandbox,
 }
@@ -110,10 +110,10 @@ class LifecycleState:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._rules = profile.lifecycle_rules
-        self._containers: dict[str, _Phase] = {}
-        self._pods: dict[str, _Phase] = {}
+        self._containers: dict[str, _Stage] = {}
+        self._pods: dict[str, _Stage] = {}
         self._gone_pods: set[str] = set()
-        self._without_aftermath: set[tuple[EventKind, str]] = set()
+        self._without_post_event: set[tuple[EventKind, str]] = set()
 
     def note_pods(self, pods: Iterable[api.PodSandbox]) -> None:
         """Note pods that the runtime ran before its plugins connected.
@@ -122,7 +122,7 @@ class LifecycleState:
         RemovePodSandbox for pods from before its start.
         """
         for pod in pods:
-            self._pods[pod.id] = _Phase.LIVE
+            self._pods[pod.id] = _Stage.LIVE
 
     def note_containers(self, containers: Iterable[api.Container]) -> None:
         """Note containers that were sent to a plugin in Synchronize: the runtime tracks them from
@@ -130,7 +130,7 @@ class LifecycleState:
         """
         for container in containers:
             stopped = container.state == api.ContainerState.CONTAINER_STOPPED
-            self._containers[container.id] = _Phase.STOPPED if stopped else _Phase.LIVE
+            self._containers[container.id] = _Stage.STOPPED if stopped else _Stage.LIVE
 
     def steps_of(self, event: EventKind, request: Message) -> tuple[LifecycleStep, ...]:
         """Return the events that the runtime sends when ``event`` happens.
@@ -152,13 +152,13 @@ class LifecycleState:
         pod_id, container_id = (pod.id if pod else ""), (container.id if container else "")
         match event:
             case EventKind.RunPodSandbox:
-                self._pods[pod_id] = _Phase.FAILED
+                self._pods[pod_id] = _Stage.FAILED
             case EventKind.CreateContainer:
-                self._containers[container_id] = _Phase.FAILED
+                self._containers[container_id] = _Stage.FAILED
             case EventKind.StartContainer:
-                self._containers[container_id] = _Phase.UNSTARTED
+                self._containers[container_id] = _Stage.UNSTARTED
             case EventKind.UpdateContainer | EventKind.UpdatePodSandbox:
-                self._without_aftermath.add((_AFTERMATH[event], container_id or pod_id))
+                self._without_post_event.add((_POST_EVENTS[event], container_id or pod_id))
             case _:
                 pass
         return tuple(
@@ -173,19 +173,19 @@ class LifecycleState:
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         if container is None or event is EventKind.CreateContainer:
             stage = self._pods.get(pod.id) if pod is not None else None
-            if stage is _Phase.FAILED and event is not EventKind.RunPodSandbox:
+            if stage is _Stage.FAILED and event is not EventKind.RunPodSandbox:
                 return "its pod was not run here: RunPodSandbox failed"
         if container is not None and event is not EventKind.CreateContainer:
             stage = self._containers.get(container.id)
-            if stage is _Phase.FAILED or self._pods.get(container.pod_sandbox_id) is _Phase.FAILED:
+            if stage is _Stage.FAILED or self._pods.get(container.pod_sandbox_id) is _Stage.FAILED:
                 return "its container was not created here"
             # Without tracking, a stop is sent for every such request of the CRI.
             ends = _ENDS if not self._rules.tracks_containers else {EventKind.RemoveContainer}
-            if stage is _Phase.UNSTARTED and event not in ends:
+            if stage is _Stage.UNSTARTED and event not in ends:
                 return "its container was not started here: StartContainer failed"
         key = (event, container.id if container is not None else pod.id if pod is not None else "")
-        if key in self._without_aftermath:
-            self._without_aftermath.remove(key)
+        if key in self._without_post_event:
+            self._without_post_event.remove(key)
             return "the update failed here"
         return ""
 
@@ -196,13 +196,13 @@ class LifecycleState:
                 yield from self._container_ends(event, request, pod, container)
             else:
                 if event in (EventKind.CreateContainer, EventKind.StartContainer):
-                    self._containers[container.id] = _Phase.LIVE
+                    self._containers[container.id] = _Stage.LIVE
                 yield LifecycleStep(event, request)
         elif pod is not None and event in _POD_ENDS:
             yield from self._pod_ends(event, request, pod)
         else:
             if pod is not None and event is EventKind.RunPodSandbox:
-                self._pods[pod.id] = _Phase.LIVE
+                self._pods[pod.id] = _Stage.LIVE
                 self._gone_pods.discard(pod.id)
             yield LifecycleStep(event, request)
 
@@ -219,13 +219,13 @@ class LifecycleState:
             yield self._skip(event, request, f"does not send it: {why}")
             return
         if event is EventKind.StopContainer:
-            if self._rules.tracks_containers and stage is not _Phase.LIVE:
+            if self._rules.tracks_containers and stage is not _Stage.LIVE:
                 yield self._skip(event, request, "has already sent the stop")
                 return
-            self._containers[container.id] = _Phase.STOPPED
+            self._containers[container.id] = _Stage.STOPPED
             yield LifecycleStep(event, self._of_gone_pod(request, pod, container))
             return
-        if self._rules.tracks_containers and stage is _Phase.LIVE:
+        if self._rules.tracks_containers and stage is _Stage.LIVE:
             stop = request_about(EventKind.StopContainer, pod, container)
             yield LifecycleStep(
                 EventKind.StopContainer, self._of_gone_pod(stop, pod, container), added=True
@@ -253,11 +253,11 @@ class LifecycleState:
                 why = "the pod was not run since the runtime started"
                 yield self._skip(event, request, f"does not send it: {why}")
                 return
-            if event is EventKind.StopPodSandbox and stage is not _Phase.LIVE:
+            if event is EventKind.StopPodSandbox and stage is not _Stage.LIVE:
                 yield self._skip(event, request, "has already sent the stop")
                 return
         if event is EventKind.StopPodSandbox:
-            self._pods[pod.id] = _Phase.STOPPED
+            self._pods[pod.id] = _Stage.STOPPED
         else:
             self._pods.pop(pod.id, None)
             self._gone_pods.add(pod.id)
