@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from .differences import Change, same
-from .json_spec import ABSENT, KEYED, OPEN, Absent, Json, Keyed, Spec, items, members, split
+from .json_spec import ABSENT, KEYED, SET_BY_FIELD, Absent, Json, Keyed, Spec, items, members, split
 from .path_labels import numbered, step
 
 
@@ -163,14 +163,14 @@ def _set(root: _EditableNode, path: str, value: Json) -> None:
 
 
 def _drop_emptied(emptied: list[_EditableNode]) -> None:
-    """Remove objects in `OPEN` and keyed arrays whose last member was removed."""
+    """Remove objects in `SET_BY_FIELD` and keyed arrays whose last member was removed."""
     for node in emptied:
         while (
             (parent := node.parent) is not None
             and not node.members
             # Unless an empty value was set explicitly.
             and parent.nodes.get(node.key) is node
-            and node.place in (KEYED if node.is_array else OPEN)
+            and node.place in (KEYED if node.is_array else SET_BY_FIELD)
         ):
             parent.put(node.key, ABSENT)
             node = parent

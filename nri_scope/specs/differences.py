@@ -7,7 +7,7 @@ from bisect import bisect_left
 from math import isnan
 from typing import Literal, NamedTuple, TypeAlias
 
-from .json_spec import ABSENT, KEYED, OPEN, Absent, Json, Keyed, Spec, members, pointer
+from .json_spec import ABSENT, KEYED, SET_BY_FIELD, Absent, Json, Keyed, Spec, members, pointer
 from .path_labels import value_at
 
 ChangeKind: TypeAlias = Literal["added", "removed", "changed", "moved"]
@@ -39,7 +39,7 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
     changes, except for orders without meaning (of an object's keys, environment variables, devices
     and similar members).
 
-    An added or removed value is reported by its fields (`OPEN` objects:
+    An added or removed value is reported by its fields (`SET_BY_FIELD` objects:
     ``/linux/resources/cpu/shares``), by its members (`KEYED` arrays) or as a whole (other values).
     A new order is reported as the smallest number of moves; other changes of moved members are
     separate. The removal of the last member implies the removal of the object or array, unless an
@@ -55,7 +55,7 @@ def changes(before: Spec, after: Spec) -> tuple[Change, ...]:
             continue
         path, old, new = item
         # Only for large values, so that a nested value is not compared again at each depth.
-        if old is new or ((path in OPEN or path in KEYED) and _are_equal(old, new)):
+        if old is new or ((path in SET_BY_FIELD or path in KEYED) and _are_equal(old, new)):
             continue
         parts = _members(path, old, new)
         if parts is None:
@@ -130,13 +130,13 @@ def whole_change(path: str, old: _Value, new: _Value, position: int | None = Non
 def _fields(path: str, old: _Value, new: _Value) -> _Work | None:
     """Return the work items to compare two objects by field; None if they are not comparable."""
     if isinstance(old, dict):
-        if not (isinstance(new, dict) or (new is ABSENT and path in OPEN)):
+        if not (isinstance(new, dict) or (new is ABSENT and path in SET_BY_FIELD)):
             return None
-    elif not (old is ABSENT and isinstance(new, dict) and path in OPEN):
+    elif not (old is ABSENT and isinstance(new, dict) and path in SET_BY_FIELD):
         return None
     before = old if isinstance(old, dict) else {}
     after = new if isinstance(new, dict) else {}
-    work = _emptied(path, old, new) if path in OPEN else []
+    work = _emptied(path, old, new) if path in SET_BY_FIELD else []
     for key, value in before.items():
         other = after.get(key, ABSENT)
         if value is not other and not _are_plainly_equal(value, other):

@@ -135,14 +135,14 @@ def key_of(label: str) -> str:
     return _COUNTED.sub("", label)
 
 
-def members(items: list[Json], keyed: Keyed) -> dict[str, Json] | None:
+def members(array: list[Json], keyed: Keyed) -> dict[str, Json] | None:
     """Return the members in order, by their labels in a path; None if a member has no key.
 
     The label is the key itself for its first member, ``KEY#2`` for its second member, and so on.
     """
     entries: dict[str, Json] = {}
     counts: dict[str, int] = {}
-    for item in items:
+    for item in array:
         split = keyed.split(item)
         if split is None:
             return None
@@ -266,7 +266,7 @@ KEYED: dict[str, Keyed] = {
 }
 """Keyed arrays by path. Any other array is a single value (``args``, ``options``)."""
 
-OPEN = frozenset(
+SET_BY_FIELD = frozenset(
     {
         "",
         "/process",

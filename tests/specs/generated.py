@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from nri_scope.specs import Json, Spec
-from nri_scope.specs.json_spec import KEYED, OPEN
+from nri_scope.specs.json_spec import KEYED, SET_BY_FIELD
 
 # Few keys, so that two specs share some; some are odd.
 _KEYS = st.sampled_from(
@@ -93,7 +93,7 @@ def _ordinary(draw: st.DrawFn) -> Spec:
 @st.composite
 def _hostile(draw: st.DrawFn) -> Spec:
     spec = draw(_ordinary())
-    paths = sorted({*OPEN - {""}, *KEYED, *_PLACES})
+    paths = sorted({*SET_BY_FIELD - {""}, *KEYED, *_PLACES})
     for path in draw(st.lists(st.sampled_from(paths), max_size=2)):
         put(spec, path, draw(ANY))
     return spec

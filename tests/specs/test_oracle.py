@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nri_scope.specs import Json, Spec, changes, pointer
-from nri_scope.specs.json_spec import KEYED, OPEN, members
+from nri_scope.specs.json_spec import KEYED, SET_BY_FIELD, members
 from tests.specs.spec_lines import walk
 
 from .generated import ANY, ORDINARY, SPECS, put, shuffled
@@ -57,7 +57,7 @@ def _has_unique_keys(spec: Spec) -> bool:
     ORDINARY,
     st.randoms(use_true_random=False),
     st.booleans(),
-    st.lists(st.tuples(st.sampled_from(sorted({*KEYED, *OPEN} - {""})), ANY), max_size=2),
+    st.lists(st.tuples(st.sampled_from(sorted({*KEYED, *SET_BY_FIELD} - {""})), ANY), max_size=2),
 )
 def test_edited_specs_differ_iff_deepdiff_finds_a_difference(
     spec: Spec, dice: random.Random, reverse: bool, edits: list[tuple[str, Json]]

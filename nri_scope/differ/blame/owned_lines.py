@@ -278,7 +278,7 @@ def _outcome(step: ChangeStep, *, exists: bool) -> list[str]:
 
 UNMET = "!"
 """Mark of a value that was asked for in an operation that failed."""
-OPEN = "?"
+OUTCOME_UNKNOWN = "?"
 """Mark of a value that was asked for, if nothing shows whether it took effect."""
 
 
@@ -455,7 +455,7 @@ class _SpecLines:
         if step.owner.who is OwnerKind.RUNTIME and not self._newest.by_plugins(step.change.path):
             return " "
         if not step.is_change:
-            return OPEN if step.outcome.kind is OutcomeKind.REQUESTED else UNMET
+            return OUTCOME_UNKNOWN if step.outcome.kind is OutcomeKind.REQUESTED else UNMET
         if step.change.kind == "removed" and node.exists:
             # The value was replaced by another one.
             return wording.GLYPHS["changed"]
@@ -470,6 +470,6 @@ def _joined(member: OwnedLine, first: OwnedLine) -> OwnedLine:
     """Return the first line of a member, with the remarks on the member as a whole."""
     remarks = tuple(dict.fromkeys((*member.remarks, *first.remarks)))
     line = replace(first, indent=member.indent, dash=True, remarks=remarks)
-    if first.mark == " " and member.mark in (">", UNMET, OPEN):
+    if first.mark == " " and member.mark in (">", UNMET, OUTCOME_UNKNOWN):
         line = replace(line, mark=member.mark, mover=member.mover)
     return line

@@ -30,7 +30,7 @@ from ..attribution.history import History
 from ..attribution.owner import POD_SPEC, Owner, OwnerKind
 from ..render import wording
 from ..render.values import clipped
-from .owned_lines import OPEN, UNMET, OwnedLine
+from .owned_lines import OUTCOME_UNKNOWN, UNMET, OwnedLine
 
 View: TypeAlias = Literal["usual", "full", "changed"]
 
@@ -98,7 +98,7 @@ def _folds(lines: Sequence[OwnedLine]) -> Iterator[Fold]:
 MARK_MEANINGS = {
     **{mark: kind for kind, mark in wording.GLYPHS.items()},
     UNMET: "asked for, refused or dropped",
-    OPEN: "asked for, outcome not known",
+    OUTCOME_UNKNOWN: "asked for, outcome not known",
 }
 _OWNER_WIDTH_MAX = 40
 """Maximum width of an owner in output without a line width, in columns."""
@@ -264,14 +264,14 @@ def summary(lines: Sequence[OwnedLine], width: int | None = None) -> str:
     counts: dict[str, int] = {}
     indices: dict[str, str] = {}
     for line in lines:
-        if line.changed and line.mark not in (UNMET, OPEN) and not line.heading:
+        if line.changed and line.mark not in (UNMET, OUTCOME_UNKNOWN) and not line.heading:
             _, owner, _ = gutter_content(line)
             who = "unknown" if owner is None else short(owner)
             counts[who] = counts.get(who, 0) + 1
             if owner is not None and owner.who is OwnerKind.PLUGIN and not owner.or_runtime:
                 indices[who] = owner.index
     not_applied = ""
-    for each in (OPEN, UNMET):
+    for each in (OUTCOME_UNKNOWN, UNMET):
         asked = sum(line.mark == each and not line.heading for line in lines)
         not_applied += f"; {MARK_MEANINGS[each]}: {asked:,}" if asked else ""
     if not counts:
