@@ -203,11 +203,12 @@ WORD_COLUMNS = ("event", "pod", "namespace", "container", "plugin", "container_i
 """Columns searched for a bare word."""
 
 BY_NAME: dict[str, FilterField] = {field.name: field for field in FIELDS}
-WORKLOAD_FIELDS = {name: BY_NAME[name] for name in ("pod", "ns", "container", "id")}
-_DOC = "annotation of the pod: KEY or KEY=VALUE"
-WORKLOAD_FIELDS["annotation"] = FilterField(
-    "annotation", FieldKind.NAME, ("annotations",), _DOC, "annotation:gpu=yes", many=True
-)
+_ANNOTATION = "annotation of the pod: KEY or KEY=VALUE"
+WORKLOAD_FIELDS = {name: BY_NAME[name] for name in ("pod", "ns", "container", "id")} | {
+    "annotation": FilterField(
+        "annotation", FieldKind.NAME, ("annotations",), _ANNOTATION, "annotation:gpu=yes", many=True
+    )
+}
 """Fields of conditions on pods and containers, which are no conditions on events."""
 
 PARENTS: dict[str, tuple[str, ...]] = {"pod": ("ns",), "container": ("ns", "pod")}
