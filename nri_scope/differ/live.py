@@ -179,7 +179,7 @@ class Follower:
             if session.id > self._after.session and self._sessions.get(session.id) != session:
                 self._sessions[session.id] = session
                 self.differ.begin(session)
-        self.differ.lose(self._recording.gaps())
+        self.differ.replace_gaps(self._recording.gaps())
         for event, request, reply in self._recording.exchanges(after_id=self._after.event):
             if event.id > newest:
                 break

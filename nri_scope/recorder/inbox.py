@@ -181,8 +181,8 @@ class Inbox:
         self._full = False
         self._gaps: dict[int, Gap] = {}
         self._asleep = False
-        self._bell = threading.Lock()
-        self._bell.acquire()
+        self._wakeup = threading.Lock()
+        self._wakeup.acquire()
         self.lost = 0
         """Total number of events rejected because the queue was full."""
         self.bytes_on_wire = 0
@@ -208,7 +208,7 @@ class Inbox:
         self._put_bytes += size + ITEM_BYTES
         self._entries.append((session, item))
         if self._asleep:
-            self.ring()
+            self.wake()
 
     def put_control(self, entry: ControlEntry) -> None:
         """Queue an entry other than an event. A full queue rejects only notes and plugin output."""
@@ -222,7 +222,7 @@ class Inbox:
             self._put_bytes += len(entry.text)
         self._entries.append(entry)
         if self._asleep:
-            self.ring()
+            self.wake()
 
     def flush_gaps(self) -> None:
         """Queue the pending gaps."""
@@ -256,20 +256,20 @@ class Inbox:
         count = gap.dropped + 1
         self._gaps[session] = replace(gap, to_ns=at_ns, lost=count, dropped=count)
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         """Wake the writer."""
         self._asleep = False
         try:
-            self._bell.release()
+            self._wakeup.release()
         except RuntimeError:
-            # The bell was already released.
+            # The lock was already released.
             pass
 
     # -- the writer's side ------------------------------------------------------------------
 
     def sleep(self, timeout: float) -> None:
-        """Wait for `ring`, at most ``timeout`` seconds; forever if negative."""
-        self._bell.acquire(timeout=timeout)
+        """Wait for `wake`, at most ``timeout`` seconds; forever if negative."""
+        self._wakeup.acquire(timeout=timeout)
 
     def settle(self) -> None:
         """Queue pending gaps once no event was queued or lost for `SETTLE_SECONDS`.
@@ -285,10 +285,10 @@ class Inbox:
 
     def sleep_while_empty(self, timeout: float) -> None:
         """Wait as `sleep` does, but only if the queue is empty."""
-        # The flag is set first, so either this thread finds a new entry or the producer rings.
+        # The flag is set first, so either this thread finds a new entry or the producer wakes it.
         self._asleep = True
         if not self._entries:
-            self._bell.acquire(timeout=timeout)
+            self._wakeup.acquire(timeout=timeout)
         self._asleep = False
 
     def take(self, items: int, size: int) -> list[Queued]:

@@ -213,7 +213,7 @@ class Recorder(Sink):
             self._inbox.shut()
             self._deadline = time.monotonic() + timeout
             self._finishing = True
-            self._inbox.ring()
+            self._inbox.wake()
             self._thread.join(timeout + GRACE_SECONDS)
             # Zero unless the thread is blocked in the file system or has died.
             self._abandoned = self._inbox.events_waiting + self._pending_events

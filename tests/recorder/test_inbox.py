@@ -117,8 +117,8 @@ def test_the_first_event_wakes_a_sleeping_thread() -> None:
 
 def test_ringing_twice_wakes_once() -> None:
     inbox = _inbox(1)
-    inbox.ring()
-    inbox.ring()
+    inbox.wake()
+    inbox.wake()
     assert _seconds_asleep(inbox, 60) < 30
     assert _seconds_asleep(inbox, 0.05) > 0.04
 

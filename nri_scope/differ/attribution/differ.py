@@ -85,7 +85,7 @@ class Differ:
         """
         self._containers = Containers()
         self._rounds = Rounds.of(sessions, around)
-        self.lose(gaps)
+        self.replace_gaps(gaps)
         self._only = None if only is None else frozenset(only)
         self._keep = keep
         self._creation: Round | None = None
@@ -111,7 +111,7 @@ class Differ:
         """Add a new session, or replace a known session by its newest state."""
         self._rounds.begin(session)
 
-    def lose(self, gaps: Iterable[Gap]) -> None:
+    def replace_gaps(self, gaps: Iterable[Gap]) -> None:
         """Replace the known gaps by `gaps`."""
         self._rounds.gaps = tuple(gap for gap in gaps if not gap.is_left_out)
 

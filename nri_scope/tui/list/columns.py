@@ -50,7 +50,7 @@ def place(
     *,
     digits: int = 3,
     plugins: bool = True,
-    longest_plugin: int = 13,
+    longest_plugin: int = _PLUGIN,
     grouped: bool = False,
 ) -> tuple[PlacedColumn, ...]:
     """Return the columns that fit into ``width``, from left to right.
