@@ -174,7 +174,7 @@ class _NewItems:
 
         read = self.log.read()
         items = read if self.merger is None else self.merger.merge(read, ended=ended)
-        lines = self.pod_events.merged(items, time_of_line, self.times, is_end=self.is_end)
+        lines = self.pod_events.merged(items, time_of_line, self.times, skip_earlier=self.is_end)
         self.pod_events = replace(self.pod_events, events=())
         return self.printer.print_new(lines, self.recording.sessions())
 

@@ -26,6 +26,7 @@ _TEXT_MAX = 2_000
 """Maximum number of characters of each text."""
 _TIMES = ("lastTimestamp", "eventTime", "firstTimestamp")
 Times = tuple[int | None, int | None]
+"""Start and end in ns; the end is not included, and None means no limit."""
 _T = TypeVar("_T")
 
 
@@ -64,20 +65,19 @@ class PodEvents:
     events: tuple[PodEvent, ...] = ()
 
     def merged(
-        self, items: Iterable[_T], time_of: Callable[[_T], int], times: Times, *, is_end: bool
+        self, items: Iterable[_T], time_of: Callable[[_T], int], times: Times, *, skip_earlier: bool
     ) -> Iterator[_T | PodEvent]:
         """Yield items with the Events between them, as far as they are within the times.
 
-        ``is_end``: without the Events before the first item.
+        ``skip_earlier``: without the Events before the first item.
         """
         since_ns, until_ns = times[0] or 0, times[1] or 1 << 63
         pending = deque(event for event in self.events if since_ns <= event.at_ns < until_ns)
-        for item in items:
+        for number, item in enumerate(items):
             while pending and pending[0].at_ns < time_of(item):
                 event = pending.popleft()
-                if not is_end:
+                if number or not skip_earlier:
                     yield event
-            is_end = False
             yield item
         yield from pending
 

@@ -150,7 +150,7 @@ def test_merging_keeps_the_order_and_the_limits(
 ) -> None:
     found = PodEvents("p", tuple(PodEvent(at, "", "", "", 1, "") for at in events))
     times = (since, until)
-    merged = [*found.merged(items, int, times, is_end=is_end)]
+    merged = [*found.merged(items, int, times, skip_earlier=is_end)]
     shown = [one.at_ns for one in merged if isinstance(one, PodEvent)]
     assert [one for one in merged if not isinstance(one, PodEvent)] == items
     order = [one.at_ns if isinstance(one, PodEvent) else one for one in merged]
