@@ -24,6 +24,11 @@ from nri_scope.report.wording import no_changes
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 WHOLE = RECORDINGS / "containerd-2.1.nriscope.db"
 RESTART = RECORDINGS / "containerd-2.1-restart.nriscope.zip"
+LIVES = [
+    (path, name)
+    for path in (WHOLE, RESTART)
+    for name in ("shop/web", "shop/web/app", "kube-system/node-agent/agent")
+]
 
 
 def printed(command: object, *arguments: str | Path) -> str:
@@ -37,21 +42,20 @@ def life(path: Path, what: str) -> Coverage:
         return life_coverage(recording, subject)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("path", [WHOLE, RESTART], ids=lambda path: path.name)
-@pytest.mark.parametrize("what", ["shop/web", "shop/web/app", "infra/node-agent/agent"])
-def test_each_command_shows_the_coverage_of_a_life(path: Path, what: str) -> None:
-    with Recording.open(path) as recording:
-        names = {f"{one.pod.namespace}/{one.pod.name}" for one in recording.containers() if one.pod}
-    what = what.replace("infra", next(name for name in names if "agent" in name).partition("/")[0])
-    found = life(path, what)
-    record = found.record()
-    assert json.loads(printed(show, path, what, "--format", "json"))["coverage"] == record
-    if what.count("/") == 2:
-        assert json.loads(printed(blame, path, what, "--format", "json"))["coverage"] == record
-    for command in (blame, diff):
-        text = printed(command, path, what)
-        if "has no events" not in text and (command is diff or what.count("/") == 2):
-            assert ("ot observed: " in text) is not found.is_whole
+@pytest.mark.parametrize(("path", "name"), LIVES)
+def test_show_and_diff_show_the_coverage_of_a_life(path: Path, name: str) -> None:
+    found = life(path, name)
+    assert json.loads(printed(show, path, name, "--format", "json"))["coverage"] == found.record()
+    assert ("ot observed: " in printed(diff, path, name)) is not found.is_whole
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [subject for subject in LIVES if subject[1].count("/") == 2]
+)
+def test_blame_shows_the_coverage_of_a_container(path: Path, name: str) -> None:
+    found = life(path, name)
+    assert json.loads(printed(blame, path, name, "--format", "json"))["coverage"] == found.record()
+    assert ("ot observed: " in printed(blame, path, name)) is not found.is_whole
 
 
 def test_a_creation_before_the_recording_was_not_observed() -> None:

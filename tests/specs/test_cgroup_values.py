@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -27,7 +28,9 @@ def quadratic(shares: int) -> int:
 
 
 @given(st.integers(2, 262144), st.sampled_from([linear, quadratic]))
-def test_shares_agree_with_the_weight_that_a_runtime_makes_of_them(shares: int, formula) -> None:  # type: ignore[no-untyped-def]
+def test_shares_agree_with_the_weight_that_a_runtime_makes_of_them(
+    shares: int, formula: Callable[[int], int]
+) -> None:
     found = values_of_v2({"cpu.weight": str(formula(shares))})[f"{CPU}/shares"]
     assert agrees(f"{CPU}/shares", shares, found)
 
