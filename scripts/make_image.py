@@ -42,8 +42,8 @@ ENVIRONMENT = {
 }
 LABELS = {
     "org.opencontainers.image.title": "nri-scope",
-    "org.opencontainers.image.description": "See, record, compare and replay what container "
-    "runtimes and NRI plugins say to each other",
+    "org.opencontainers.image.description": "Record, inspect, compare and replay the "
+    "messages between container runtimes and NRI plugins",
     "org.opencontainers.image.version": __version__,
     # Of nri-scope, Python, its packages and the shared libraries. liblzma is in the public domain.
     "org.opencontainers.image.licenses": "Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause "
