@@ -46,13 +46,21 @@ async def test_log_prints_the_rows_of_a_filter(
         await wait_until_still(screen, 1.0)
         for noun in ("operation", "event"):
             await screen.until(partial(shows_all, noun))
-            shown.append(event_rows(screen))
+            shown.append(with_set_ups(screen))
             assert 1 < len(shown[-1]) < 60
             await screen.press("v")
     for option, expected in zip((["--operations"], []), shown, strict=True):
         assert run(["log", str(CONFLICT), *option, "--where", times]) == 0
         numbers = re.findall(r"(?m)^ *([0-9]+) [0-9:.]+ ", capsys.readouterr().out)
         assert list(map(int, numbers)) == expected
+
+
+def with_set_ups(screen: Shown) -> list[int]:
+    """Return the numbers of rows, with all events of the starts of sessions, as `log` prints."""
+    view = screen.app.views.events.view
+    set_ups = set() if view.groups is None else view.groups.set_ups
+    rows = event_rows(screen)
+    return [each for row in rows for each in (view.events_of(row) if row in set_ups else [row])]
 
 
 def event_rows(screen: Shown) -> list[int]:
