@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compare two recordings: their containers, and the resulting spec of each.
+"""Compare two recordings: their plugins, their containers, and the resulting spec of each.
 
 Values that a runtime generates, such as ids, differ between any two containers and do not count.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict, deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from nri_scope import specs
-from nri_scope.events import Container, Pod
+from nri_scope.events import PASSIVE_ROLES, Container, Pod, Role
 from nri_scope.oci import sort_mounts
 from nri_scope.recording.coverage import CHANGING, Coverage, coverage
 from nri_scope.recording.reader import Recording
@@ -22,7 +23,15 @@ from .attribution.attributed_changes import ChangeStep, Evidence
 from .attribution.history import History
 from .attribution.owner import RUNTIME, UNKNOWN, Owner
 from .blame.owned_lines import FinalOwners
-from .generated_values import INCOMPARABLE, TOKEN_NAME, ComparableSpec, Generated, are_comparable
+from .generated_values import (
+    INCOMPARABLE,
+    TOKEN_NAME,
+    ComparableSpec,
+    Generated,
+    are_comparable,
+    differ_only_in_generated,
+    workload_container,
+)
 from .recording_differ import histories, history_of
 
 
@@ -57,6 +66,7 @@ class Pair:
     """A container of both recordings, with different outcomes."""
 
     name: str
+    """Its name in `a`."""
     a: History
     b: History
     differences: tuple[Difference, ...]
@@ -79,7 +89,11 @@ class Comparison:
     of_pair: bool = False
     """Whether two containers were compared, not two recordings."""
     uncompared: int = 0
-    """Number of values of which redaction replaced parts by tokens that cannot be compared."""
+    """Number of values that differ at most in ids, times and tokens of redaction, which are no
+    differences."""
+    plugins_only_a: tuple[str, ...] = ()
+    """Names of plugins, if both recordings name any."""
+    plugins_only_b: tuple[str, ...] = ()
     observed: tuple[Coverage, ...] = ()
     """What was observed in each of the recordings, or of each of the containers."""
 
@@ -88,19 +102,36 @@ class Comparison:
         """Remark about the values that were not compared; "" if all were."""
         if not self.uncompared:
             return ""
-        return f"{many(self.uncompared, 'redacted value')} not compared: {INCOMPARABLE}"
+        return f"{many(self.uncompared, 'value')} not compared: ids, times or {INCOMPARABLE}"
 
     @property
     def differs(self) -> bool:
         """Whether the recordings differ."""
-        return bool(self.only_a or self.only_b or self.differ)
+        plugins = self.plugins_only_a or self.plugins_only_b
+        return bool(plugins or self.only_a or self.only_b or self.differ)
 
 
 def compare_recordings(a: Recording, b: Recording) -> Comparison:
     """Compare two recordings. Raises RecordingError."""
-    of_a, of_b = histories(a), histories(b)
-    found = compare(of_a, of_b, pods_a=_pods(a, of_a), pods_b=_pods(b, of_b))
-    return replace(found, observed=tuple(coverage(each, mask=CHANGING) for each in (a, b)))
+    (of_a, plugins_a), (of_b, plugins_b) = (_histories_and_plugins(each) for each in (a, b))
+    # A recording that names no plugin does not show that none was in the chain.
+    both = plugins_a | plugins_b if plugins_a and plugins_b else set[str]()
+    return replace(
+        compare(of_a, of_b, pods_a=_pods(a, of_a), pods_b=_pods(b, of_b)),
+        plugins_only_a=tuple(sorted(both - plugins_b)),
+        plugins_only_b=tuple(sorted(both - plugins_a)),
+        observed=tuple(coverage(each, mask=CHANGING) for each in (a, b)),
+    )
+
+
+def _histories_and_plugins(recording: Recording) -> tuple[dict[str, History], set[str]]:
+    """Return every container's history by its id; and the names of the plugins that had a recorded
+    connection, or that the runtime listed for a validator.
+    """
+    sessions = recording.sessions()
+    own = {each.plugin for each in sessions if each.role in (*PASSIVE_ROLES, Role.CRI)}
+    plugins = {each.plugin for each in sessions}
+    return histories(recording, lambda diff: plugins.update(diff.chain)), plugins - own
 
 
 def compare_containers(a: Recording, of_a: Container, b: Recording, of_b: Container) -> Comparison:
@@ -110,10 +141,11 @@ def compare_containers(a: Recording, of_a: Container, b: Recording, of_b: Contai
     """
     history_a, history_b = history_of(a, of_a), history_of(b, of_b)
     name = " → ".join(dict.fromkeys((history_a.name, history_b.name)))
-    pair, uncompared = _pair(name, history_a, history_b, of_a.pod, of_b.pod)
+    generated = Generated.of(of_a.id, of_a.pod), Generated.of(of_b.id, of_b.pod)
+    pair, uncompared = _pair(name, history_a, history_b, *generated)
     differ, same = ((), (name,)) if pair is None else ((pair,), ())
     observed = tuple(each.coverage for each in (history_a, history_b) if each.coverage)
-    return Comparison((), (), differ, same, True, uncompared, observed)
+    return Comparison((), (), differ, same, True, uncompared, observed=observed)
 
 
 def _pods(recording: Recording, known: Collection[str]) -> dict[str, Pod]:
@@ -131,32 +163,50 @@ def compare(
 ) -> Comparison:
     """Compare histories of containers, which are keyed by id in order of appearance.
 
-    Containers are matched by namespace, pod and name; containers with the same name, by order.
-    Ids, process ids, times and random names are ignored. A pod's ids come from `pods_a` and
-    `pods_b`, by container id.
+    Containers are matched by namespace, pod and name, the others by their `workload_container`;
+    several, by order. Ids, process ids, times and random names are ignored. A pod's ids come from
+    `pods_a` and `pods_b`, by container id.
     """
     of_a, of_b = _named(a), _named(b)
     different: list[Pair] = []
     same: list[str] = []
     uncompared = 0
-    for name, known in of_a.items():
-        other = of_b.get(name)
-        if other is None:
-            continue
-        of_pods = (pods_a or {}).get(known.id), (pods_b or {}).get(other.id)
-        pair, hidden = _pair(name, known, other, *of_pods)
+    partners = _partners(of_a, of_b)
+    for name, name_b in partners.items():
+        known, other = of_a[name], of_b[name_b]
+        generated = (
+            Generated.of(each.id, (pods or {}).get(each.id), has_name=name != name_b)
+            for each, pods in ((known, pods_a), (other, pods_b))
+        )
+        pair, hidden = _pair(name, known, other, *generated)
         uncompared += hidden
         if pair is None:
             same.append(name)
         else:
             different.append(pair)
+    matched_b = {*partners.values()}
     return Comparison(
-        only_a=tuple(name for name in of_a if name not in of_b),
-        only_b=tuple(name for name in of_b if name not in of_a),
+        only_a=tuple(name for name in of_a if name not in partners),
+        only_b=tuple(name for name in of_b if name not in matched_b),
         differ=tuple(different),
         same=tuple(same),
         uncompared=uncompared,
     )
+
+
+def _partners(a: Collection[str], b: Collection[str]) -> dict[str, str]:
+    """Return the names of containers in `a` with those of their counterparts in `b`."""
+    replacements = defaultdict[str, deque[str]](deque)
+    for name in b:
+        if name not in a:
+            replacements[workload_container(name)].append(name)
+    partners: dict[str, str] = {}
+    for name in a:
+        if name in b:
+            partners[name] = name
+        elif others := replacements[workload_container(name)]:
+            partners[name] = others.popleft()
+    return partners
 
 
 def _named(histories: Mapping[str, History]) -> dict[str, History]:
@@ -174,14 +224,14 @@ def _named(histories: Mapping[str, History]) -> dict[str, History]:
 
 
 def _pair(
-    name: str, a: History, b: History, pod_a: Pod | None, pod_b: Pod | None
+    name: str, a: History, b: History, generated_a: Generated, generated_b: Generated
 ) -> tuple[Pair | None, int]:
     """Return the differences of a container, None if the outcomes are the same; and the number of
     values that cannot be compared.
     """
     real = a.real is not None and b.real is not None
-    side_a = _ComparedSpec(a, Generated.of(a.id, pod_a), real=real)
-    side_b = _ComparedSpec(b, Generated.of(b.id, pod_b), real=real)
+    side_a = _ComparedSpec(a, generated_a, real=real)
+    side_b = _ComparedSpec(b, generated_b, real=real)
     spec_a, spec_b = side_a.comparable(), side_b.comparable()
     uncompared = 0
     if not are_comparable(a.name, spec_a, b.name, spec_b):
@@ -190,10 +240,13 @@ def _pair(
     failures = (side.failure(hides_tokens=uncompared > 0) for side in (side_a, side_b))
     if (a.failure or b.failure) and len({*failures}) > 1:
         return Pair(name, a, b, (), real=False), uncompared
+    changes = specs.differences(spec_a.spec, spec_b.spec)
     differences = tuple(
         Difference(change, side_a.value(change, spec_a.spec), side_b.value(change, spec_b.spec))
-        for change in specs.differences(spec_a.spec, spec_b.spec)
+        for change in changes
+        if not differ_only_in_generated(change.before, change.after)
     )
+    uncompared += len(changes) - len(differences)
     return Pair(name, a, b, differences, real) if differences else None, uncompared
 
 

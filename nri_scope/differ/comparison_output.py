@@ -3,22 +3,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339, to_json
+from nri_scope.specs import label
+from nri_scope.text.escape import columns, safe
 from nri_scope.text.quantities import many
-from nri_scope.text.styled_text import Layout, Style
+from nri_scope.text.short_names import middle_cut, short_container
+from nri_scope.text.styled_text import Layout, Span, Style, StyledText
 
+from .attribution.history import History
 from .comparison import ComparedValue, Comparison, Difference, Pair
 from .render import wording
 from .render.document import by_record, change_record
-from .render.text import change_lines
-from .render.values import Format
-from .render.wording import Legend
+from .render.values import Format, sides
+from .render.wording import GLYPHS, Legend
 
-_REAL = "the specs that the runtimes actually used"
 _SORTED = "mounts moved by the runtime: it sorts all of them if plugins adjust any"
+_STYLES = {"+": Style.GOOD, "-": Style.BAD, "~": Style.WARN, ">": Style.NOTE, "!": Style.BAD}
+_ARROW, _GAP, _NO_VALUE = " → ", "  ", "—"
+_WEIGHTS = 4, 6, 7, 5
+"""Widths of a name, a path, values and owners, if none of them fits: the ratio."""
+_PADDED_MAX = 40
+"""Maximum width to which cells are padded if the lines have no maximum width."""
+_COMMON = 4
+"""Number of common characters that are shown before the first difference of two cut texts."""
 
 
 def comparison(
@@ -40,30 +51,98 @@ def comparison(
 # -- text ---------------------------------------------------------------------------------------
 
 
+class DifferenceRow(NamedTuple):
+    """One difference. Nothing is escaped."""
+
+    name: str
+    """Name of the container or plugin; "" if only two containers are compared."""
+    what: str
+    """A glyph, and the label of a path, or what else differs."""
+    values: tuple[str, str]
+    """The value in A and in B; one of them is "" if the other says all."""
+    owners: tuple[str, str] = ("", "")
+    """The owner in A and in B; "" for a value that never was in that recording."""
+
+
+def rows(result: Comparison) -> Iterator[DifferenceRow]:
+    """Yield a row for each difference, first those of plugins and containers in one of A and B."""
+    for what, side, names in (
+        ("- plugin", "A", result.plugins_only_a),
+        ("+ plugin", "B", result.plugins_only_b),
+        ("- container", "A", result.only_a),
+        ("+ container", "B", result.only_b),
+    ):
+        yield from (DifferenceRow(name, what, (f"only in {side}", "")) for name in names)
+    for pair in result.differ:
+        name = "" if result.of_pair else pair.name
+        if pair.a.failure or pair.b.failure:
+            yield DifferenceRow(name, "! creation", (_creation(pair.a), _creation(pair.b)))
+        for each in pair.differences:
+            before, after = (value or _NO_VALUE for value in sides(each.change))
+            what = f"{GLYPHS[each.change.kind]} {label(each.change.path)}"
+            yield DifferenceRow(name, what, (before, after), (_owner(each.a), _owner(each.b)))
+
+
+def row_lines(all_rows: Sequence[DifferenceRow], width: int | None) -> Iterator[StyledText]:
+    """Yield the line of each row, in aligned cells.
+
+    ``width``: maximum width of lines, in which equal names are not repeated; None for whole cells.
+    """
+    table = [
+        (safe(row.name), safe(row.what), safe(_joined(*row.values)), safe(_joined(*row.owners)))
+        for row in all_rows
+    ]
+    limit = _PADDED_MAX if width is None else width
+    widths = [min(max(map(columns, cells)), limit) for cells in zip(*table, strict=True)]
+    while width is not None and sum(widths) > max(width - 3 * len(_GAP), 0):
+        # Narrow the column that is widest for its weight.
+        widths[max(range(4), key=lambda at: widths[at] / _WEIGHTS[at])] -= 1
+    above = ""
+    for row, cells in zip(all_rows, table, strict=True):
+        if width is not None:
+            shorten = short_container if "/" in row.name else middle_cut
+            cells = (
+                shorten(cells[0], widths[0]) if row.name != above else "",
+                middle_cut(cells[1], widths[1]),
+                _cut_pair(*map(safe, row.values), width=widths[2]),
+                _cut_pair(*map(safe, row.owners), width=widths[3]),
+            )
+            above = row.name
+        *padded, last = cells if cells[3] else cells[:3]
+        texts = [
+            f"{cell}{' ' * (least - columns(cell))}{_GAP}"
+            for cell, least in zip(padded, widths, strict=False)
+        ]
+        styles = Style.STRONG, _STYLES[row.what[0]], Style.PLAIN, Style.DIM
+        yield StyledText(*map(Span, [*texts, last], styles))
+
+
+def _joined(a: str, b: str) -> str:
+    return f"{a}{_ARROW}{b}" if a and b and a != b else a or b
+
+
+def _cut_pair(a: str, b: str, *, width: int) -> str:
+    """Join two texts in at most ``width`` columns, with their first difference."""
+    whole, half = _joined(a, b), (width - len(_ARROW)) // 2
+    if columns(whole) > width and whole not in (a, b):
+        pairs = enumerate(zip(a, b, strict=False))
+        common = next((at for at, (left, right) in pairs if left != right), min(len(a), len(b)))
+        if common > half - _COMMON > 0:
+            a, b = (f"…{text[common - _COMMON :]}" for text in (a, b))
+        whole = _joined(safe(a, max(half, width - len(_ARROW) - columns(b))), b)
+    return safe(whole, width)
+
+
 def _text(a: str, b: str, result: Comparison, layout: Layout) -> Iterator[str]:
     yield from layout.sentence(f"A: {a}", 0, Style.STRONG)
     yield from layout.sentence(f"B: {b}", 0, Style.STRONG)
-    for line in _limits(result):
-        yield from layout.sentence(line, 0, Style.WARN)
-    for glyph, where, names, style in (
-        ("-", "A", result.only_a, Style.BAD),
-        ("+", "B", result.only_b, Style.GOOD),
-    ):
-        if names:
-            yield ""
-            yield from layout.sentence(f"only in {where}:", 0, Style.STRONG)
-            for name in names:
-                yield from layout.sentence(f"{glyph} {name}", 2, style)
-    for pair in result.differ:
-        yield ""
-        yield from layout.sentence(pair.name, 0, Style.STRONG)
-        if pair.real:
-            yield from layout.sentence(f"compared: {_REAL}", 2, Style.DIM)
-        for line in _failures(pair):
-            yield from layout.sentence(f"! {line}", 2, Style.BAD)
-        for difference in pair.differences:
-            yield from change_lines(layout, difference.change, owners_of(difference))
+    for side, observed in zip("AB", result.observed, strict=False):
+        if not observed.is_whole:
+            yield from layout.sentence(f"{side}: {observed.words}", 0, Style.WARN)
     yield ""
+    if all_rows := [*rows(result)]:
+        yield from row_lines(all_rows, layout.width)
+        yield ""
     yield from layout.sentence(_tally(result), 0, Style.STRONG)
     if result.remark:
         yield from layout.sentence(result.remark, 0, Style.WARN)
@@ -71,12 +150,7 @@ def _text(a: str, b: str, result: Comparison, layout: Layout) -> Iterator[str]:
         yield from layout.sentence(line, 0, Style.DIM)
 
 
-def _limits(result: Comparison) -> list[str]:
-    sides = zip("AB", result.observed, strict=False)
-    return [f"{side}: {each.words}" for side, each in sides if not each.is_whole]
-
-
-def _legend(result: Comparison) -> list[str]:
+def _legend(result: Comparison) -> Iterator[str]:
     legend = Legend()
     for pair in result.differ:
         for difference in pair.differences:
@@ -85,31 +159,28 @@ def _legend(result: Comparison) -> list[str]:
     sorted_by_runtime = any(
         each.a.is_sorted or each.b.is_sorted for pair in result.differ for each in pair.differences
     )
-    return [*([_SORTED] if sorted_by_runtime else ()), *legend.lines()]
+    if real := sum(pair.real for pair in result.differ):
+        yield f"{many(real, 'container')} compared by the specs that the runtimes actually used"
+    if sorted_by_runtime:
+        yield _SORTED
+    yield from legend.lines()
 
 
 def owners_of(difference: Difference) -> str:
-    """Return the owner in A, and the one in B if it differs: ``by 10-x → by 20-y``."""
-    owner_a, owner_b = _side(difference.a), _side(difference.b)
-    if not owner_a or owner_a == owner_b:
-        return owner_b
-    return f"{owner_a} → {owner_b}" if owner_b else owner_a
+    """Return the owner in A, and the one in B if it differs: ``10-x (tap) → 20-y (tap)``."""
+    return _joined(_owner(difference.a), _owner(difference.b))
 
 
-def _side(side: ComparedValue) -> str:
+def _owner(side: ComparedValue) -> str:
     """Return the owner; "" if the value is missing and no removal was observed."""
+    if not side.present and side.step is None:
+        return ""
     evidence = f" ({wording.sources(side.evidence)})" if side.evidence else ""
-    if side.present:
-        return f"{wording.by(side.owner)}{evidence}"
-    return "" if side.step is None else f"removed {wording.by(side.owner)}{evidence}"
+    return f"{side.owner}{evidence}"
 
 
-def _failures(pair: Pair) -> Iterator[str]:
-    for where, history in (("A", pair.a), ("B", pair.b)):
-        if history.failure:
-            yield f"creation FAILED in {where}: {history.failure}"
-        elif not pair.differences:
-            yield f"created in {where}"
+def _creation(history: History) -> str:
+    return f"FAILED: {history.failure}" if history.failure else "created"
 
 
 def _tally(result: Comparison) -> str:
@@ -145,6 +216,8 @@ def _document(a: str, b: str, result: Comparison) -> dict[str, Plain]:
         "only_a": [*result.only_a],
         "only_b": [*result.only_b],
         "same": list(result.same),
+        "plugins_only_a": [*result.plugins_only_a],
+        "plugins_only_b": [*result.plugins_only_b],
         "uncompared": result.uncompared,
         "coverage": dict(zip("ab", (each.record() for each in result.observed), strict=False)),
     }

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nri_scope.events import Pod
 from nri_scope.nri.request_subject import workload_of
-from nri_scope.share.redaction.tokens import PLAIN_TOKEN, TOKEN_PREFIX
+from nri_scope.share.redaction.tokens import HOST_SUFFIX, PLAIN_TOKEN, TOKEN_PREFIX
 from nri_scope.specs import Json, Spec
 
 INCOMPARABLE = "tokens of two workloads, or by two keys, differ even for equal values"
@@ -32,10 +32,21 @@ _PATTERNS = (
 )
 
 
+_VOLATILE = re.compile(
+    rf"(?<![0-9a-z]){_UUID}(?![0-9a-z])"
+    r"|[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?"
+    r"(?:Z| ?[+-][0-9]{2}:?[0-9]{2})?",
+    re.IGNORECASE,
+)
+"""Ids and times in any value, also in those of plugins."""
 TOKEN_NAME = "<redacted>"
 _TOKENS = re.compile(
     rf"{PLAIN_TOKEN}|(?<![\w.])198\.1[89](?:\.[0-9]{{1,3}}){{2}}(?![\w.])|2001:db8:[0-9a-f:]*"
 )
+_EXTENDED_TOKENS = re.compile(
+    rf"/?{PLAIN_TOKEN}(?:@redacted)?(?:{re.escape(HOST_SUFFIX)})?|{_TOKENS.pattern}"
+)
+"""Tokens, with what gives a token the form of its original."""
 
 
 class ComparableSpec(NamedTuple):
@@ -56,19 +67,49 @@ def are_comparable(name_a: str, a: ComparableSpec, name_b: str, b: ComparableSpe
     """
     if not (a.redacted and b.redacted):
         return True
-    units = []
-    for name in (name_a, name_b):
-        namespace, _, rest = name.partition("/")
-        pod, _, container = rest.partition("/")
-        units.append((namespace, workload_of(pod), container))
-    return units[0] == units[1] and not a.tokens.isdisjoint(b.tokens)
+    is_same = workload_container(name_a) == workload_container(name_b)
+    return is_same and not a.tokens.isdisjoint(b.tokens)
+
+
+def workload_container(name: str) -> str:
+    """Return ``ns/workload/container`` for the name ``ns/pod/container``."""
+    namespace, _, rest = name.partition("/")
+    pod, _, container = rest.partition("/")
+    return f"{namespace}/{workload_of(pod)}/{container}"
+
+
+def differ_only_in_generated(before: Json, after: Json) -> bool:
+    """Return whether two texts, or lists of texts, differ only in ids, times and tokens.
+
+    A token in one of them stands for any text in the other.
+    """
+    if isinstance(before, list) and isinstance(after, list):
+        return len(before) == len(after) and all(
+            isinstance(text, str) and differ_only_in_generated(text, other)
+            for text, other in zip(before, after, strict=True)
+        )
+    if not (isinstance(before, str) and isinstance(after, str)):
+        return False
+    before, after = (_VOLATILE.sub("<generated>", text) for text in (before, after))
+    return before == after or _has_form(before, after) or _has_form(after, before)
+
+
+def _has_form(plain: str, redacted: str) -> bool:
+    """Return whether `plain` has no tokens, and the beginning and end of `redacted`, which has."""
+    begin, *others = _EXTENDED_TOKENS.split(redacted)
+    if not others or _TOKENS.search(plain):
+        return False
+    return plain.startswith(begin) and plain[len(begin) :].endswith(others[-1])
 
 
 class Generated:
     """The generated values of one container."""
 
-    def __init__(self, container_id: str, pod_id: str = "", pod_uid: str = "") -> None:
+    def __init__(
+        self, container_id: str, pod_id: str = "", pod_uid: str = "", pod_name: str = ""
+    ) -> None:
         names = {
+            pod_name: "<pod name>",
             container_id: "<container id>",
             pod_id: "<pod id>",
             pod_uid: "<pod uid>",
@@ -86,9 +127,14 @@ class Generated:
         )
 
     @classmethod
-    def of(cls, container_id: str, pod: Pod | None) -> Generated:
-        """Return the generated values of a container in `pod`; None for an unknown pod."""
-        return cls(container_id) if pod is None else cls(container_id, pod.id, pod.uid)
+    def of(cls, container_id: str, pod: Pod | None, *, has_name: bool = False) -> Generated:
+        """Return the generated values of a container in `pod`; None for an unknown pod.
+
+        ``has_name``: the pod's name is generated, too.
+        """
+        if pod is None:
+            return cls(container_id)
+        return cls(container_id, pod.id, pod.uid, pod.name if has_name else "")
 
     def text(self, text: str, *, hides_tokens: bool = False) -> str:
         """Return `text` with generated values replaced.

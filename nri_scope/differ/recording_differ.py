@@ -199,11 +199,13 @@ def history_of(recording: Recording, container: Container) -> History:
     return history
 
 
-def histories(recording: Recording) -> dict[str, History]:
+def histories(
+    recording: Recording, on_round: Callable[[RoundDiff], None] = lambda diff: None
+) -> dict[str, History]:
     """Return every container's history, by its id. Raises RecordingError."""
     differ = differ_of(recording)
-    for _ in _fed(differ, recording):
-        pass
+    for diff in _fed(differ, recording):
+        on_round(diff)
     return differ.histories
 
 

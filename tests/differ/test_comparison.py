@@ -9,16 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.differ.attribution.applied_spec import judge
 from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import RUNTIME, SPEC, plugin
 from nri_scope.differ.comparison import Comparison, compare, compare_recordings
+from nri_scope.differ.comparison_output import rows
 from nri_scope.events import Pod
 from nri_scope.recording.reader import Recording
+from nri_scope.replay.run import replay
 from nri_scope.specs import Json, Spec, changes
+from nri_scope.transport.loop import run
 from tests.differ.render.samples import answer
-from tests.replay.recordings import of_capture
+from tests.plugin_builders import adjust
+from tests.replay.plays import job_of
+from tests.replay.recordings import container, life, of_capture, recording
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 ORDERED = (
@@ -95,12 +101,12 @@ def test_places_have_true_owners_in_recordings(pair: tuple[str, str]) -> None:
         a, b = (stack.enter_context(Recording.open(RECORDINGS / one)) for one in pair)
         found = compare_recordings(a, b)
     places = 0
-    for container in found.differ:
-        for difference in container.differences:
+    for differing in found.differ:
+        for difference in differing.differences:
             if difference.change.kind != "moved":
                 continue
             places += 1
-            for of, side in ((container.a, difference.a), (container.b, difference.b)):
+            for of, side in ((differing.a, difference.a), (differing.b, difference.b)):
                 is_adjusted = any(step.change.path.startswith("/mounts/") for step in of.steps)
                 assert (side.owner == RUNTIME) is is_adjusted, (of.name, difference.change.path)
     assert places
@@ -229,6 +235,108 @@ def test_container_and_pod_ids_are_ignored() -> None:
     assert not compare(a, b, pods_a=pods(1), pods_b=pods(2)).differs
 
 
+def in_pod(number: int, pod: str, *values: str) -> History:
+    annotations: Spec = {f"value-{at}": value for at, value in enumerate((pod, *values))}
+    variables = env(f"HOSTNAME={pod}")
+    spec: Spec = {**variables, "annotations": annotations}
+    return history(number, variables, ("10-x", spec), name=f"shop/{pod}/app")
+
+
+def of_pods(*found: History) -> tuple[dict[str, History], dict[str, Pod]]:
+    pods = {each.id: Pod(1, "", "shop", each.name.split("/")[1], "") for each in found}
+    return by_id(*found), pods
+
+
+def test_pods_of_a_workload_are_matched_by_order_if_their_names_are_generated() -> None:
+    a, pods_a = of_pods(
+        in_pod(1, "web-6bcd9f7f4-x2x5z", "1"),
+        in_pod(2, "web-6bcd9f7f4-bcdfg", "1"),
+        in_pod(3, "db-0", "1"),
+        in_pod(4, "db-1", "1"),
+    )
+    b, pods_b = of_pods(
+        in_pod(5, "db-1", "1"),
+        in_pod(6, "web-7f9c5d8b6-q4w5z", "1"),
+        in_pod(7, "web-7f9c5d8b6-z5w4q", "2"),
+        in_pod(8, "api-7f9c5d8b6-z5w4q", "2"),
+        in_pod(9, "web-7f9c5d8b6-q4w5z", "3"),
+    )
+    found = compare(a, b, pods_a=pods_a, pods_b=pods_b)
+    assert found.same == ("shop/web-6bcd9f7f4-x2x5z/app", "shop/db-1/app")
+    (pair,) = found.differ
+    assert (pair.name, pair.b.name) == (
+        "shop/web-6bcd9f7f4-bcdfg/app",
+        "shop/web-7f9c5d8b6-z5w4q/app",
+    )
+    assert [each.change[:3] for each in pair.differences] == [("/annotations/value-1", "1", "2")]
+    assert found.only_a == ("shop/db-0/app",)
+    assert found.only_b == ("shop/api-7f9c5d8b6-z5w4q/app", "shop/web-7f9c5d8b6-q4w5z/app#2")
+
+
+TOKEN = "redacted-abcdefghijkl"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("at 2026-12-01T07:35:33Z", "at 2026-12-01T08:35:33.123456+01:00"),
+        ("2026-12-01 07:35:33", "2026-12-02 17:35:33"),
+        (
+            "GPU-8c1b6f1e-0f0e-4f1c-9d7e-0a1b2c3d4e5f",
+            "GPU-0f0e6f1e-8c1b-4f1c-9d7e-5f0a1b2c3d4e",
+        ),
+        (TOKEN, "hunter2"),
+        (f"https://u:{TOKEN}@db/x", "https://u:hunter2@db/x"),
+        (f"{TOKEN}.invalid:/{TOKEN},{TOKEN}", "db.shop.svc:/run/secret,hunter2"),
+        (f"{TOKEN}@redacted.invalid", "me@example.com"),
+        ("http://198.18.3.4/", "http://10.96.0.1/"),
+    ],
+)
+def test_values_that_differ_only_in_ids_times_and_tokens_are_counted(one: str, other: str) -> None:
+    for a, b in ((one, other), (other, one)):
+        found = compare(by_id(in_pod(1, "web", a, "1")), by_id(in_pod(2, "web", b, "1")))
+        assert (found.differs, found.uncompared) == (False, 1)
+        assert found.remark.startswith("1 value not compared: ids, times or tokens of")
+        (pair,) = compare(by_id(in_pod(1, "web", a, "1")), by_id(in_pod(2, "web", b, "2"))).differ
+        assert [each.change.path for each in pair.differences] == ["/annotations/value-2"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("version 2026-12-01", "version 2026-12-02"),
+        ("1 at 2026-12-01T07:35:33Z", "2 at 2026-12-01T08:35:33Z"),
+        (f"sha256:{'ab' * 32}", f"sha256:{'ac' * 32}"),
+        (f"https://u:{TOKEN}@db/x", "https://u:hunter2@db/y"),
+        (f"https://u:{TOKEN}@db/x", "http://u:hunter2@db/x"),
+        (f"a{TOKEN}b", "ab"[:1]),
+        (f"1{TOKEN}1", "1"),
+        (f"1 {TOKEN}", f"2 {TOKEN}"),
+    ],
+)
+def test_values_with_other_differences_differ(one: str, other: str) -> None:
+    for a, b in ((one, other), (other, one)):
+        found = compare(by_id(in_pod(1, "web", a)), by_id(in_pod(2, "web", b)))
+        assert [each.change.path for each in found.differ[0].differences] == [
+            "/annotations/value-1"
+        ]
+        assert found.uncompared == 0
+
+
+def test_lists_of_texts_are_compared_without_ids() -> None:
+    def arguments(*texts: Json) -> dict[str, History]:
+        return by_id(history(1, {"process": {"args": [*texts]}}))
+
+    before = arguments("serve", "--since", "2026-12-01T07:35:33Z")
+    assert not compare(before, arguments("serve", "--since", "2026-12-01T08:35:33Z")).differs
+    for changed in (("serve", "--since"), ("serve", "--until", "2026-12-01T08:35:33Z")):
+        assert compare(before, arguments(*changed)).differs
+    deep: Json = "x"
+    for _ in range(5_000):
+        deep = [deep]
+    assert compare(arguments([deep]), arguments([deep, "y"])).differs
+
+
 def test_a_path_with_an_id_has_its_owner() -> None:
     def one(number: int, value: str) -> History:
         return history(number, {}, ("10-x", {"annotations": {f"for-container-{number}": value}}))
@@ -319,3 +427,63 @@ def test_ids_of_two_runtimes_are_replaced(files: dict[str, Path]) -> None:
     shown = json.dumps([each.change for pair in comparison.differ for each in pair.differences])
     assert not [text for text in ids if text in shown]
     assert "/crio/crio-<container id>" in shown
+
+
+class Follower:
+    """A plugin that changes nothing."""
+
+    def remove_container(self, _pod: PodSandbox, _container: Container) -> None:
+        pass
+
+
+class Injector:
+    """A plugin that sets variables, and the time at which it did."""
+
+    def __init__(self, started: str, **variables: str) -> None:
+        self._adjustment = adjust(env=variables, annotations={"example.com/injected-at": started})
+
+    def create_container(self, _pod: PodSandbox, _container: Container) -> ContainerAdjustment:
+        return self._adjustment
+
+
+def test_an_upgraded_plugin_differs_only_in_what_it_changed(tmp_path: Path) -> None:
+    """Ids and times are no difference, also if the plugin sets them."""
+    old = Injector("2026-12-01T07:35:33Z", LEVEL="info", REGION="north", OLD="1")
+    new = Injector("2026-12-01T08:35:33Z", LEVEL="debug", REGION="north", NEW="2")
+    outputs = [tmp_path / f"{number}.nriscope.db" for number in range(2)]
+    for output, chain in zip(
+        outputs,
+        ({"30-injector": old, "40-former": Follower()}, {"30-injector": new, "50-new": Follower()}),
+        strict=True,
+    ):
+        run(replay(job_of(RECORDINGS / "demo.nriscope.db", chain, output=output)))
+    with Recording.open(outputs[0]) as before, Recording.open(outputs[1]) as after:
+        found = compare_recordings(before, after)
+    owner = "30-injector (replay)"
+    plugins, changed = [*rows(found)][:2], [*rows(found)][2:]
+    assert [(row.name, row.what) for row in plugins] == [
+        ("40-former", "- plugin"),
+        ("50-new", "+ plugin"),
+    ]
+    assert {row.name for row in changed} >= {"shop/web/app", "shop/api/app"}
+    assert {(row.what, row.values, row.owners) for row in changed} == {
+        ("~ env LEVEL", ('"info"', '"debug"'), (owner, owner)),
+        ("- env OLD", ('"1"', "—"), (owner, "")),
+        ("+ env NEW", ("—", '"2"'), ("", owner)),
+    }
+    assert found.uncompared == len(found.differ) == len(changed) / 3
+
+
+def test_a_recording_without_plugins_does_not_show_their_absence(tmp_path: Path) -> None:
+    demo = RECORDINGS / "demo.nriscope.db"
+    output = tmp_path / "r.nriscope.db"
+    run(replay(job_of(demo, {"30-injector": Follower()}, output=output)))
+    passive = recording(tmp_path / "passive.nriscope.db", life(container()))
+    with (
+        Recording.open(output) as replayed,
+        Recording.open(passive) as other,
+        Recording.open(demo) as tapped,
+    ):
+        found = [compare_recordings(replayed, each) for each in (replayed, other, tapped)]
+    assert [each.plugins_only_a for each in found] == [(), (), ("30-injector",)]
+    assert [bool(each.plugins_only_b) for each in found] == [False, False, True]

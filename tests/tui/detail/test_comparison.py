@@ -75,7 +75,7 @@ def test_the_owner_of_a_place_is_not_that_of_the_mount() -> None:
     with Recording.open(path) as recording:
         a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
         lines = _lines(_compared(recording, a, b))
-    at = lines.index("> mounts[/dev/mqueue]  by the runtime → by Pod spec/CRI")
+    at = lines.index("> mounts[/dev/mqueue]  runtime → Pod spec/CRI")
     assert lines[at + 1].split("│")[0].strip() == "4th place"
     assert lines[at + 1].split("│")[1].strip() == "4th place, after different members"
 
