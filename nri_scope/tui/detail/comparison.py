@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +14,6 @@ from textual.screen import ModalScreen
 
 from nri_scope.differ.comparison import compare_containers
 from nri_scope.differ.comparison_output import owners_of
-from nri_scope.differ.generated_values import INCOMPARABLE, Generated
 from nri_scope.differ.render.values import clipped_pair, sides
 from nri_scope.differ.render.wording import GLYPHS
 from nri_scope.errors import NriScopeError, UsageError
@@ -100,7 +99,8 @@ class ContainerComparison:
                 yield (Span(f"   container as of event {side.shown_by_event}", Style.DIM),)
 
     def _body(self, width: int) -> Iterator[StyledLine]:
-        if self.owners is None and (self.a.spec is None or self.b.spec is None):
+        are_known = self.same_container and None not in (self.a.spec, self.b.spec)
+        if self.owners is None and not are_known:
             yield (Span("There is nothing to compare."),)
             return
         if not self.changes:
@@ -133,7 +133,10 @@ def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> Conta
     side_a, side_b = _compared_container(recording, a), _compared_container(recording, b)
     stop.check()
     same = bool(a.container_id) and a.container_id == b.container_id
-    if not same and side_a.container is not None and side_b.container is not None:
+    changes: tuple[Change, ...] = ()
+    if same and side_a.spec is not None and side_b.spec is not None:
+        changes = differences(side_a.spec, side_b.spec)
+    elif not same and side_a.container is not None and side_b.container is not None:
         # No event but a creation contains all of a spec, so the last event would not do.
         with suppress(UsageError):
             compared = compare_containers(recording, side_a.container, recording, side_b.container)
@@ -141,15 +144,7 @@ def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> Conta
             changed = tuple(difference.change for difference in owned)
             owners = tuple(map(owners_of, owned))
             return ContainerComparison(side_a, side_b, changed, same, owners, compared.remark)
-    changes: Sequence[Change] = ()
-    remark = ""
-    if side_a.spec is not None and side_b.spec is not None:
-        specs = [side_a.spec, side_b.spec]
-        if not same:
-            specs, remark = _without_generated(side_a, side_b)
-        stop.check()
-        changes = differences(*specs)
-    return ContainerComparison(side_a, side_b, tuple(changes), same, remark=remark)
+    return ContainerComparison(side_a, side_b, changes, same)
 
 
 def _compared_container(recording: Recording, event: Event) -> ComparedContainer:
@@ -165,19 +160,6 @@ def _compared_container(recording: Recording, event: Event) -> ComparedContainer
     message = decode_request(CREATE, event_messages.request(CREATE, b"", None, newest.content))
     spec = None if message.container is None else spec_of(message.container)
     return ComparedContainer(event, newest.event, container, spec)
-
-
-def _without_generated(*sides: ComparedContainer) -> tuple[list[Spec], str]:
-    """Return the specs without values that cannot be compared; and a remark about tokens."""
-    specs: list[Spec] = []
-    redacted = 0
-    for side in sides:
-        pod = side.container.pod if side.container is not None else None
-        generated = Generated.of(side.event.container_id, pod)
-        comparable = generated.comparable(side.spec or {}, hides_tokens=True)
-        specs.append(comparable.spec)
-        redacted += comparable.redacted
-    return specs, f"redacted values were not compared: {INCOMPARABLE}" if redacted else ""
 
 
 def _values(change: Change, width: int) -> Iterator[StyledLine]:
