@@ -91,7 +91,6 @@ Faults, each of which was observed on a real runtime:
   skip:EVENT               EVENT takes effect, but is not sent
   reorder                  StopPodSandbox is sent before containers are stopped
   unknown-event            an event of a later NRI version is sent first
-  huge-sync:N              Synchronize lists N additional containers
 
 \b
 Modifiers of slow, error, duplicate and skip:

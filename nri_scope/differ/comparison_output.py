@@ -151,17 +151,15 @@ def _text(a: str, b: str, result: Comparison, layout: Layout) -> Iterator[str]:
 
 
 def _legend(result: Comparison) -> Iterator[str]:
-    legend = Legend()
+    legend, is_sorted = Legend(), False
     for pair in result.differ:
         for difference in pair.differences:
             for side in (difference.a, difference.b):
                 legend.add(side.owner, side.evidence)
-    sorted_by_runtime = any(
-        each.a.is_sorted or each.b.is_sorted for pair in result.differ for each in pair.differences
-    )
+                is_sorted = is_sorted or side.is_sorted
     if real := sum(pair.real for pair in result.differ):
         yield f"{many(real, 'container')} compared by the specs that the runtimes actually used"
-    if sorted_by_runtime:
+    if is_sorted:
         yield _SORTED
     yield from legend.lines()
 
@@ -189,16 +187,14 @@ def _tally(result: Comparison) -> str:
         if count:
             return many(count, "difference")
         return "the creations differ" if result.differs else "no differences"
-    parts = [
-        f"{len(result.differ):,} {'differs' if len(result.differ) == 1 else 'differ'}"
-        if result.differ
-        else "",
-        f"{len(result.only_a):,} only in A" if result.only_a else "",
-        f"{len(result.only_b):,} only in B" if result.only_b else "",
-        f"{len(result.same):,} the same" if result.same else "",
-    ]
-    counts = ", ".join(filter(None, parts))
-    return f"containers: {counts}" if counts else "no containers in either recording"
+    counts = {
+        "differs" if len(result.differ) == 1 else "differ": result.differ,
+        "only in A": result.only_a,
+        "only in B": result.only_b,
+        "the same": result.same,
+    }
+    text = ", ".join(f"{len(names):,} {words}" for words, names in counts.items() if names)
+    return f"containers: {text}" if text else "no containers in either recording"
 
 
 # -- JSON ---------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ FORMS = {
     "skip": "skip:EVENT",
     "reorder": "reorder",
     "unknown-event": "unknown-event",
-    "huge-sync": "huge-sync:N",
 }
 """Syntax of every fault, by name."""
 
@@ -39,9 +38,6 @@ MODIFIERS = "once, only=NS/POD, only=NS/POD/CTR"
 
 INJECTED = "injected by --fault error: another plugin of the node failed"
 """Error with which an event fails for --fault error."""
-
-HUGE_SYNC_MAX = 100_000
-"""Maximum number of additional containers: ten times those of a large node."""
 
 HELD_BACK_MAX = 2_000
 """Maximum number of events queued by ``reorder``, about 20 MiB: a few per pod of a full node."""
@@ -90,8 +86,6 @@ class Faults:
     """Whether StopPodSandbox is sent before the pod's containers are stopped and removed."""
     unknown_event: bool = False
     """Whether an event of a later NRI version is sent first."""
-    huge_sync: int = 0
-    """Number of additional containers at the beginning."""
 
 
 NONE = Faults()
@@ -196,8 +190,6 @@ def _with(faults: Faults, text: str) -> Faults:
             return replace(faults, drop_after=faults.drop_after | {_after(text, after)})
         case "restart-runtime", [after]:
             return replace(faults, restart_after=faults.restart_after | {_after(text, after)})
-        case "huge-sync", [count]:
-            return replace(faults, huge_sync=_number(text, count, HUGE_SYNC_MAX))
         case "split-sync", _:
             return replace(faults, split_sync=True)
         case "reorder", _:
@@ -235,15 +227,11 @@ def _event(text: str, name: str) -> EventKind:
 
 
 def _after(text: str, argument: str) -> int:
-    key, equals, number = argument.partition("=")
+    key, equals, digits = argument.partition("=")
     if key != "after" or not equals:
         raise UsageError(f"fault {text!r}: after=N is missing", "write after=N, for after N events")
-    return _number(text, number, 1 << 31)
-
-
-def _number(text: str, digits: str, most: int) -> int:
-    if not (digits.isascii() and digits.isdigit()) or not 0 < int(digits[:12]) <= most:
-        raise UsageError(f"fault {text!r}: {digits!r} is not a number from 1 to {most}")
+    if not (digits.isascii() and digits.isdigit()) or not 0 < int(digits[:12]) <= 1 << 31:
+        raise UsageError(f"fault {text!r}: {digits!r} is not a number from 1 to {1 << 31}")
     return int(digits)
 
 

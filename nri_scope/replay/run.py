@@ -104,20 +104,6 @@ def _check(job: Job, profile: Profile) -> None:
             f"--fault split-sync is impossible: {profile.title} never splits Synchronize",
             "choose another --profile",
         )
-    if (
-        job.playback.faults.huge_sync
-        and not profile.synchronizes_launched
-        and all(
-            isinstance(plugin, PluginCommand) and not plugin.external
-            for plugin in job.plugin_set.plugins
-        )
-        and job.plugin_set.listen is None
-    ):
-        raise UsageError(
-            f"--fault huge-sync is impossible: {profile.title} sends launched plugins no "
-            "Synchronize",
-            "use --profile NAME+sync, which sends it",
-        )
     ids = [
         plugin.id
         for plugin in job.plugin_set.plugins

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from contextlib import AsyncExitStack
-from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic_ns, time_ns
@@ -68,22 +67,6 @@ def size_of(world: World) -> int:
     """Return the approximate size of the world's state in Synchronize, in bytes."""
     pods, containers = world.state()
     return sum(message.ByteSize() for message in (*pods, *containers))
-
-
-def add_copies(world: World, count: int) -> None:
-    """Add a pod with ``count`` copies of an existing container."""
-    if not count:
-        return
-    pod = api.PodSandbox(id="nri-scope-crowd", name="crowd", namespace="nri-scope", uid="crowd")
-    model = next(iter(world.containers.values()), api.Container())
-    containers: list[api.Container] = []
-    for number in range(count):
-        container = deepcopy(model)
-        container.id = f"nri-scope-crowd-{number:06d}"
-        container.name = f"crowd-{number}"
-        container.pod_sandbox_id = pod.id
-        containers.append(container)
-    world.arrive([pod], containers)
 
 
 _PARTS = 3
@@ -189,7 +172,6 @@ class ReplayRun:
         for step in self._script.before():
             if step.event is not None and step.message is not None:
                 world.happened(step.event, world.shown(step.event, step.message))
-        add_copies(world, playback.faults.huge_sync)
         self._world = self._setup.world = world
         self._result.name_of = world.name_of
         self._result.containers = {}
@@ -234,8 +216,7 @@ class ReplayRun:
         played = PlayedEvent(0, SYNCHRONIZE, "", 0)
         if self._parts > 1:
             text = f"the state is sent in {self._parts} parts"
-            faults = self._playback.faults
-            if faults.split_sync or faults.huge_sync:
+            if self._playback.faults.split_sync:
                 played.fault = text
             else:
                 played.note = text

@@ -53,7 +53,7 @@ from .views import DETAIL_FROM, SCOPES, Views
 from .widgets import messages, screens
 from .widgets.board import Board
 from .widgets.filter_bar import AnswerChoice, FilterBar, FormField, Purpose
-from .widgets.screens import MainScreen, ReadingScreen, help_lines
+from .widgets.screens import KeyHelp, MainScreen, help_lines
 
 _FIRST_ROWS_S = 1.0
 """Seconds until the start continues even if no rows could be read."""
@@ -226,10 +226,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         copier = Copier(*parts, marker, chooser)
         saver = Saver(*parts, marker, jobs, chooser, self._fill)
         narrower, searcher, detail = self.narrower, self.searcher, views.detail
-        self.bar.commands = {
-            **{name: partial(views.show, name) for name in SCOPES},
-            "quit": self.exit,
-        }
+        show = {name: partial(views.show, name) for name in SCOPES}
+        self.bar.commands = {**show, "quit": self.exit}
         actions: dict[str, Callable[[], object]] = {
             **{f"mode_{name}": partial(views.show, name) for name in SCOPES},
             "blame": partial(views.open_tab, Tab.BLAME),
@@ -456,8 +454,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         lines = help_lines((here, Scope.APP, Scope.FILTER), self.available())
         if isinstance(board := self.views.current, Board):
             lines += board.legend()
-        search = "searches them", self.action_command_palette
-        await self.push_screen(ReadingScreen("keys", lines, wrap=True, search=search))
+        await self.push_screen(KeyHelp("keys", lines, wrap=True))
 
     def action_clear_filter(self) -> None:
         """Remove filter, restriction and search."""

@@ -325,7 +325,6 @@ def test_speed_plays_every_event(capsys: pytest.CaptureFixture[str]) -> None:
         ("FILE --external -- ./nowhere", "./nowhere: cannot be launched: no such file"),
         ("FILE --timeout 0s -- ./plugin", "is not a duration"),
         ("FILE --grace soon -- ./plugin", "is not a duration"),
-        ("OLDER --fault huge-sync:5 -- ./plugin", "use --profile NAME+sync, which sends it"),
         ("FILE --expect 2 -- ./plugin", "no option --expect any more; use --listen N=SOCK"),
         ("FILE --listen 0=s", "0 plugins cannot be awaited"),
         ("FILE --session 3 -- ./plugin", "no session 3; it has 1 (00-nri-scope)"),

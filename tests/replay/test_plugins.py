@@ -17,7 +17,6 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.errors import UsageError
 from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
-from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import SEND, PendingEvent, PlaybackOptions, StepDecision
 from nri_scope.replay.plugin_command import PluginCommand
 from nri_scope.replay.plugins import PluginSet, ReplayPlugins
@@ -145,17 +144,6 @@ def test_launched_plugins_get_synchronize_only_where_the_runtime_sends_it(
     peer = SmallPlugin("20-peer")
     replayed = played_to_peers(job, peer)
     assert [one.plugin for one in replayed.replies() if one.event == "Synchronize"] == ["20-peer"]
-
-
-def test_a_huge_synchronize_that_is_never_sent_is_refused(captures: dict[str, Path]) -> None:
-    job = Job(
-        captures["containerd-1.7.24"],
-        PluginSet((PluginCommand("10", "plugin", tuple(plugin())),)),
-        playback=PlaybackOptions(faults=parse_faults(["huge-sync:10"])),
-    )
-    with pytest.raises(UsageError, match=r"huge-sync is impossible: .* use --profile NAME.sync"):
-        run(replay(job))
-    assert not run(replay(replace(job, ideal=True))).tally.failures
 
 
 def test_a_failure_policy_that_the_runtime_ignores_is_reported(one_life: Path) -> None:

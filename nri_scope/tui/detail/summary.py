@@ -77,9 +77,8 @@ def of_operation(
     assert event is not None
     is_joining = is_set_up(row.events)
     if is_joining:
-        yield fact(
-            "session", (f"{event.session}", Style.STRONG), f"  {event.plugin} joins the chain"
-        )
+        session = (f"{event.session}", Style.STRONG)
+        yield fact("session", session, f"  {event.plugin} joins the chain")
     else:
         yield fact("operation", (event.event, Style.STRONG))
     yield from _remarks(comment, findings)

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import ANY_TIME, SET_UP
@@ -34,22 +34,14 @@ _STEPS = 20
 """Maximum steps of grouping per refresh."""
 
 
-class SetUp(NamedTuple):
-    """Adjacent events of one session by which its plugin joins its runtime."""
-
-    first: int
-    last: int
-    session: int
-
-
 class Grouper:
     """Reader that groups a recording's events, also while it grows. Not thread-safe."""
 
     def __init__(self) -> None:
         self.newest = 0
         """Number of the newest grouped event."""
-        self._set_up = SetUp(0, 0, 0)
-        """The newest events by which a plugin joins its runtime."""
+        self._set_up = (0, 0, 0)
+        """First, last and session of the newest events by which a plugin joins its runtime."""
         self._grouping: Grouping | None = None
         """None while no two connections have existed at the same time."""
 
@@ -95,10 +87,10 @@ class Grouper:
 
     def _first_set_up(self, number: int, session: int) -> int:
         """Return the first of the adjacent events by which a plugin joins its runtime."""
-        before = self._set_up
-        is_adjacent = (before.last + 1, before.session) == (number, session)
-        first = before.first if is_adjacent else number
-        self._set_up = SetUp(first, number, session)
+        first, last, earlier_session = self._set_up
+        if (last + 1, earlier_session) != (number, session):
+            first = number
+        self._set_up = (first, number, session)
         return first
 
 

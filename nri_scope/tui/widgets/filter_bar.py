@@ -27,7 +27,7 @@ from nri_scope.text.escape import MAX_MARKS, columns, safe
 
 from ..actions import Scope, bindings
 from ..actions import key_of as key
-from ..text.filter_text import Completion, TypedHistory, Values, check, complete
+from ..text.filter_text import TypedHistory, Values, check, complete
 from ..textual_workarounds import ShownInput
 
 HIDDEN = "·"
@@ -400,11 +400,11 @@ class FilterBar(Vertical, inherit_bindings=False):
         """
         if self.purpose is Purpose.FORM:
             self._show_field((self._field + 1) % len(self._fields))
-        if self.purpose not in (Purpose.FILTER, Purpose.GO_TO):
+        if self.purpose is not Purpose.FILTER:
             return
         line = self.query_one(Input)
         if not self._options:
-            found = self._completions(line)
+            found = complete(line.value, line.cursor_position, self.values)
             if not found.options:
                 self.query_one("#remark", Label).update("no completion found")
                 return
@@ -424,13 +424,6 @@ class FilterBar(Vertical, inherit_bindings=False):
         line.cursor_position = start + len(option)
         if only:
             self._options, self._option = (), -1
-
-    def _completions(self, line: Input) -> Completion:
-        if self.purpose is Purpose.FILTER:
-            return complete(line.value, line.cursor_position, self.values)
-        typed = line.value.strip().lower()
-        names = tuple(name for name in self.commands if name.startswith(typed))
-        return Completion(0, len(line.value), names)
 
     def action_older(self) -> None:
         """Insert the previous text of the history."""

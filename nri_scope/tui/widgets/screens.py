@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from textual import events
@@ -105,9 +105,9 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
     """Modal screen of lines with a title. Any key that opens or closes such a screen closes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark,f1,enter,ctrl+c", "dismiss", show=False),
-        Binding("slash", "search", show=False),
+        Binding("escape,q,question_mark,f1,enter,ctrl+c", "dismiss", show=False)
     ]
+    HINT: ClassVar[str] = "Esc closes"
     DEFAULT_CSS = """
     ReadingScreen { align: center middle; }
     ReadingScreen > LinesView { width: 90%; max-width: 84; height: 90%; border: round $primary;
@@ -120,13 +120,9 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
         lines: Sequence[StyledLine],
         *,
         wrap: bool = False,
-        search: tuple[str, Callable[[], object]] | None = None,
     ) -> None:
-        """Create the screen. ``wrap``: wrap long lines. ``search``: what the key ``/`` does after
-        it has closed the screen, with its label.
-        """
+        """Create the screen. ``wrap``: wrap long lines."""
         super().__init__()
-        self._search = search
         self._title = title
         self._lines = lines
         self._wrap = wrap
@@ -135,12 +131,17 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
         """Compose the lines."""
         lines = LinesView(self._lines, wrap=self._wrap)
         lines.border_title = self._title
-        more = f"/ {self._search[0]}, " if self._search is not None else ""
-        lines.border_subtitle = f"{more}Esc closes"
+        lines.border_subtitle = self.HINT
         yield lines
 
-    def action_search(self) -> None:
-        """Search, if possible."""
-        if self._search is not None:
-            self.dismiss()
-            self.call_after_refresh(self._search[1])
+
+class KeyHelp(ReadingScreen):
+    """The help on keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("slash", "search", show=False)]
+    HINT = "/ finds an action, Esc closes"
+
+    async def action_search(self) -> None:
+        """Search all actions, with their keys."""
+        await self.dismiss()
+        await self.app.run_action("command_palette")
