@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.events import CapturedCall, Container, Pod, Role, SessionStart
+from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
 from nri_scope.survey.survey import survey
 from nri_scope.tui.store.context import Context
@@ -36,12 +36,6 @@ from tests.tui.widgets.drawn import strips_of
 
 T = TypeVar("T", bound=Message)
 BoardFactory = Callable[[Store, Context], Board]
-
-
-def subject_of(board: Board) -> Pod | Container | None:
-    """Return the pod or container under the cursor, or of the event under the cursor."""
-    row = board.row_without_event
-    return None if row is None else row.subject
 
 
 class BoardApp(App[None]):

@@ -212,6 +212,15 @@ class CensusBoard(Board):
         self.kept = self.node
 
     @property
+    def selected(self) -> Pod | Container | None:
+        """The pod or container under the cursor, or of the event under the cursor.
+
+        None if there is none or its name has not been read.
+        """
+        row = self.row_without_event
+        return None if row is None else row.subject
+
+    @property
     def row_without_event(self) -> ListRow | None:
         """The row of `selected`, or of the heading of containers whose pod is unknown."""
         node = self.node

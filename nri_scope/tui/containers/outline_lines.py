@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nri_scope.events import Container, Event, Pod, Status
 from nri_scope.nri.events import EventStage
@@ -108,18 +108,14 @@ def read(
                 pod = pods.get(node.pod)
                 details[node] = SubjectDetails(pod=pod, owners=_owners(recording, pod))
             case Depth.CONTAINER:
-                container = containers.get(node.container)
+                container, key = containers.get(node.container), node.container
                 details[node] = SubjectDetails(
                     container=container,
                     owners=_owners(recording, container),
-                    listed_state=_listed_state(recording, census.containers[node.container]),
+                    listed_state=_listed_state(recording, census.containers[key]),
+                    slowest=slowest_event(recording, key) if analysis is not None else None,
+                    findings=analysis.titles(*shown.get(key, ())) if analysis is not None else (),
                 )
-                if analysis is not None:
-                    details[node] = replace(
-                        details[node],
-                        slowest=slowest_event(recording, node.container),
-                        findings=analysis.titles(*shown.get(node.container, ())),
-                    )
             case Depth.EVENT:
                 details[node] = SubjectDetails(event=recording.event(node.event))
     return details

@@ -275,8 +275,7 @@ class KeyLine(Widget):
                 break
             meta = Style(meta={"key": name})
             text.append(key, style=meta + Style(bold=True))
-            text.append(f" {label}", style=meta)
-            text.append("  ")
+            text.append(f" {label}", style=meta).append("  ")
         return text
 
     def on_click(self, event: events.Click) -> None:

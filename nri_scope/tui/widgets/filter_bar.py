@@ -243,9 +243,8 @@ class FilterBar(Vertical, inherit_bindings=False):
     def command(self, text: str) -> Callable[[], object] | None:
         """Return the command that a text, or its beginning, names; None if it is no command."""
         name = text.strip().lower()
-        names = [each for each in self.commands if name and each.startswith(name)]
-        chosen = name if name in names else names[0] if len(names) == 1 else ""
-        return self.commands.get(chosen)
+        commands = [run for each, run in self.commands.items() if each.startswith(name)]
+        return commands[0] if name and len(commands) == 1 else None
 
     def remember(self, text: str) -> None:
         """Add a filter from elsewhere to the history."""

@@ -17,7 +17,7 @@ from nri_scope.tui.store.context import Context
 from nri_scope.tui.widgets.messages import OpenEvent, RowChosen
 from tests.replay.recordings import RECORDING, of_capture, recording
 from tests.tui import screen
-from tests.tui.boards import GrowingRecording, growing, showing, subject_of
+from tests.tui.boards import GrowingRecording, growing, showing
 from tests.tui.hostile import CANARY, assert_harmless, hostile_recording
 
 
@@ -65,7 +65,7 @@ async def test_every_line_has_details() -> None:
     async with showing(RECORDING, ContainerBoard) as shown:
         for name in names(shown.screen):
             row = shown.last(RowChosen).row
-            assert row is not None and row.subject == subject_of(shown.board)
+            assert row is not None and row.subject == shown.board.selected
             assert row.subject is not None
             assert row.subject.name == name.split("/")[-1].strip("▸▾ ")
             await shown.press("down")
@@ -114,7 +114,7 @@ async def test_shows_only_subjects_of_the_context() -> None:
     async with showing(RECORDING, ContainerBoard, context=context) as shown:
         assert isinstance(shown.board, ContainerBoard)
         await shown.press("down", "down", "down")
-        selected = subject_of(shown.board)
+        selected = shown.board.selected
         assert isinstance(selected, Container)
         context.narrow(selected)
         await shown.update()

@@ -18,7 +18,7 @@ from nri_scope.tui.timeline.timeline_board import TimelineBoard
 from nri_scope.tui.widgets.board import GUTTER
 from nri_scope.tui.widgets.messages import OpenEvent, RowChosen, StatusText
 from tests.replay.recordings import RECORDING, recording
-from tests.tui.boards import Shown, growing, showing, subject_of
+from tests.tui.boards import Shown, growing, showing
 from tests.tui.hostile import assert_harmless, hostile_recording
 from tests.tui.screen import RECORDINGS
 from tests.tui.screen import showing as showing_app
@@ -102,7 +102,7 @@ async def test_the_cursor_names_the_nearest_event_and_enter_opens_it() -> None:
         assert shown.last(OpenEvent).event_id == 5
         chosen = shown.last(RowChosen).row
         assert chosen is not None and chosen.event_id == 5
-        selected = subject_of(timeline(shown))
+        selected = timeline(shown).selected
         assert isinstance(selected, Container) and selected.name == "app"
 
 
@@ -110,7 +110,7 @@ async def test_every_lane_has_details() -> None:
     async with showing(RECORDING, TimelineBoard, size=(120, 30)) as shown:
         for _ in names(shown):
             row = shown.last(RowChosen).row
-            assert row is not None and row.subject == subject_of(shown.board) is not None
+            assert row is not None and row.subject == shown.board.selected is not None
             await shown.press("down")
 
 
@@ -161,7 +161,7 @@ async def test_shows_only_lanes_of_the_context() -> None:
     context = Context()
     async with showing(RECORDING, TimelineBoard, context=context) as shown:
         await shown.press("down", "down", "down")
-        selected = subject_of(timeline(shown))
+        selected = timeline(shown).selected
         assert selected is not None
         context.narrow(selected)
         await shown.update()
@@ -199,7 +199,7 @@ async def test_lanes_stay_visible_in_a_window_in_which_nothing_existed() -> None
     context = Context()
     async with showing(RECORDING, TimelineBoard, context=context) as shown:
         await shown.press("down", "down", "down")
-        selected = subject_of(timeline(shown))
+        selected = timeline(shown).selected
         assert selected is not None
         context.narrow(selected)
         await shown.update()
