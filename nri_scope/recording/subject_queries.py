@@ -184,8 +184,8 @@ def events_of_container(
 
 
 def slowest_event(recording: Recording, container: int) -> Event | None:
-    """Return the event of a container to which a plugin replied last after its request; None if no
-    plugin's time was observed. Raises RecordingError.
+    """Return the event of a container with the longest reply time of a plugin; None if no plugin's
+    time was observed. Raises RecordingError.
     """
     roles = sorted(PASSIVE_ROLES | {Role.CRI})
     numbers = query_numbers(

@@ -229,7 +229,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         show = {name: partial(views.show, name) for name in SCOPES}
         self.bar.commands = {**show, "quit": self.exit}
         actions: dict[str, Callable[[], object]] = {
-            **{f"mode_{name}": partial(views.show, name) for name in SCOPES},
+            **{f"mode_{name}": action for name, action in show.items()},
             "blame": partial(views.open_tab, Tab.BLAME),
             "toggle_detail": detail.action_toggle_detail,
             "maximise_detail": detail.action_maximise_detail,

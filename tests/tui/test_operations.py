@@ -235,7 +235,7 @@ async def test_the_start_of_a_session_is_one_row_that_opens() -> None:
         await screen.press("g")
         assert "▸ session 1 " in screen.line(">   1")
         assert "session 1: " not in screen.text()
-        await screen.shows("1  00-nri-scope joins the chain", "Configure", "Synchronize")
+        await screen.shows("1  set-up of 00-nri-scope", "Configure", "Synchronize")
         await screen.press("enter")
         await screen.until(lambda: "  Synchronize" in screen.line("    2 "))
         await screen.press("enter", "=")

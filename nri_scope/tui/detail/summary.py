@@ -75,16 +75,16 @@ def of_operation(
     """
     event = row.event
     assert event is not None
-    is_joining = is_set_up(row.events)
-    if is_joining:
+    of_set_up = is_set_up(row.events)
+    if of_set_up:
         session = (f"{event.session}", Style.STRONG)
-        yield fact("session", session, f"  {event.plugin} joins the chain")
+        yield fact("session", session, f"  set-up of {event.plugin}")
     else:
         yield fact("operation", (event.event, Style.STRONG))
     yield from _remarks(comment, findings)
     first, last = row.events[0], row.events[-1]
     yield fact("events", f"{first.id} to {last.id}, {len(row.events)} in all")
-    within = "in all" if is_joining else "in the chain for"
+    within = "in all" if of_set_up else "in the chain for"
     chain = f"  {within} {duration(event.took_ns)}" if event.took_ns else ""
     yield fact("time", _moment(event.at_ns), chain)
     status, style = row.cell("status"), _STATUS_STYLES.get(event.status, Style.WARN)
@@ -97,7 +97,7 @@ def of_operation(
     yield ()
     for call in row.events:
         after = duration(max(0, call.mono_ns - first.mono_ns))
-        name = call.event if is_joining else "validates" if call.event != event.event else ""
+        name = call.event if of_set_up else "validates" if call.event != event.event else ""
         state = (call.status, _STATUS_STYLES.get(call.status, Style.WARN))
         took = f" in {duration(call.took_ns)}" if call.took_ns else ""
         text = f"+{after:<7} {call.plugin}  "
