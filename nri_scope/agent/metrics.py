@@ -24,11 +24,11 @@ from prometheus_client import (
 )
 
 from nri_scope._gen.agent.nri_scope.agent import v1
+from nri_scope.capture.queue import TOO_FAST
 from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED, Event, Gap, Status
 from nri_scope.nri.changes import absent_plugins, owned_paths
 from nri_scope.nri.events import CREATED_ONLY_EVENTS, METHODS, VALIDATE, EventKind
-from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recording.lookup import event_range
 from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from google.protobuf.message import Message
 
+from nri_scope.capture.sink import ShownLine
 from nri_scope.events import CapturedCall, Event, Status
 from nri_scope.nri.changes import evictions_in
 from nri_scope.nri.events import SYNCHRONIZE
@@ -21,7 +22,6 @@ from nri_scope.nri.merging import EVICTION_IGNORED
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
 from nri_scope.oci import runtime_rules_of
-from nri_scope.recorder.inbox import ShownLine
 from nri_scope.recording.display import mark_words, subject
 from nri_scope.recording.records import deadline_ms, event_record, rfc3339, to_json
 from nri_scope.replay.golden.render import NOTHING, reply_words, request_words, synchronized_names

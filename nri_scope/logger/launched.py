@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nri_scope.capture.sink import Sink
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.nri.events import EventKind, parse_events
 from nri_scope.nri.runtime_setup import ConfigureRequest
@@ -31,7 +32,6 @@ from nri_scope.plugin import (
     inherited,
     launched,
 )
-from nri_scope.recorder.inbox import Sink
 from nri_scope.transport.loop import prepare_process, run
 from nri_scope.writer.background_output import (
     DEFAULT_MAX_SIZE,

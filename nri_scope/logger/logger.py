@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from time import monotonic, monotonic_ns, time_ns
 
+from nri_scope.capture.sink import Sink, wall_offset
 from nri_scope.end_reasons import refused
 from nri_scope.errors import ConnectionClosed, NriScopeError, RpcError
 from nri_scope.events import LATE, NOT_CONNECTED, STALLED, CapturedCall, Role, SessionStart
@@ -28,7 +29,6 @@ from nri_scope.plugin import (
     ValidatorSession,
     keep_connected,
 )
-from nri_scope.recorder.inbox import Sink, wall_offset
 from nri_scope.wire import Code, RequestReceived
 from nri_scope.wire.ttrpc import trace_metadata
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nri_scope.capture.sink import Sink
 from nri_scope.differ.live import Closed, ReadPosition, encode
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
 from nri_scope.events import Role
@@ -25,7 +26,6 @@ from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.session import with_hint
 from nri_scope.process.signals import stop_signals
-from nri_scope.recorder.inbox import Sink
 from nri_scope.recording.reader import Recording
 from nri_scope.transport.loop import prepare_process, run
 from nri_scope.writer.messages import CriSource, RecordingOptions

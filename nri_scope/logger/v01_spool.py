@@ -26,11 +26,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import monotonic, monotonic_ns, time_ns
 
+from nri_scope.capture.sink import Sink
 from nri_scope.errors import UsageError, reason_of
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri import v01
 from nri_scope.process.signals import root_hint
-from nri_scope.recorder.inbox import Sink
 from nri_scope.recording.trusted_location import private_place, try_lock
 
 POLL_S = 0.25

@@ -95,14 +95,14 @@ class LoopChannel:
         self._socket = sock
         self._on_message = on_message
         self._on_end = on_end
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._reader = ChannelReader()
         self._waiting: deque[bytes] = deque()
         self._bytes = 0
         self._is_scheduled = False
         """Whether `_turn` will be called again."""
         self._sends = self._receives = True
-        self._loop.add_reader(sock, self._readable)
+        self.loop.add_reader(sock, self._readable)
 
     @property
     def waiting_bytes(self) -> int:
@@ -142,12 +142,12 @@ class LoopChannel:
         if self._sends:
             self._sends = False
             self._waiting.clear()
-            self._loop.remove_writer(self._socket)
+            self.loop.remove_writer(self._socket)
 
     def _stop_receiving(self) -> None:
         if self._receives:
             self._receives = False
-            self._loop.remove_reader(self._socket)
+            self.loop.remove_reader(self._socket)
 
     def _turn(self) -> None:
         """Send one batch of queued messages."""
@@ -169,7 +169,7 @@ class LoopChannel:
             self._on_end()
             return
         if sent == size and self._waiting:
-            self._loop.call_soon(self._turn)
+            self.loop.call_soon(self._turn)
         elif sent == size:
             self._is_scheduled = False
         else:
@@ -180,17 +180,17 @@ class LoopChannel:
             self._is_scheduled = True
             self._waiting.appendleft(data[sent:])
             self._bytes += len(data) - sent + ITEM_BYTES
-            self._loop.add_writer(self._socket, self._writable)
+            self.loop.add_writer(self._socket, self._writable)
 
     def _writable(self) -> None:
-        self._loop.remove_writer(self._socket)
+        self.loop.remove_writer(self._socket)
         self._turn()
 
     def _readable(self) -> None:
         # Repeated until no data is left. If the other process ended without reading all messages,
         # uvloop reports the socket (ECONNRESET) only once, although data can still be received.
         if self._receives and self._read():
-            self._loop.call_soon(self._readable)
+            self.loop.call_soon(self._readable)
 
     def _read(self) -> bool:
         """Receive once; return whether more data may follow."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 
+from nri_scope.capture.sink import Begin, ControlEntry, End, Sink
 from nri_scope.entries import Began, Ended, Entry, RecordedCall
 from nri_scope.errors import RecordingError
 from nri_scope.events import CapturedCall, Session, SessionStart
@@ -16,7 +17,6 @@ from nri_scope.recording.file_errors import error_words, writing_hint
 from nri_scope.recording.writable_file import RecordingFile
 
 from .entry_writer import Written
-from .inbox import Begin, ControlEntry, End, Sink
 from .ring import Ring
 from .transactions import TransactionWriter
 

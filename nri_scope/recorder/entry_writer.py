@@ -6,6 +6,15 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import asdict, dataclass, field
 
+from nri_scope.capture.sink import (
+    Begin,
+    ControlEntry,
+    End,
+    EntryRedaction,
+    Queued,
+    Resume,
+    ShownLine,
+)
 from nri_scope.entries import CallsByMetrics, EarlierState, RecordedCall
 from nri_scope.events import (
     KILLED,
@@ -31,7 +40,6 @@ from nri_scope.recording.schema import STARTS_MAX
 from nri_scope.recording.sqlite_text import WORDS_MAX, int64, named, storable
 
 from .encode import INSERT_PLUGIN_CALLS, Encoder, OpenSession
-from .inbox import Begin, ControlEntry, End, EntryRedaction, Queued, Resume, ShownLine
 
 Written = Queued | Pod | Container | EarlierState | RecordedCall | UserMark
 """What a recording is written from: what a recorder receives, and entries of other recordings."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
+from nri_scope.capture.sink import Begin, EntryRedaction
 from nri_scope.entries import RecordedCall
 from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED, CapturedCall, Event, Gap, Role
@@ -20,7 +21,6 @@ from nri_scope.recording.writable_file import PAGE, RecordingFile
 
 from .encode import Encoder
 from .entry_writer import BatchResult, EntryWriter, RecordedSessions, Written
-from .inbox import Begin, EntryRedaction
 from .ring import Ring, oldest_stretch, remove_oldest_stretch
 from .shared_rows import ObjectStore
 

@@ -16,6 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from nri_scope.capture.queue import TOO_FAST, Inbox
+from nri_scope.capture.sink import (
+    Begin,
+    ControlEntry,
+    EntryRedaction,
+    Queued,
+    RecorderCounters,
+    Resume,
+    Sink,
+)
 from nri_scope.errors import RecordingError
 from nri_scope.events import CapturedCall, Event, Gap, Note, SessionStart
 from nri_scope.recording.file_errors import LOCKED, error_words
@@ -23,17 +33,6 @@ from nri_scope.recording.writable_file import RecordingFile
 
 from .entry_writer import BatchResult
 from .folder_budget import CHECK_SECONDS, FolderBudget
-from .inbox import (
-    TOO_FAST,
-    Begin,
-    ControlEntry,
-    EntryRedaction,
-    Inbox,
-    Queued,
-    RecorderCounters,
-    Resume,
-    Sink,
-)
 from .ring import Ring
 from .transactions import LATE, TransactionWriter
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from nri_scope.capture.sink import Begin, ControlEntry, End, Resume, ShownLine
 from nri_scope.entries import Began, CallsByMetrics, EarlierState, Ended, Entry, RecordedCall
 from nri_scope.events import (
     CONTAINER_STATUS,
@@ -31,7 +32,6 @@ from nri_scope.events import (
 )
 from nri_scope.nri import v01
 from nri_scope.nri.events import METHODS, SYNCHRONIZE, EventKind
-from nri_scope.recorder.inbox import Begin, ControlEntry, End, Resume, ShownLine
 from nri_scope.recorder.transactions import DELETED
 from nri_scope.recording.reader import Recording
 

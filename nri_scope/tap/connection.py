@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic_ns
 
+from nri_scope.capture.sink import Sink
 from nri_scope.end_reasons import PLUGIN, RUNTIME, tapped_close
 from nri_scope.errors import UsageError, reason_of
 from nri_scope.events import SessionStart
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.runtime_setup import FailurePolicy
 from nri_scope.plugin import Identity
-from nri_scope.recorder.inbox import Sink
 from nri_scope.transport.relay import Relay, RelayEnd
 
 from .session import TapSession

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nri_scope.capture.queue import Batching
 from nri_scope.errors import ConnectError, RecordingError, UsageError
 from nri_scope.events import SessionStart, plugin_title
 from nri_scope.nri.events import EventKind
@@ -26,9 +27,8 @@ from nri_scope.plugin.session import with_hint
 from nri_scope.process.signals import ignore_stop_signals, stop_signals, terminal_stops_refused
 from nri_scope.transport.loop import prepare_process, run
 from nri_scope.transport.sockets import connect_socket
-from nri_scope.writer.channel import READY_S
 from nri_scope.writer.messages import CRI_HINT, CriSource, RecordingOptions
-from nri_scope.writer.supervisor import Batching, WriterProcess
+from nri_scope.writer.supervisor import READY_S, WriterProcess
 
 from .connection import PieceQueue, TappedConnection
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import NamedTuple
 
+from nri_scope.capture.sink import Sink, wall_offset
 from nri_scope.end_reasons import PLUGIN, RUNTIME, refused
 from nri_scope.events import LATE, CapturedCall, Role, SessionStart
 from nri_scope.nri.events import (
@@ -28,7 +29,6 @@ from nri_scope.nri.runtime_setup import (
     parse_subscription,
 )
 from nri_scope.plugin import Identity
-from nri_scope.recorder.inbox import Sink, wall_offset
 from nri_scope.wire import (
     Code,
     DecodingEnded,

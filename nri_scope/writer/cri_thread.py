@@ -20,6 +20,7 @@ from dataclasses import replace
 from time import monotonic, time_ns
 from typing import Final, NamedTuple
 
+from nri_scope.capture.sink import Sink
 from nri_scope.cri import CriClient
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Event, Role, SessionStart
 from nri_scope.nri.changes import targets_of
@@ -37,7 +38,6 @@ from nri_scope.nri.events import (
     EventKind,
 )
 from nri_scope.nri.request_subject import decode_reply, decode_request
-from nri_scope.recorder.inbox import Sink
 from nri_scope.recording.cri_answers import CREATION_SECONDS
 from nri_scope.recording.event_messages import status_request
 from nri_scope.text.quantities import many

@@ -23,6 +23,8 @@ from pathlib import Path
 from time import time_ns
 from typing import TYPE_CHECKING, Any
 
+from nri_scope.capture.queue import Order, unpack
+from nri_scope.capture.sink import Begin, ControlEntry, End, Queued, RecorderCounters, ShownLine
 from nri_scope.end_reasons import ORPHANED
 from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.events import FILTERED, CapturedCall, Event, Gap, Note, Printed
@@ -31,15 +33,6 @@ from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.private_folders import make_private_folder
 from nri_scope.process.signals import ignore_stop_signals
 from nri_scope.recorder.entry_writer import BatchResult
-from nri_scope.recorder.inbox import (
-    Begin,
-    ControlEntry,
-    End,
-    Queued,
-    RecorderCounters,
-    ShownLine,
-    unpack,
-)
 from nri_scope.recorder.writer import NICER, Recorder, WriterLimits
 from nri_scope.recording.event_messages import is_container_status
 from nri_scope.recording.heartbeat import heartbeat_of
@@ -48,7 +41,6 @@ from nri_scope.share.source_redaction import open_recorder
 
 from .messages import (
     Opening,
-    Order,
     Progress,
     RecordingOptions,
     Report,
@@ -84,11 +76,6 @@ OnEvent = Callable[[Event, CapturedCall], None]
 OnLine = Callable[[ShownLine], None]
 
 
-def main(descriptor: int) -> int:
-    """Write the entries received through a channel; return the exit status."""
-    return serve(descriptor)
-
-
 def serve(
     descriptor: int,
     on_event: OnEvent | None = None,
@@ -120,6 +107,9 @@ def serve(
     else:
         return 0
     return FAILED
+
+
+main = serve
 
 
 class _Work:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages between the responder, which replies or relays, and the writer of the recording.
 
-Orders to the writer are pickled; entries are packed, see `inbox`. The writer's reports are
+Orders to the writer (`queue.Order`) are pickled; entries are packed. The writer's reports are
 JSON: it decodes untrusted input, and even a compromised writer must not be able to execute code in
 the responder.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from nri_scope.capture.sink import RecorderCounters, Resume
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
-from nri_scope.recorder.inbox import RecorderCounters, Resume
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,17 +30,6 @@ CRI_HINT = (
     "asks the runtime"
 )
 """Message for recorders that do not query the CRI."""
-
-
-class Order(IntEnum):
-    """Kinds of orders to the writer. All but entries are pickled."""
-
-    OPEN = 0
-    """The first order: an `Opening`. Answered by OPENED or FAILED."""
-    ENTRIES = 1
-    """Queue entries, in order; see `inbox.pack`."""
-    FINISH = 2
-    """Write the queued entries and exit, within this many seconds. Answered by CLOSED."""
 
 
 class Report(IntEnum):

@@ -1,49 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a recording in a separate process: the side of the responder, which replies or relays.
+"""Write a recording in a separate process: start it, replace it if it dies, and end it.
 
-Python runs one thread at a time, so a reply would sometimes wait for a writer thread, and the
-runtime for the reply. A writer process avoids that. Events are queued for some milliseconds, until
-there is no more urgent work, and are then sent to the writer in small batches.
+This is the side of the responder, which replies or relays. Python runs one thread at a time, so a
+reply would sometimes wait for a writer thread, and the runtime for the reply. A writer process
+avoids that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import pickle
 import signal
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from operator import add
 from pathlib import Path
+from subprocess import DEVNULL
 from time import monotonic, time_ns
-from typing import NamedTuple
+from typing import Any
 
+from nri_scope.capture.queue import AHEAD_BYTES, DEFAULT_BATCHING, Batching, Order, Outbox, pack
+from nri_scope.capture.sink import RecorderCounters
 from nri_scope.errors import NriScopeError, RecordingError
-from nri_scope.events import CapturedCall, Gap, SessionStart
-from nri_scope.recorder.inbox import (
-    Begin,
-    ControlEntry,
-    End,
-    Inbox,
-    Queued,
-    RecorderCounters,
-    Resume,
-    ShownLine,
-    Sink,
-    pack,
-)
+from nri_scope.process.channel import LoopChannel
+from nri_scope.process.child import keep_exit_statuses, spawn
 from nri_scope.recording.heartbeat import BEAT_S, Heartbeat, HeartbeatFile
 
-from .channel import EXIT_S, READY_S, RunningWriter, WriterGone
-from .messages import Order, Progress, RecordingOptions
+from .messages import Opening, Progress, RecordingOptions, Report, error_of
 
-QUEUE_BYTES = 64 << 20
-"""Maximum number of queued bytes; further events are lost, and counted."""
-AHEAD_BYTES = 512 << 10
-"""Maximum number of bytes sent ahead of the writer; the rest stays queued, and is not lost if the
-writer dies.
-"""
+READY_S = 20.0
+"""Maximum time in seconds for the writer to open the file."""
+EXIT_S = 5.0
+"""Maximum time in seconds for a writer without entries to exit."""
 CLOSE_S = 10.0
 """Maximum time in seconds to write the queued entries at the end."""
 GRACE_S = 7.0
@@ -56,45 +47,117 @@ NOT_OPEN = "the recording could not be opened in time"
 NOT_TAKEN = "the writer process did not receive them in time"
 
 
-class Batching(NamedTuple):
-    """When queued events are sent to the writer."""
-
-    wait_s: float = 0.005
-    """Seconds for which an event is queued. Sending each one immediately would take CPU time for
-    which the runtime may be waiting; sending many together would delay replies."""
-    events: int = 8
-    size: int = 16 << 10
-    """Maximum number of events and bytes sent before the event loop checks its sockets again."""
+class WriterGone(NriScopeError):
+    """The writer ended before it had opened the file."""
 
 
-DEFAULT_BATCHING = Batching()
+class RunningWriter:
+    """A writer process with its channel."""
+
+    def __init__(
+        self,
+        module: str,
+        arguments: Sequence[str],
+        opening: Opening,
+        say: Callable[[str], None],
+        on_numbered: Callable[[int, int], None],
+        on_progress: Callable[[Progress], None],
+        *,
+        prints: bool,
+    ) -> None:
+        """Start a process that runs the function "main" of ``module``. Raises UsageError.
+
+        ``prints``: whether it prints to this process's standard output.
+        """
+        keep_exit_statuses()
+        self.process = spawn(
+            module,
+            *arguments,
+            failure="the writer process cannot be started",
+            # The child also notices the end of the channel, but not while it is stopped.
+            on_parents_death=signal.SIGCONT,
+            output=(1 if prints and sys.stdout is not None else DEVNULL, DEVNULL),
+        )
+        self.over = asyncio.Event()
+        """Set after the last report."""
+        self.counters = RecorderCounters()
+        self.lost_before = 0
+        self.closed = False
+        """Whether all entries sent are in the file, or recorded there as lost."""
+        self._say = say
+        self._on_numbered = on_numbered
+        self._on_progress = on_progress
+        self._opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.channel = LoopChannel(self.process.socket, self._receive, self._on_channel_end)
+        self.channel.send(Order.OPEN, pickle.dumps(opening))
+
+    async def ready(self, seconds: float = READY_S) -> None:
+        """Wait up to ``seconds`` until the file is open.
+
+        Raises NriScopeError if that fails, and WriterGone.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(self._opened)
+        except TimeoutError:
+            await self.end(0)
+            raise WriterGone(
+                f"the writer process did not open the file within {seconds:g} s"
+            ) from None
+        except WriterGone:
+            raise WriterGone(await self.end(EXIT_S)) from None
+        except BaseException:
+            await asyncio.shield(self.end(EXIT_S))
+            raise
+
+    async def end(self, seconds: float) -> str:
+        """Wait ``seconds`` for the writer to exit, then kill it; describe how it ended."""
+        self.channel.close()
+        # In another thread: the writer may take a while to exit, and this thread answers requests.
+        # Without SIGTERM: the writer ignores it, or is stopped and would not receive it.
+        ended = await asyncio.to_thread(self.process.stop, seconds, 0)
+        return f"the writer process ended, {ended.description}"
+
+    def _receive(self, kind: int, payload: bytes) -> None:
+        try:
+            self._handle(kind, json.loads(payload))
+        except Exception:  # noqa: BLE001 - kill a writer that may be compromised
+            self.process.signal(signal.SIGKILL)
+
+    def _handle(self, kind: int, value: Any) -> None:
+        if kind == Report.SAID:
+            self._say(value)
+        elif kind == Report.OPENED:
+            if not self._opened.done():
+                self._opened.set_result(None)
+        elif kind == Report.FAILED:
+            if not self._opened.done():
+                self._opened.set_exception(error_of(value))
+        elif kind == Report.CLOSED:
+            self.counters = RecorderCounters(*value)
+            self.closed = True
+        elif kind == Report.WRITTEN:
+            self.counters = RecorderCounters(*value[0])
+            progress = Progress(self.counters, *value[1:])
+            self.lost_before = progress.lost_before
+            self._on_progress(progress)
+        elif kind == Report.NUMBERED:
+            self._on_numbered(*value)
+
+    def _on_channel_end(self) -> None:
+        if self.channel.can_receive:
+            # The writer accepts no more orders, but unread reports remain.
+            return
+        self.over.set()
+        if not self._opened.done():
+            self._opened.set_exception(WriterGone())
 
 
-@dataclass(slots=True)
-class _OpenSession:
-    """A session that the writer has not finished yet."""
-
-    start: SessionStart
-    number: int = 0
-    """Session number in the file; 0 until the writer reports it."""
-    sent: int = 0
-    """Number of events sent to the writer, or reported to it as lost."""
-    processed: int = 0
-    """Number of these events that the writer has processed (written, filtered out or lost)."""
-    last_ns: int = 0
-    end: End | None = None
-
-    def resumed(self, reason: str) -> Resume:
-        """Return the entry by which another writer continues, as one ended for a ``reason``."""
-        confirmed = self.processed
-        return Resume(self.number, self.start, self.sent, confirmed, self.last_ns, reason)
-
-
-class WriterProcess(Sink):
-    """`Sink` for an event loop, which never blocks: a separate process writes the entries.
+class WriterProcess(Outbox):
+    """`Outbox` with its writer process, which writes the entries.
 
     Entries are queued until `open` has opened the file, and while a process that has died is being
-    replaced. All methods must be called in the loop's thread.
+    replaced.
     """
 
     def __init__(
@@ -111,19 +174,15 @@ class WriterProcess(Sink):
         The process runs ``module`` with ``arguments``. ``prints``: whether it prints to standard
         output.
         """
+        super().__init__(NOT_OPEN, batching)
         self._options = options
         self._began, self._began_ns = monotonic(), time_ns()
         self._say = say
         self._program = (module, arguments, prints)
-        self._batching = batching
-        self._inbox = Inbox(QUEUE_BYTES, NOT_OPEN)
-        self._sessions: dict[int, _OpenSession] = {}
-        self._last_handle = 0
         self._running: RunningWriter | None = None
         self._supervisor: asyncio.Task[None] | None = None
         self._hurry = asyncio.Event()
         """Set to start the next process without a pause."""
-        self._is_scheduled = False
         self._counters = RecorderCounters()
         """Sum of the counters of processes that have ended."""
         self._lost_before = 0
@@ -132,12 +191,6 @@ class WriterProcess(Sink):
         self._end_description = ""
         self._problem = ""
         """Why nothing can be written now; "" if it can."""
-        self._sent = 0
-        """Number of events sent to writers, or reported to them as lost."""
-        self._oldest_ns = 0
-        """Time since which the oldest of them is not written; 0 if all are. It may be too early."""
-        self._checkpoint = 0, 0
-        """An earlier value of `_sent`, and its time."""
         self._beating: asyncio.Task[None] | None = None
 
     # -- open and close ---------------------------------------------------------------------
@@ -226,8 +279,6 @@ class WriterProcess(Sink):
             return f"{problem}: {self._missing:,} events are missing from the file without a gap"
         return f"{self._end_description}: {lost:,} events were lost" if lost else ""
 
-    # -- the sink ---------------------------------------------------------------------------
-
     def summary(self, path: Path | None, sessions: int) -> str:
         """Return the final message, for a closed writer. ``path``: None for a private file."""
         # Loaded only now, when no reply can be delayed.
@@ -235,88 +286,6 @@ class WriterProcess(Sink):
 
         outcome = self.counters.outcome(path, sessions, monotonic() - self._began)
         return with_unobserved(outcome, self._options.path, self._began_ns)
-
-    def begin_session(self, start: SessionStart) -> int:
-        """See `Recorder.begin_session`. Return a handle, not the number in the file."""
-        self._last_handle += 1
-        self.put_control(Begin(self._last_handle, start))
-        return self._last_handle
-
-    def capture(self, session: int, item: CapturedCall) -> None:
-        """See `Recorder.capture`."""
-        self._inbox.put(session, item)
-        if not self._is_scheduled:
-            self._schedule()
-
-    def show_line(self, at_ns: int, plugin: str, stream: str, text: str) -> None:
-        """Print a plugin's line, if the writer prints, without recording it."""
-        self.put_control(ShownLine(at_ns, plugin, stream, text))
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Approximate memory of the entries that were not yet sent to the writer."""
-        return self._inbox.waiting_bytes
-
-    def processed(self, session: int) -> int:
-        """Return how many events of an open session are committed, filtered out or lost."""
-        state = self._sessions.get(session)
-        return state.processed if state is not None else 0
-
-    def put_control(self, entry: ControlEntry) -> None:
-        """Queue an entry other than an event, and send it to the writer later."""
-        self._inbox.put_control(entry)
-        if not self._is_scheduled:
-            self._schedule()
-
-    # -- sending to the writer --------------------------------------------------------------
-
-    def _schedule(self) -> None:
-        if self._running is not None:
-            self._is_scheduled = True
-            self._running.loop.call_later(self._batching.wait_s, self._send_batch)
-
-    def _send_batch(self) -> None:
-        running = self._running
-        if running is None:
-            self._is_scheduled = False
-            return
-        inbox = self._inbox
-        if running.channel.waiting_bytes > AHEAD_BYTES:
-            # The writer is too slow, or stopped.
-            running.loop.call_later(self._batching.wait_s, self._send_batch)
-            return
-        if not inbox:
-            inbox.flush_gaps()
-        entries = inbox.take(self._batching.events, self._batching.size)
-        if not entries:
-            self._is_scheduled = False
-            return
-        self._send(running, entries)
-        running.loop.call_soon(self._send_batch)
-
-    def _send(self, running: RunningWriter, entries: list[Queued]) -> None:
-        sessions = self._sessions
-        sent_before = self._sent
-        for entry in entries:
-            if type(entry) is tuple:
-                session = sessions[entry[0]]
-                session.sent += 1
-                self._sent += 1
-                session.last_ns = entry[1].wall_ns
-            elif type(entry) is Begin:
-                sessions[entry.session] = _OpenSession(entry.start, last_ns=entry.start.started_ns)
-            elif type(entry) is End:
-                sessions[entry.session].end = entry
-            elif type(entry) is Gap and entry.dropped and entry.session in sessions:
-                session = sessions[entry.session]
-                session.sent += entry.dropped
-                self._sent += entry.dropped
-                session.last_ns = entry.to_ns
-        if self._sent > sent_before and not self._oldest_ns:
-            self._oldest_ns = time_ns() - int(self._batching.wait_s * 1e9)
-            self._checkpoint = self._sent, self._oldest_ns
-        running.channel.send(Order.ENTRIES, pack(entries))
-        self._inbox.done(entries)
 
     # -- the writer -------------------------------------------------------------------------
 
@@ -333,7 +302,7 @@ class WriterProcess(Sink):
 
     def _use(self, running: RunningWriter) -> None:
         """Send all further entries to this writer."""
-        self._running = running
+        self._running, self._channel = running, running.channel
         self._problem = ""
         self._inbox.reason = NOT_TAKEN
         for session in self._sessions.values():
@@ -346,17 +315,8 @@ class WriterProcess(Sink):
         self._sessions[handle].number = number
 
     def _written(self, progress: Progress) -> None:
-        for handle, processed in progress.processed:
-            if handle in self._sessions:
-                self._sessions[handle].processed = processed
-        for handle in progress.ended:
-            self._sessions.pop(handle, None)
+        self._confirm(progress.processed, progress.ended)
         self._problem = progress.problem
-        written = self._sent - self._unconfirmed()
-        if written == self._sent:
-            self._oldest_ns = 0
-        elif written >= self._checkpoint[0]:
-            self._oldest_ns, self._checkpoint = self._checkpoint[1], (self._sent, time_ns())
 
     async def _supervise(self, running: RunningWriter) -> None:
         """Replace each writer that dies, until `close`."""
@@ -406,7 +366,7 @@ class WriterProcess(Sink):
             if running.channel.waiting_bytes > AHEAD_BYTES:
                 await asyncio.sleep(self._batching.wait_s)
             else:
-                self._send(running, self._inbox.take(self._batching.events, self._batching.size))
+                self._send_some(running.channel)
         seconds = max(0.5, until - monotonic())
         running.channel.send(Order.FINISH, pickle.dumps(seconds))
         with contextlib.suppress(TimeoutError):
@@ -421,12 +381,8 @@ class WriterProcess(Sink):
         self._missing = self._unconfirmed()
         return not hangs
 
-    def _unconfirmed(self) -> int:
-        """Return the number of events that were sent to writers but not reported as processed."""
-        return sum(session.sent - session.processed for session in self._sessions.values())
-
     async def _end(self, running: RunningWriter, seconds: float) -> str:
-        self._running = None
+        self._running = self._channel = None
         self._oldest_ns = self._oldest_ns or time_ns()
         description = await running.end(seconds)
         self._counters = _sum(self._counters, running.counters)

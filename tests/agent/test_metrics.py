@@ -24,10 +24,10 @@ from nri_scope.agent import metrics
 from nri_scope.agent.metrics import NodeMetrics, gap_reason, kind_of
 from nri_scope.agent.node_recordings import NodeRecordings
 from nri_scope.agent.recorder_status import RecorderStatus
+from nri_scope.capture.queue import TOO_FAST
 from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED
 from nri_scope.nri.changes import REQUIRED_PLUGINS
 from nri_scope.nri.events import EventKind
-from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recorder.writer import WriterLimits
 from nri_scope.recording.node_files import MAX_RECORDINGS
 from nri_scope.recording.reader import Recording

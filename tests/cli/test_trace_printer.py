@@ -13,12 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.capture.sink import ShownLine
 from nri_scope.cli import trace_printer
 from nri_scope.cli.trace_printer import Trace, TracedExchange, TraceLines
 from nri_scope.events import CapturedCall, Event, status_of
 from nri_scope.nri.events import METHODS, RUNTIME_SERVICE
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.recorder.inbox import ShownLine
 
 POD = api.PodSandbox(id="pod-id", name="web", namespace="shop")
 APP = api.Container(id="app-id", name="app", pod_sandbox_id="pod-id")

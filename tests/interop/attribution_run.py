@@ -17,13 +17,13 @@ from google.protobuf.message import Message
 
 from nri_scope import specs
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.capture.sink import Sink
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.logger.logger import Logger, LoggerService
 from nri_scope.nri.events import EventKind
 from nri_scope.nri.merging import adjusted, with_resources
 from nri_scope.nri.versions import V0_10, V0_12, NriVersion
 from nri_scope.plugin import Identity, unix_socket
-from nri_scope.recorder.inbox import Sink
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import event_messages
 from tests.interop.attribution_cases import (

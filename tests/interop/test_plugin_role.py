@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from nri_scope._gen.nri.api_pb2 import SynchronizeRequest
+from nri_scope.capture.sink import Sink
 from nri_scope.events import CapturedCall, SessionStart
 from nri_scope.logger.logger import Logger
 from nri_scope.plugin import Identity, PluginSession, SessionEnd, unix_socket
-from nri_scope.recorder.inbox import Sink
 from nri_scope.wire import Code, RequestReceived
 from tests.amount import amount
 from tests.interop.build import Variant

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from nri_scope.capture.sink import Sink
 from nri_scope.events import CapturedCall, SessionStart
 from nri_scope.plugin import HandledCall
-from nri_scope.recorder.inbox import Sink
 from nri_scope.wire import RequestReceived
 
 

@@ -12,7 +12,7 @@ _PACKAGE = Path(nri_scope.__file__).parent
 _HELPERS = {
     # Orders and entries, in the writer.
     "writer/main.py": {"serve", "_Work.run"},
-    "recorder/inbox.py": {"unpack"},
+    "capture/queue.py": {"unpack"},
     # Options, in a viewer's recorder.
     "logger/recorder_process.py": {"Viewer.options"},
 }
@@ -50,7 +50,7 @@ def test_only_the_writer_unpacks_entries() -> None:
         for path in _PACKAGE.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom)
-        and (node.module or "").endswith("inbox")
+        and (node.module or "").endswith("capture.queue")
         and "unpack" in {alias.name for alias in node.names}
     }
     assert importing == {"writer/main.py"}

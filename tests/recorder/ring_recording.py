@@ -9,8 +9,8 @@ from contextlib import closing
 from pathlib import Path
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.capture.sink import Queued
 from nri_scope.events import CapturedCall
-from nri_scope.recorder.inbox import Queued
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recording.reader import Recording

@@ -60,7 +60,7 @@ import os, sys
 from pathlib import Path
 from nri_scope.recording.writable_file import RecordingFile
 from nri_scope.recorder.entry_writer import insert_session
-from nri_scope.recorder.inbox import Begin
+from nri_scope.capture.sink import Begin
 from tests.recording.traffic import a_start
 connection = RecordingFile.open(Path(sys.argv[1])).connection
 insert_session(connection, Begin(1, a_start()), 1)

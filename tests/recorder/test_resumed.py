@@ -10,9 +10,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.capture.sink import Begin, End, Queued, Resume
 from nri_scope.events import Event
 from nri_scope.recorder.entry_writer import BatchResult
-from nri_scope.recorder.inbox import Begin, End, Queued, Resume
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recording.reader import Recording

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.capture.sink import Begin, End
 from nri_scope.events import FILTERED, RING_REMOVED, Gap, Note, UserMark
 from nri_scope.recorder import transactions
-from nri_scope.recorder.inbox import Begin, End
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.marks.sidecar import marks_in

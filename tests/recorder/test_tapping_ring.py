@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.capture.sink import Begin
 from nri_scope.events import Printed
-from nri_scope.recorder.inbox import Begin
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.writer import Recorder
 from tests.recorder.ring_recording import Written, noisy

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recorder.inbox import Inbox
+from nri_scope.capture.queue import Inbox
 from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recorder.writer import Recorder, WriterLimits
 from nri_scope.recording.reader import Recording

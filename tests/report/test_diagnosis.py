@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.capture.queue import TOO_FAST
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.events import LEFT_OUT, RING_REMOVED, Role
-from nri_scope.recorder.inbox import TOO_FAST
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording import lookup, work_budget
 from nri_scope.recording.coverage import coverage

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
+from nri_scope.capture.sink import Sink
 from nri_scope.events import CapturedCall, SessionStart
-from nri_scope.recorder.inbox import Sink
 
 
 class ListSink(Sink):

@@ -17,10 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.capture import queue
+from nri_scope.capture.queue import pack, unpack
+from nri_scope.capture.sink import Begin, End, Queued, RecorderCounters
 from nri_scope.entries import CallsByMetrics
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import CapturedCall, Gap, Note
-from nri_scope.recorder.inbox import Begin, End, Queued, RecorderCounters, pack, unpack
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.plugin_calls import plugin_calls
 from nri_scope.recording.reader import Recording
@@ -94,7 +96,7 @@ async def test_entries_before_the_file_is_open_are_written_in_order(path: Path) 
 async def test_a_full_queue_before_the_file_is_open_is_one_counted_gap(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "QUEUE_BYTES", 100_000)
+    monkeypatch.setattr(queue, "QUEUE_BYTES", 100_000)
     one = writer(path)
     session = one.begin_session(a_start())
     for number in range(200):
@@ -154,7 +156,7 @@ async def test_large_error_messages_are_recorded(path: Path) -> None:
     """They count as much as requests and replies in the limits of the queue and of a batch."""
     messages: list[str] = []
     one = writer(path, messages)
-    one._batching = supervisor.Batching(events=32, size=64 << 10)
+    one._batching = queue.Batching(events=32, size=64 << 10)
     await one.open()
     session = one.begin_session(a_start())
     for number in range(20):
@@ -194,7 +196,7 @@ async def test_the_empty_file_of_a_writer_that_is_killed_at_the_start_is_removed
 async def test_entries_that_a_stopped_process_does_not_receive_are_counted_in_gaps(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "QUEUE_BYTES", 1_000_000)
+    monkeypatch.setattr(queue, "QUEUE_BYTES", 1_000_000)
     one = writer(path)
     await one.open()
     session = one.begin_session(a_start())

@@ -12,10 +12,10 @@ from google.protobuf.message import Message
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.capture.sink import Begin, End
 from nri_scope.events import CONTAINER_STATUS, CapturedCall, Gap, Role, SessionStart
 from nri_scope.nri import merging
 from nri_scope.nri.events import EventKind
-from nri_scope.recorder.inbox import Begin, End
 from nri_scope.recording.event_messages import status_request
 
 from .playing import Timed

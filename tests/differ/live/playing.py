@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Self
 
+from nri_scope.capture.sink import Begin, End, Queued
 from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.live import Follower, ReadPosition, Seen
@@ -14,7 +15,6 @@ from nri_scope.differ.recording_differ import excerpt_of_container
 from nri_scope.entries import RecordedCall
 from nri_scope.events import Event
 from nri_scope.recorder.complete_recording import start_of
-from nri_scope.recorder.inbox import Begin, End, Queued
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recording.reader import Recording

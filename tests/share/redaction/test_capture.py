@@ -8,8 +8,8 @@ from typing import Any, get_type_hints
 
 import pytest
 
+from nri_scope.capture.sink import ControlEntry, End
 from nri_scope.events import EVENT_TEXTS, CapturedCall, Gap, Note, Printed, SessionStart
-from nri_scope.recorder.inbox import ControlEntry, End
 from nri_scope.share.redacted_entries import SourceRedaction
 from nri_scope.share.redaction.names import SESSION_NAMES
 from nri_scope.share.redaction.redactor import Redactor

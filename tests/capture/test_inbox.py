@@ -7,8 +7,9 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nri_scope.capture.queue import ITEM_BYTES, TOO_FAST, Inbox
+from nri_scope.capture.sink import Begin, End
 from nri_scope.events import Gap, Note
-from nri_scope.recorder.inbox import ITEM_BYTES, TOO_FAST, Begin, End, Inbox
 from tests.recording.traffic import a_start, an_item
 
 _ITEM = 1000 + ITEM_BYTES
