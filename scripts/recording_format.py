@@ -15,10 +15,10 @@ from nri_scope.nri import element_limits, plain
 from nri_scope.recorder.writer import WriterLimits
 from nri_scope.recording import (
     blobs,
+    event_messages,
     reader,
     row_limits,
     schema,
-    sql_functions,
     sqlite_text,
 )
 from nri_scope.recording.bundle import zip_reader
@@ -269,7 +269,7 @@ def render() -> str:
         parts = [_INTRODUCTION]
         parts += [_table(database, table) for table in schema.TABLES]
         parts.append(_view(database))
-    rows = "\n".join(f"| `{call}` | {words} |" for call, words in sql_functions.FUNCTIONS.items())
+    rows = "\n".join(f"| `{call}` | {words} |" for call, words in event_messages.FUNCTIONS.items())
     parts += [_MESSAGES, _FUNCTIONS.format(rows=rows)]
     return "\n".join(parts)
 

@@ -69,7 +69,7 @@ class RecordingConnection:
 
     @property
     def connection(self) -> sqlite3.Connection:
-        """Read-only connection with the views "events" and "log", REGEXP and `sql_functions`.
+        """Read-only connection with the views "events" and "log", REGEXP and SQL functions.
 
         Use this property for each query, as the file may have been reopened.
         """

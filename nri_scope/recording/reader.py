@@ -22,10 +22,9 @@ from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 from . import event_messages
 from .blobs import ContentError, ObjectKind
 from .cache import RecentlyUsed
-from .event_messages import has_parts
+from .event_messages import OBJECT_MESSAGES, has_parts, register
 from .opening import attach
 from .rows import ascending, number_of, optional_numbers_of
-from .sql_functions import OBJECT_MESSAGES, register
 from .sqlite_text import number_list
 from .table_reader import EventCondition, TableReader
 from .work_budget import Allowance

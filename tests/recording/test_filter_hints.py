@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import FilterError
 from nri_scope.filter import parse
-from nri_scope.recording.filter_hints import unmatched_words
+from nri_scope.recording.coverage import unmatched_words
 from nri_scope.recording.reader import Recording
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "demo.nriscope.db"
