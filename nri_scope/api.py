@@ -248,12 +248,14 @@ class OpenRecording(AbstractContextManager["OpenRecording"]):
 
         Raises UsageError.
         """
-        from nri_scope.differ.recording_differ import history_of
+        from nri_scope.differ.recording_differ import history_from
+        from nri_scope.recording.container_events import history_events
 
         subject, path = self._named(what, remark)
         container = self.counterpart(lookup.container_of(self.original, subject, remark))
         assert isinstance(container, Container)
-        return ContainerHistory(container, history_of(self.reader, container), path)
+        events = history_events(self.reader, container)
+        return ContainerHistory(container, history_from(events), path)
 
     def containers(self) -> list[Container]:
         """Return all containers of events and Synchronize requests."""

@@ -33,6 +33,9 @@ SET_UP = INTRODUCTION | {SYNCHRONIZE}
 """Exchanges before a connection joins the chain. They can happen while other plugins handle an
 event; the new plugin then receives events from the next chain on (containerd/nri,
 pkg/adaptation)."""
+ASIDE = SET_UP | ANY_TIME
+"""Exchanges between the runtime and one connection, outside any chain. They can also happen during
+a round."""
 
 LATE = "answered after the deadline"
 """Status message of an event whose reply came too late, but before the connection ended."""

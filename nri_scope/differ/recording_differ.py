@@ -15,19 +15,18 @@ from google.protobuf.message import DecodeError
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import OperationOutcome
 from nri_scope.errors import THE_RECORDING, UsageError
-from nri_scope.events import INTRODUCTION, SET_UP, Container, Event, Pod, Session
-from nri_scope.nri.events import CREATE, UPDATE
+from nri_scope.events import ASIDE, INTRODUCTION, SET_UP, Container, Event, Pod, Session
+from nri_scope.nri.events import CREATE
 from nri_scope.recording import lookup
 from nri_scope.recording.container_events import (
-    events_for,
+    HistoryEvents,
+    events_of_histories,
     first_events,
     has_event_before,
     has_recorded_predecessor,
+    history_events,
     is_part,
-    listed_at_start,
-    next_after,
 )
-from nri_scope.recording.coverage import life_coverage
 from nri_scope.recording.creation_outcomes import Creations
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import (
@@ -37,13 +36,11 @@ from nri_scope.recording.subject_queries import (
     containers_touched,
     pod_of_event,
     same_round_near,
-    under_each_name,
 )
 
 from .attribution.attributed_changes import RoundDiff
 from .attribution.differ import Differ
 from .attribution.history import History
-from .attribution.observed_round import ASIDE
 from .attribution.rounds import Surroundings
 from .missing_plugin import missed_creations
 
@@ -184,17 +181,23 @@ class PartlyFedRecording(WholeRecording):
 
 
 def history_of(recording: Recording, container: Container) -> History:
-    """Return one container's history.
+    """Return one container's history; see `history_from`."""
+    return history_from(history_events(recording, container))
+
+
+def history_from(events: HistoryEvents) -> History:
+    """Return the history of the container that has these events.
 
     Raises RecordingError, and UsageError if the recording does not show the container's spec.
     """
-    history = excerpt_of_container(recording, container).history(container.id)
+    (container,) = events.containers
+    history = _excerpt(events).history(container.id)
     if history is None:
         name = lookup.container_name(container) or f"container {container.id}"
         raise UsageError(
             f"{THE_RECORDING} does not contain the spec of {name}",
             "no event describes it: messages contain only its id",
-            recording.path,
+            events.recording.path,
         )
     return history
 
@@ -300,10 +303,7 @@ def excerpt_of_container(
 
     ``check`` is called for each event and may raise, to cancel. Raises RecordingError.
     """
-    excerpt = _excerpt(recording, [container], check)
-    if history := excerpt.history(container.id):
-        history.coverage = life_coverage(recording, container)
-    return excerpt
+    return _excerpt(history_events(recording, container), check)
 
 
 def excerpt_of_events(
@@ -325,38 +325,31 @@ def excerpt_of_events(
         pod = pod_of_event(recording, event.id)
         pods |= {} if pod is None else {pod.key: pod}
         near.update(same_round_near(recording, event, _SAME_ROUND_NEAR))
-    return _excerpt(recording, list(containers.values()), check, near, pods.values())
+    read = events_of_histories(recording, list(containers.values()), near)
+    return _excerpt(read, check, pods.values())
 
 
 def _excerpt(
-    recording: Recording,
-    containers: Sequence[Container],
-    check: Callable[[], None],
-    near: Iterable[int] = (),
-    pods: Iterable[Pod] = (),
+    events: HistoryEvents, check: Callable[[], None] = lambda: None, pods: Iterable[Pod] = ()
 ) -> Excerpt:
+    recording, containers = events.recording, events.containers
     differ = Differ(
         recording.sessions(),
         only=[container.id for container in containers],
         gaps=recording.gaps(),
         around=PartlyFedRecording(recording),
     )
-    numbers = {*near}
-    for container in under_each_name(recording, [container.key for container in containers]):
-        own = events_for(recording, container)
-        # The next request, about any subject, shows that a creation's or update's chain had ended.
-        own += next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
-        listed = listed_at_start(recording, container)
-        if listed is not None and listed.event <= min(own, default=listed.event):
-            with suppress(DecodeError):
-                known = api.Container.FromString(listed.content)
-                differ.add_existing(known, lookup.container_name(container))
-        numbers.update(own)
-    diffs = rounds_of(recording, differ, sorted(numbers), check)
+    for container, content in events.listed:
+        with suppress(DecodeError):
+            known = api.Container.FromString(content)
+            differ.add_existing(known, lookup.container_name(container))
+    diffs = rounds_of(recording, differ, events.numbers, check)
     rounds = tuple(_with_absences(recording, diffs, containers))
     for diff in rounds:
         if diff.absences and diff.container in differ.histories:
             differ.histories[diff.container].absences = diff.absences
+    if events.coverage is not None and containers[0].id in differ.histories:
+        differ.histories[containers[0].id].coverage = events.coverage
     names = {container.id: lookup.container_name(container) for container in containers}
     names |= {pod.id: lookup.pod_name(pod) for pod in pods}
     return Excerpt(differ, rounds, names)

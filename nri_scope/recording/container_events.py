@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
-from nri_scope.events import CONTAINER_STATUS, Container, Event
-from nri_scope.nri.events import CONFIGURE, REGISTER, SHUTDOWN, SYNCHRONIZE, UNSOLICITED, VALIDATE
+from nri_scope.events import ASIDE, Container, Event
+from nri_scope.nri.events import CREATE, UNSOLICITED, UPDATE, VALIDATE
 
 from .blobs import ObjectKind
+from .coverage import Coverage, life_coverage
 from .lookup import ShownSubject, events_about
 from .reader import Recording
 from .sqlite_errors import query_column, query_numbers
 from .sqlite_text import number_list
+from .subject_queries import under_each_name
 
 _AROUND = 200
 """Maximum distance, in event ids, between events of one round."""
@@ -20,6 +23,48 @@ _TOGETHER = 100
 """Maximum number of events of one query."""
 _NEXT_MAX = 1_000
 """Maximum distance, in event ids, to the runtime's next event."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryEvents:
+    """The events of a recording from which the histories of some containers follow."""
+
+    recording: Recording
+    containers: Sequence[Container]
+    numbers: Sequence[int]
+    """Ids of the events, in order."""
+    listed: Sequence[tuple[Container, bytes]]
+    """The containers that a Synchronize request lists before their own events, with its message."""
+    coverage: Coverage | None = None
+    """What was observed of the life of a single container; None if that was not asked for."""
+
+
+def history_events(recording: Recording, container: Container) -> HistoryEvents:
+    """Return the events of one container's history, and what was observed of its life.
+
+    Raises RecordingError.
+    """
+    return events_of_histories(recording, [container], coverage=life_coverage(recording, container))
+
+
+def events_of_histories(
+    recording: Recording,
+    containers: Sequence[Container],
+    others: Iterable[int] = (),
+    coverage: Coverage | None = None,
+) -> HistoryEvents:
+    """Return the events of containers' histories, and ``others``. Raises RecordingError."""
+    numbers = {*others}
+    listed: list[tuple[Container, bytes]] = []
+    for container in under_each_name(recording, [container.key for container in containers]):
+        own = events_for(recording, container)
+        # The next request, about any subject, shows that a creation's or update's chain had ended.
+        own += next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
+        earlier = listed_at_start(recording, container)
+        if earlier is not None and earlier.event <= min(own, default=earlier.event):
+            listed.append((container, earlier.content))
+        numbers.update(own)
+    return HistoryEvents(recording, containers, sorted(numbers), listed, coverage)
 
 
 def effects_on(recording: Recording, container: Container) -> list[int]:
@@ -57,11 +102,11 @@ def events_for(recording: Recording, container: Container) -> list[int]:
     return sorted({*own, *listing, *rounds, *_for_each(recording, rounds, _IN_ROUND)})
 
 
+_OF_NO_CHAIN = ", ".join(f"'{name}'" for name in sorted(ASIDE | {VALIDATE}))
 _NEXT_EVENT = (
     "SELECT (SELECT o.id FROM event AS o WHERE o.id BETWEEN e.id + 1 AND e.id + ? "
-    "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN (SELECT id FROM "
-    f"name WHERE text IN ('{REGISTER}', '{CONFIGURE}', '{SYNCHRONIZE}', '{UNSOLICITED}', "
-    f"'{CONTAINER_STATUS}', '{SHUTDOWN}', '{VALIDATE}')) ORDER BY o.id LIMIT 1) AS next "
+    "AND (o.container IS NOT e.container OR o.event != e.event) AND o.event NOT IN "
+    f"(SELECT id FROM name WHERE text IN ({_OF_NO_CHAIN})) ORDER BY o.id LIMIT 1) AS next "
     "FROM event AS e WHERE next IS NOT NULL"
 )
 """For an event, the next event of another round, if it is near."""
@@ -169,18 +214,15 @@ def has_recorded_predecessor(recording: Recording, event: Event) -> bool:
         event.session,
         event.id,
     )
-    return not rows or rows[0][0] == event.seq - 1 or _is_left_out(recording, event)
+    if not rows or rows[0][0] == event.seq - 1:
+        return True
+    query = "SELECT 1 FROM left_out WHERE event = ? AND seq = ?"
+    return bool(query_numbers(recording, query, event.id, event.seq - 1))
 
 
 def is_part(recording: Recording) -> bool:
     """Return whether events were left out, so that sequence numbers do not show what is missing."""
     return bool(query_numbers(recording, "SELECT 1 FROM left_out LIMIT 1"))
-
-
-def _is_left_out(recording: Recording, event: Event) -> bool:
-    """Return whether the previous event of the session was omitted from a part of a recording."""
-    query = "SELECT 1 FROM left_out WHERE event = ? AND seq = ?"
-    return bool(query_numbers(recording, query, event.id, event.seq - 1))
 
 
 def listed_at_start(recording: Recording, container: Container) -> ShownSubject | None:

@@ -23,7 +23,7 @@ from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.history import UNSURE_ANNOTATIONS, History
 from nri_scope.differ.attribution.later_changes import NAMESAKES
 from nri_scope.differ.attribution.owner import Owner, OwnerKind
-from nri_scope.differ.blame.output import document
+from nri_scope.differ.blame.document import document
 from nri_scope.differ.blame.owned_lines import OwnedLine, lines
 from nri_scope.differ.recording_differ import (
     differ_of,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ import recording_differ as reading
-from nri_scope.differ.blame import output
+from nri_scope.differ.blame.document import document as blame_of
 from nri_scope.events import Role
 from nri_scope.recording.reader import Recording
 from nri_scope.specs import value_at
@@ -84,7 +84,7 @@ async def test_no_change_has_a_wrong_owner(
         histories = reading.histories(recording)
         assert verdict.of_histories(histories) == []
         for history in histories.values():
-            assert verdict.of_blame(output.document(history)) == []
+            assert verdict.of_blame(blame_of(history)) == []
         assert_reconnections_reported(recording, diff)
     assert verdict.of_blame(json.loads(await printed("blame", file, older.id))) == []
     assert_varied(requests_of(document), truth)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
-from nri_scope.differ.blame import output
+from nri_scope.differ.blame.document import document as blame_of
 from nri_scope.differ.render.document import JsonRenderer
 from nri_scope.events import Gap
 from nri_scope.recording.reader import Recording
@@ -50,7 +50,7 @@ def test_a_creation_during_which_probes_disconnect_is_one_round(
         assert verdict.of_changes([*document["changes"], *document["requests"]]) == []
         histories = recording_differ.histories(recording)
         assert verdict.of_histories(histories) == []
-        lines = output.document(histories[LIFE.id])
+        lines = blame_of(histories[LIFE.id])
         assert verdict.of_blame(cast(JsonObject, lines)) == []
     # The verdict detects a creation that is reported as two rounds.
     (one,) = document["events"]

@@ -8,7 +8,7 @@ from functools import partial
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import OperationFate
-from nri_scope.events import CONTAINER_STATUS, INTRODUCTION, Event, Gap, Session
+from nri_scope.events import ASIDE, CONTAINER_STATUS, INTRODUCTION, Event, Gap, Session
 from nri_scope.nri.events import (
     CREATE,
     REMOVE,
@@ -28,7 +28,6 @@ from .containers import Containers
 from .creation import CreationEvaluation
 from .history import History
 from .observed_round import (
-    ASIDE,
     CONTINUED,
     ConnectionPart,
     Round,

@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from nri_scope import oci, specs
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.end_reasons import names_runtime
-from nri_scope.events import ANY_TIME, PASSIVE_ROLES, SET_UP, Event, Role, Session
+from nri_scope.events import ASIDE, PASSIVE_ROLES, Event, Role, Session
 from nri_scope.nri.events import CREATE, METHODS, SYNCHRONIZE, VALIDATE, decode
 from nri_scope.nri.request_subject import UNKNOWN, container_of
 from nri_scope.nri.versions import NriVersion
@@ -39,10 +39,6 @@ RETURNED = "returned an error"
 """Part of the text about a plugin's error."""
 CONTINUED = "the runtime disconnected it, and continued"
 """What iSulad does after an error of a plugin."""
-
-ASIDE = SET_UP | ANY_TIME
-"""Exchanges between the runtime and one connection, outside any chain. They can also happen during
-a round."""
 
 _M = TypeVar("_M", bound=Message)
 

@@ -15,13 +15,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from nri_scope.entries import OperationOutcome
-from nri_scope.events import NO_ID, Event, Gap, Role, Session
+from nri_scope.events import ASIDE, NO_ID, Event, Gap, Role, Session
 from nri_scope.nri.events import CREATE, POST_CREATE, STARTS, UPDATE, VALIDATE, EventKind
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.recording.creation_outcomes import UNKNOWN
 
 from .attributed_changes import Failure, FailureKind
-from .observed_round import ASIDE, GONE, ConnectionPart, Round
+from .observed_round import GONE, ConnectionPart, Round
 from .presence import SessionTracker, began_before, outlived
 
 _BY_NAME = {event.name: event for event in EventKind}

@@ -91,7 +91,7 @@ class Copier(KeyCommands):
 def _lines_of(recording: Recording, tab: Tab, number: int) -> list[dict[str, Plain]]:
     """Return the changes of an event, or the changed lines of its container, with their paths."""
     # Imported late, because importing the differ takes long.
-    from nri_scope.differ.blame.output import document as blame_of
+    from nri_scope.differ.blame.document import document as blame_of
     from nri_scope.differ.recording_differ import excerpt_of_events, history_of
     from nri_scope.differ.render.document import step_record
 

@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import ANY_TIME, SET_UP
+from nri_scope.events import ASIDE, SET_UP
 from nri_scope.recording.event_pages import validations
 from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
@@ -66,9 +66,7 @@ class Grouper:
         joins: list[int] = []
         newest = self.newest
         if self._grouping is None:
-            newest, pairs = validations(
-                recording, newest, until, _LONG_STEP, sorted(ANY_TIME | SET_UP)
-            )
+            newest, pairs = validations(recording, newest, until, _LONG_STEP, sorted(ASIDE))
             for number, first in pairs:
                 rest.append(number)
                 firsts.append(first)

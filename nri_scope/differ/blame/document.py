@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Print what `blame` shows of a container: lines of text, or a JSON document."""
+"""Describe what `blame` shows of a container as a JSON document."""
 
 from __future__ import annotations
 
@@ -12,21 +12,7 @@ from nri_scope.specs import Absent, is_within
 from ..attribution.history import History
 from ..render.document import shallow, step_record
 from .owned_lines import OwnedLine, lines
-from .path_history import history_body, path_histories, whole_container_requests
-from .text import View, body, head, legend, view
-
-
-def page(history: History, path: str, kind: View, width: int | None) -> Iterator[str]:
-    """Yield the lines of a container, or the history of a ``path``, with a head and a legend."""
-    if path:
-        shown, items = history_body(history, path_histories(history, path), width)
-        yield from head(history, None, width, whole_container_requests(history))
-    else:
-        known = lines(history)
-        shown, items = body(view(known, kind), width)
-        yield from head(history, known, width)
-    yield from ("", *shown, "") if shown else ()
-    yield from legend(items, width)
+from .path_history import path_histories
 
 
 def document(history: History, path: str = "") -> dict[str, Plain | Iterator[Plain]]:
