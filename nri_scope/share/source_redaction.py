@@ -6,17 +6,13 @@ It takes a third of the start of a process that writes a recording.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from time import time_ns
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import REDACTED
 
 if TYPE_CHECKING:
-    from nri_scope.recorder.writer import Recorder
-
     from .redacted_entries import SourceRedaction
     from .redaction.rules import Rules
 
@@ -43,18 +39,14 @@ def check_continued(path: Path, *, redacts: bool) -> None:
         raise UsageError(f"{path} contains events recorded without --redact", "name another file")
 
 
-def open_recorder(
-    path: Path, rules: Rules | None, open_with: Callable[[SourceRedaction | None], Recorder]
-) -> Recorder:
-    """Open a recorder that redacts by these rules, if any, and says so in the recording.
+def source_redaction(path: Path, rules: Rules | None) -> SourceRedaction | None:
+    """Return the redaction of what a recorder adds to a file; None without rules.
 
     Raises UsageError if the file holds events of the other sort, or if there is no key.
     """
     check_continued(path, redacts=rules is not None)
     if rules is None:
-        return open_with(None)
+        return None
     from .redacted_entries import SourceRedaction
 
-    recorder = open_with(SourceRedaction.to(path, rules))
-    recorder.note(None, time_ns(), REDACTED)
-    return recorder
+    return SourceRedaction.to(path, rules)

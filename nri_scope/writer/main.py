@@ -27,7 +27,7 @@ from nri_scope.capture.queue import Order, unpack
 from nri_scope.capture.sink import Begin, ControlEntry, End, Queued, RecorderCounters, ShownLine
 from nri_scope.end_reasons import ORPHANED
 from nri_scope.errors import NriScopeError, RecordingError
-from nri_scope.events import FILTERED, CapturedCall, Event, Gap, Note, Printed
+from nri_scope.events import FILTERED, REDACTED, CapturedCall, Event, Gap, Note, Printed
 from nri_scope.filter import parse
 from nri_scope.process.channel import ThreadChannel
 from nri_scope.process.private_folders import make_private_folder
@@ -37,7 +37,7 @@ from nri_scope.recorder.writer import NICER, Recorder, WriterLimits
 from nri_scope.recording.event_messages import is_container_status
 from nri_scope.recording.heartbeat import heartbeat_of
 from nri_scope.recording.writable_file import BUSY
-from nri_scope.share.source_redaction import open_recorder
+from nri_scope.share.source_redaction import source_redaction
 
 from .messages import (
     Opening,
@@ -191,24 +191,24 @@ class _Work:
             # `open` reports why the folder is missing.
             with suppress(OSError):
                 make_private_folder(options.path.parent)
-        return open_recorder(
+        redaction = source_redaction(options.path, options.redact)
+        recorder = _open_when_free(
             options.path,
-            options.redact,
-            lambda redaction: _open_when_free(
-                options.path,
-                limits=WriterLimits(
-                    max_size=options.max_size,
-                    max_age_seconds=options.max_age,
-                    max_folder_bytes=options.max_folder_size,
-                ),
-                keep=_keeping(options.where) if options.where is not None else None,
-                on_event=on_event,
-                on_problem=self._say,
-                redaction=redaction,
-                alone=True,
-                on_written=self._on_written,
+            limits=WriterLimits(
+                max_size=options.max_size,
+                max_age_seconds=options.max_age,
+                max_folder_bytes=options.max_folder_size,
             ),
+            keep=_keeping(options.where) if options.where is not None else None,
+            on_event=on_event,
+            on_problem=self._say,
+            redaction=redaction,
+            alone=True,
+            on_written=self._on_written,
         )
+        if redaction is not None:
+            recorder.note(None, time_ns(), REDACTED)
+        return recorder
 
     def _process(self, entry: Queued) -> None:
         recorder = self._recorder
