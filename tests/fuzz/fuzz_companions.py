@@ -19,7 +19,6 @@ import atheris
 
 with atheris.instrument_imports(
     include=[
-        "nri_scope.recording.private_copy",
         "nri_scope.recording.reserved_names",
         "nri_scope.recording.opening",
         "nri_scope.recording.trusted_location",

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import RecordingError
-from nri_scope.recording.private_copy import private_copy
+from nri_scope.recording.opening import private_copy
 from nri_scope.recording.reader import Recording
 from tests.amount import amount
 from tests.in_memory import MEMORY
