@@ -11,7 +11,7 @@ from nri_scope.nri.events import CREATE, UNSOLICITED, UPDATE, VALIDATE
 
 from .blobs import ObjectKind
 from .coverage import Coverage, life_coverage
-from .lookup import ShownSubject, events_about
+from .lookup import events_about
 from .reader import Recording
 from .sqlite_errors import query_column, query_numbers
 from .sqlite_text import number_list
@@ -23,6 +23,7 @@ _TOGETHER = 100
 """Maximum number of events of one query."""
 _NEXT_MAX = 1_000
 """Maximum distance, in event ids, to the runtime's next event."""
+_FIRST_LISTING = "SELECT object, event FROM state WHERE container = ? ORDER BY event LIMIT 1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +61,10 @@ def events_of_histories(
         own = events_for(recording, container)
         # The next request, about any subject, shows that a creation's or update's chain had ended.
         own += next_after(recording, container, (CREATE, UPDATE), sorted(ASIDE))
-        earlier = listed_at_start(recording, container)
-        if earlier is not None and earlier.event <= min(own, default=earlier.event):
-            listed.append((container, earlier.content))
+        for number, event in query_numbers(recording, _FIRST_LISTING, container.key):
+            kind, content = recording.object(number)
+            if kind == ObjectKind.CONTAINER and event <= min(own, default=event):
+                listed.append((container, content))
         numbers.update(own)
     return HistoryEvents(recording, containers, sorted(numbers), listed, coverage)
 
@@ -223,17 +225,3 @@ def has_recorded_predecessor(recording: Recording, event: Event) -> bool:
 def is_part(recording: Recording) -> bool:
     """Return whether events were left out, so that sequence numbers do not show what is missing."""
     return bool(query_numbers(recording, "SELECT 1 FROM left_out LIMIT 1"))
-
-
-def listed_at_start(recording: Recording, container: Container) -> ShownSubject | None:
-    """Return the container from the first Synchronize that lists it; None if none does."""
-    rows = query_numbers(
-        recording,
-        "SELECT object, event FROM state WHERE container = ? ORDER BY event LIMIT 1",
-        container.key,
-    )
-    for number, event in rows:
-        kind, content = recording.object(number)
-        if kind == ObjectKind.CONTAINER:
-            return ShownSubject(content, event)
-    return None
