@@ -150,7 +150,10 @@ def _is_ordinary(engine: Engine, chunk: str) -> bool:
     if is_over or "@" in chunk or chunk in SECRET_DATA or engine.must_go(chunk.strip(".!?,")):
         return False
     bare = chunk.rstrip(".")
-    return engine.is_allowed_host(bare) if _is_host(bare) else is_harmless(chunk)
+    if _is_host(bare):
+        return engine.is_allowed_host(bare)
+    # For example io.containerd.grpc.v1.cri
+    return is_harmless(chunk) or all(map(is_harmless, _JOINT.split(bare)))
 
 
 def _redact_key(engine: Engine, text: str, start: int, key: str, place: str) -> str:
