@@ -21,6 +21,7 @@ import tempfile
 from pathlib import Path
 
 from scripts.scenes import plugin_chain
+from tests import sample_names as names
 from tests.runtime.testbed.containerd import running
 from tests.runtime.testbed.driver import Driver
 from tests.runtime.testbed.packages import (
@@ -32,7 +33,7 @@ from tests.runtime.testbed.packages import (
     containerd_binaries,
 )
 from tests.runtime.testbed.record import recording
-from tests.runtime.testbed.workload import shop_and_jobs
+from tests.runtime.testbed.workload import checkout_and_report
 
 FOLDER = Path(__file__).parent.parent / "recordings"
 
@@ -51,10 +52,10 @@ async def make(binaries: Binaries, file: Path) -> None:
     """Record the workload, with one pod that exists before the recording."""
     async with running(binaries, registration="5s") as containerd:
         driver = Driver(containerd)
-        earlier = await driver.run_pod("kube-system", "node-agent")
-        await driver.run(earlier, "agent")
+        earlier = await driver.run_pod(names.NODE_NAMESPACE, names.NODE_POD)
+        await driver.run(earlier, names.EXPORTER)
         async with recording(file, containerd) as record:
-            await shop_and_jobs(driver, record.saw)
+            await checkout_and_report(driver, record.saw)
             status = await record.end()
     if status:
         raise TestbedError(f"record ended with status {status}: {' | '.join(record.words)}")

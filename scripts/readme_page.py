@@ -15,7 +15,7 @@ PATH = ROOT / "README.md"
 SHOWN = {
     "nri-scope blame": (r" FOO=", r" shares: "),
     "nri-scope report": (r"missed its deadline", r"was disconnected"),
-    "nri-scope replay": (r"^shop/web/app$", r"^  \+ devices"),
+    "nri-scope replay": (r"^payments-prod/checkout-api-\S+x2x9z/checkout-api$", r"^  \+ devices"),
 }
 """Patterns of the lines to show, by the beginning of the command."""
 

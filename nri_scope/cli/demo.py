@@ -88,7 +88,7 @@ Every command can be tried on it:
   {program} tui {path}
 
   # who changed this container?
-  {program} blame {path} shop/web/app
+  {program} blame {path} payments-prod/checkout-api-7d9f8c6b5d-x2x9z/checkout-api
 
   # what did the plugins change, event by event?
   {program} diff {path}

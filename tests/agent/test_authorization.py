@@ -36,12 +36,17 @@ from tests.cli.command import NRI_SCOPE
 from tests.cli.running import PATIENCE
 from tests.cluster.fake_kubectl import agent_pod, install, pod
 from tests.cluster.plugin_command import KUBECTL, RECORDING, run
+from tests.sample_names import CHECKOUT, CHECKOUT_POD, NAMESPACE, NODE, NODE_NAMESPACE, NODE_POD
 
 SHOP = "token-of-shop"
 ADMIN = "token-of-admin"
 AGENTS_ONLY = "token-for-agents"
 USERS = {SHOP: "shop-reader", ADMIN: "admin", AGENTS_ONLY: "shop-account"}
-MAY = {"shop-reader": {"shop"}, "shop-account": {"shop"}, "admin": {"", "shop", "kube-system"}}
+MAY = {
+    "shop-reader": {NAMESPACE},
+    "shop-account": {NAMESPACE},
+    "admin": {"", NAMESPACE, NODE_NAMESPACE},
+}
 
 
 class Api(ThreadingHTTPServer):
@@ -172,15 +177,15 @@ async def statuses(port: int, token: str | None, *namespaces: str) -> dict[str, 
 
 @pytest.mark.parametrize("token", [None, "", "unknown", "Bearer " + SHOP])
 async def test_a_call_without_a_valid_token_gets_nothing(port: int, token: str | None) -> None:
-    assert set((await statuses(port, token, "shop")).values()) == {Status.UNAUTHENTICATED}
+    assert set((await statuses(port, token, NAMESPACE)).values()) == {Status.UNAUTHENTICATED}
 
 
 @pytest.mark.parametrize("token", [SHOP, AGENTS_ONLY])
 async def test_a_reader_of_a_namespace_reads_that_namespace_only(
     port: int, api: Api, token: str
 ) -> None:
-    assert set((await statuses(port, token, "shop")).values()) == {None}
-    for namespaces in ((), ("",), ("kube-system",), ("shop", "kube-system")):
+    assert set((await statuses(port, token, NAMESPACE)).values()) == {None}
+    for namespaces in ((), ("",), (NODE_NAMESPACE,), (NAMESPACE, NODE_NAMESPACE)):
         ends = await statuses(port, token, *namespaces)
         assert ends.pop("status") is None
         assert set(ends.values()) == {Status.PERMISSION_DENIED}, namespaces
@@ -191,18 +196,18 @@ async def test_an_api_server_without_audiences_accepts_no_token_for_agents(
     port: int, api: Api
 ) -> None:
     api.knows_audiences = False
-    assert set((await statuses(port, AGENTS_ONLY, "shop")).values()) == {Status.UNAUTHENTICATED}
-    assert set((await statuses(port, SHOP, "shop")).values()) == {None}
+    assert set((await statuses(port, AGENTS_ONLY, NAMESPACE)).values()) == {Status.UNAUTHENTICATED}
+    assert set((await statuses(port, SHOP, NAMESPACE)).values()) == {None}
 
 
 async def test_events_are_those_of_the_namespace(port: int) -> None:
     async with client(port, SHOP) as stub:
-        request = v1.GetEventsRequest(where="-ns:shop", namespaces=["shop"])
+        request = v1.GetEventsRequest(where=f"-ns:{NAMESPACE}", namespaces=[NAMESPACE])
         others = [one.event async for one in stub.get_events(request) if one.event is not None]
         request.where = ""
         own = [event.event async for event in stub.get_events(request) if event.event is not None]
     assert {one.method for one in others} <= {"Synchronize"}
-    assert {one.namespace for one in own if one.method != "Synchronize"} == {"shop"}
+    assert {one.namespace for one in own if one.method != "Synchronize"} == {NAMESPACE}
     assert not [one for one in (*own, *others) if b"kube-system" in one.request]
 
 
@@ -213,14 +218,14 @@ async def test_a_reader_of_all_namespaces_reads_a_node(port: int) -> None:
 async def test_answers_count_for_a_short_time(
     port: int, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await statuses(port, SHOP, "shop")
+    await statuses(port, SHOP, NAMESPACE)
     before = len(api.reviews)
     assert before == 2, api.reviews
-    await statuses(port, SHOP, "shop")
+    await statuses(port, SHOP, NAMESPACE)
     assert len(api.reviews) == before
     monkeypatch.setattr(authorization, "CACHED_S", 0.0)
     api.may["shop-reader"] = set()
-    assert (await statuses(port, SHOP, "shop"))["events"] is Status.PERMISSION_DENIED
+    assert (await statuses(port, SHOP, NAMESPACE))["events"] is Status.PERMISSION_DENIED
 
 
 async def follow_until_withdrawn(
@@ -240,7 +245,7 @@ async def test_a_call_that_goes_on_ends_when_the_permission_is_withdrawn(
     monkeypatch.setattr(authorization, "RECHECK_S", 0.0)
     monkeypatch.setattr("nri_scope.agent.service.HEARTBEAT_S", 0.1)
     async with client(port, SHOP) as stub:
-        request = v1.GetEventsRequest(namespaces=["shop"], follow=True)
+        request = v1.GetEventsRequest(namespaces=[NAMESPACE], follow=True)
         reading = follow_until_withdrawn(stub, request, api)
         with pytest.raises(GRPCError) as raised:
             await reading
@@ -252,13 +257,13 @@ async def test_an_api_server_that_fails_lets_nobody_in(
 ) -> None:
     for status in (200, 403, 500):
         api.status = status
-        assert set((await statuses(port, ADMIN, "shop")).values()) == {Status.UNAVAILABLE}
+        assert set((await statuses(port, ADMIN, NAMESPACE)).values()) == {Status.UNAVAILABLE}
     api.status = 201
     monkeypatch.setattr(authorization, "REVIEW_S", 0.2)
     api.answers.clear()
-    assert set((await statuses(port, ADMIN, "shop")).values()) == {Status.UNAVAILABLE}
+    assert set((await statuses(port, ADMIN, NAMESPACE)).values()) == {Status.UNAVAILABLE}
     api.answers.set()
-    assert set((await statuses(port, ADMIN, "shop")).values()) == {None}
+    assert set((await statuses(port, ADMIN, NAMESPACE)).values()) == {None}
 
 
 async def test_an_agent_without_a_service_account_does_not_start(tmp_path: Path) -> None:
@@ -274,7 +279,10 @@ async def test_an_agent_without_a_service_account_does_not_start(tmp_path: Path)
 
 def environment(tmp_path: Path, port: int, **user: Any) -> dict[str, str]:
     pods = [agent_pod("node1", "--authorize")]
-    pods += [pod("shop", "web", "node1", app="web"), pod("kube-system", "node-agent", "node1")]
+    pods += [
+        pod(NAMESPACE, CHECKOUT_POD, "node1", app="web"),
+        pod(NODE_NAMESPACE, NODE_POD, "node1"),
+    ]
     cluster = {"pods": pods, "ports": {"nri-scope-node1": port}, "user": user}
     return install(tmp_path / "bin", cluster)
 
@@ -304,7 +312,7 @@ def users(tmp_path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("kind", range(3))
 async def test_the_token_of_the_user_is_passed_on(tmp_path: Path, port: int, kind: int) -> None:
     cluster = environment(tmp_path, port, **users(tmp_path)[kind])
-    done = await run(KUBECTL, "log", "shop/web", environment=cluster)
+    done = await run(KUBECTL, "log", CHECKOUT, environment=cluster)
     assert done.status == 0, done.errors
     assert "CreateContainer" in done.output
     assert SHOP not in done.output + done.errors
@@ -313,9 +321,9 @@ async def test_the_token_of_the_user_is_passed_on(tmp_path: Path, port: int, kin
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("log", "kube-system/node-agent"),
+        ("log", NODE),
         ("log", "--node", "node1"),
-        ("log", "-l", "app=web", "-f", "--namespace", "kube-system"),
+        ("log", "-l", "app=web", "-f", "--namespace", NODE_NAMESPACE),
         ("missing", "--plugin", "10-gpu"),
         ("collect", "-l", "app=web", "-o", "bundles"),
     ],
@@ -326,7 +334,7 @@ async def test_a_refusal_is_one_line(
     if "app=web" in arguments:
         api.may["shop-reader"] = set()
     cluster = environment(tmp_path, port, token=SHOP)
-    if "kube-system" in arguments:
+    if NODE_NAMESPACE in arguments:
         shared = tmp_path / "bin" / "cluster.json"
         shared.write_text(shared.read_text().replace('"labels": {}', '"labels": {"app": "web"}'))
     words = [str(tmp_path / word) if word == "bundles" else word for word in arguments]
@@ -339,13 +347,13 @@ async def test_a_refusal_is_one_line(
 
 async def test_a_user_with_a_certificate_is_told_to_give_a_token(tmp_path: Path, port: int) -> None:
     cluster = environment(tmp_path, port, **{"client-certificate": "/me.crt"})
-    done = await run(KUBECTL, "log", "shop/web", environment=cluster)
+    done = await run(KUBECTL, "log", CHECKOUT, environment=cluster)
     assert (done.status, done.output) == (2, "")
     assert "your kubeconfig: it has no token, which the agents ask for" in done.errors
     assert "--token-file" in done.errors
     (tmp_path / "given").write_text(AGENTS_ONLY)
     given = ("--token-file", tmp_path / "given")
-    done = await run(KUBECTL, "log", "shop/web", *given, environment=cluster)
+    done = await run(KUBECTL, "log", CHECKOUT, *given, environment=cluster)
     assert done.status == 0 and "CreateContainer" in done.output
 
 
@@ -353,6 +361,6 @@ async def test_an_agent_that_does_not_ask_gets_no_token(tmp_path: Path, port: in
     cluster = environment(tmp_path, port, token=SHOP)
     shared = tmp_path / "bin" / "cluster.json"
     shared.write_text(shared.read_text().replace("--authorize", "--unredacted"))
-    done = await run(KUBECTL, "log", "shop/web", environment=cluster)
+    done = await run(KUBECTL, "log", CHECKOUT, environment=cluster)
     assert done.status == 2
     assert "refuses access: it needs a token of the caller" in done.errors

@@ -24,12 +24,13 @@ from tests.cli.running import PATIENCE, running
 from tests.demo_recording import DEMO_EVENTS
 from tests.recording.traffic import an_item, record
 from tests.runtime_emulation.runtime import Runtime
+from tests.sample_names import CHECKOUT, NAMESPACE
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 NAMES = ("containerd-2.1", "demo")
 Key = tuple[str, int]
-SECOND = 1795487278 * 10**9
-"""2026-11-24T02:27:58Z, in the recording ``demo``."""
+SECOND = 1796125950 * 10**9
+"""2026-12-01T11:52:30Z, in the recording ``demo``."""
 
 
 @pytest.fixture
@@ -92,10 +93,10 @@ async def test_events_are_those_of_the_recordings(folder: Path) -> None:
     sampled(
         [
             {},
-            {"where": "pod:shop/web"},
+            {"where": f"pod:{CHECKOUT}"},
             {"where": "event:StartContainer"},
             {"where": "event:StartContainer", "context": True},
-            {"where": "pod:shop/web", "since": "+100ms", "context": True},
+            {"where": f"pod:{CHECKOUT}", "since": "+100ms", "context": True},
             {"last": 100},
             {"last": 20, "where": "event:CreateContainer"},
         ],
@@ -124,13 +125,13 @@ async def test_a_call_resumes_after_any_event_without_loss_or_repetition(
 @pytest.mark.parametrize(
     ("query", "selection"),
     [
-        ({"since": "2026-11-24T02:27:58Z"}, lambda event: event.at_ns >= SECOND),
-        ({"until": "2026-11-24T02:27:58Z"}, lambda event: event.at_ns < SECOND),
-        ({"where": "time:>=2026-11-24T02:27:58Z"}, lambda event: event.at_ns >= SECOND),
-        ({"where": "time:<2026-11-24T02:27:58Z ns:shop"}, lambda event: (
-            event.at_ns < SECOND and event.namespace == "shop"
+        ({"since": "2026-12-01T11:52:30Z"}, lambda event: event.at_ns >= SECOND),
+        ({"until": "2026-12-01T11:52:30Z"}, lambda event: event.at_ns < SECOND),
+        ({"where": "time:>=2026-12-01T11:52:30Z"}, lambda event: event.at_ns >= SECOND),
+        ({"where": "time:<2026-12-01T11:52:30Z ns:payments-prod"}, lambda event: (
+            event.at_ns < SECOND and event.namespace == NAMESPACE
         )),
-        ({"since": "2026-11-24T02:27:58Z", "last": 3}, None),
+        ({"since": "2026-12-01T11:52:30Z", "last": 3}, None),
         ({"where": "status:timeout"}, lambda event: event.status == "timeout"),
     ],
 )  # fmt: skip

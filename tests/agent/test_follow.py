@@ -32,6 +32,7 @@ from tests.agent.scraped_metrics import by, samples, text_of
 from tests.cli.running import PATIENCE, Running, running
 from tests.demo_recording import DEMO_EVENTS
 from tests.runtime_emulation.runtime import Runtime
+from tests.sample_names import CHECKOUT
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 Key = tuple[str, int]
@@ -420,7 +421,7 @@ async def test_a_bundle_is_that_of_export(tmp_path: Path) -> None:
     folder = tmp_path / "node"
     folder.mkdir()
     shutil.copy(RECORDINGS / "demo.nriscope.db", folder)
-    where, since = "pod:shop/web", "2026-11-24T02:27:55Z"
+    where, since = f"pod:{CHECKOUT}", "2026-12-01T11:52:29Z"
     request = v1.GetRecordingRequest(where=where, since=since)
     local = tmp_path / "local.nriscope.zip"
     source = folder / "demo.nriscope.db"

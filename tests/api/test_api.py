@@ -19,6 +19,7 @@ from nri_scope.errors import FilterError, RecordingError, UsageError
 from nri_scope.events import Event, Role, SessionStart
 from nri_scope.recording.records import to_json
 from nri_scope.share.redaction import Rules
+from tests.sample_names import CHECKOUT, CHECKOUT_API
 
 SAMPLES = Path(__file__).parents[2] / "recordings"
 CONFLICT = SAMPLES / "containerd-2.1-conflict.nriscope.zip"
@@ -78,7 +79,7 @@ def test_lines_owners_and_findings_are_those_of_the_commands(
 
 def test_each_heading_of_a_spec_has_a_line() -> None:
     with nri_scope.open(PLAIN) as recording:
-        blame = recording.container("shop/web/app").blame()
+        blame = recording.container(CHECKOUT_API).blame()
     members = [path for path in blame if path.startswith("/mounts/") and path.count("/") == 2]
     assert members
     for path in members:
@@ -115,7 +116,7 @@ def test_exported_files_are_those_of_the_command(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     form = "jsonl" if name.endswith("jsonl") else ""
-    where, pod = "event:CreateContainer", "shop/web"
+    where, pod = "event:CreateContainer", CHECKOUT
     with nri_scope.open(NORMAL) as recording:
         pods = [f"{pod.namespace}/{pod.name}" for pod in recording.pods()]
         assert pod in pods

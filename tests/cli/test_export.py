@@ -23,6 +23,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share.bundle import Bundle
 from nri_scope.share.redaction.tokens import PLAIN_TOKEN
 from tests.cli.command import NRI_SCOPE
+from tests.sample_names import CHECKOUT, CHECKOUT_API, CHECKOUT_POD, NAMESPACE, REPLICA
 from tests.share.bundle.bundles import SAMPLE
 from tests.tui.terminal import needs_tmux, terminal
 
@@ -121,11 +122,11 @@ def test_the_name_of_the_selected_pod_is_redacted_if_the_rules_say_so(
     run_command: RunCommand,
 ) -> None:
     Path("rules.toml").write_text("[switches]\npods = true\nnamespaces = true\n")
-    pack = ("export", str(SAMPLE), "--pod", "shop/web", "-o", "x.nriscope.zip", "--redact")
-    assert " events of pod shop/web and " in run_command(*pack)[2]
+    pack = ("export", str(SAMPLE), "--pod", CHECKOUT, "-o", "x.nriscope.zip", "--redact")
+    assert f" events of pod {CHECKOUT} and " in run_command(*pack)[2]
     status, _, err = run_command(*pack, "rules.toml", "--force")
     assert status == 0 and " events of pod redacted-" in err
-    assert "shop" not in re.sub(PLAIN_TOKEN, "", err)
+    assert NAMESPACE not in re.sub(PLAIN_TOKEN, "", err)
     with Recording.open("x.nriscope.zip") as recording:
         texts = "".join(note.text for note in recording.notes())
         pods = {f"pod {pod.namespace}/{pod.name}" for pod in recording.pods()}
@@ -136,10 +137,10 @@ def test_the_name_of_the_selected_pod_is_redacted_if_the_rules_say_so(
 def test_other_pods_in_the_bundle_of_a_pod_are_named(run_command: RunCommand) -> None:
     demo = str(SAMPLE.parent / "demo.nriscope.db")
     pack = ("export", demo, "-o", "x.nriscope.zip", "--force", "--pod")
-    err = run_command(*pack, "shop/web")[2]
-    assert "31 events of pod shop/web and 34 that they need, also of pod shop/api, 23" in err
+    err = run_command(*pack, CHECKOUT)[2]
+    assert f"31 events of pod {CHECKOUT} and 34 that they need, also of pod {REPLICA}, 23" in err
     manifest = to_bytes(read_manifest(Path("x.nriscope.zip"))).decode()
-    assert "web" in manifest and "shop/api" not in manifest
+    assert CHECKOUT_POD in manifest and REPLICA not in manifest
     assert "also of" not in run_command("export", demo, "-o", "y.nriscope.zip")[2]
 
 
@@ -152,24 +153,24 @@ def test_at_most_three_other_pods_are_named(run_command: RunCommand) -> None:
 
 def test_a_part_can_be_read_by_every_command(run_command: RunCommand) -> None:
     status, _, err = run_command(
-        *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--pod", "shop/web"),
+        *("export", str(SAMPLE), "-o", "x.nriscope.zip", "--pod", CHECKOUT),
         *("--where", "event:StartContainer"),
     )
-    assert status == 0 and "2 events of pod shop/web and " in err and " left out" in err
+    assert status == 0 and f"2 events of pod {CHECKOUT} and " in err and " left out" in err
     with Recording.open("x.nriscope.zip") as recording:
         (note,) = recording.notes()
-    assert "2 of its 32 events were selected (pod shop/web)" in note.text
+    assert f"2 of its 32 events were selected (pod {CHECKOUT})" in note.text
     assert read_manifest(Path("x.nriscope.zip")).selection == {
-        "--pod": "shop/web",
+        "--pod": CHECKOUT,
         "--where": "event:StartContainer",
     }
     assert run_command("export", "x.nriscope.zip", "-o", "y.nriscope.db")[0] == 0
     for words in (
         ("log", "x.nriscope.zip"),
-        ("show", "x.nriscope.zip", "shop/web/app"),
+        ("show", "x.nriscope.zip", CHECKOUT_API),
         ("sql", "x.nriscope.zip", "SELECT * FROM log"),
         ("report", "x.nriscope.zip"),
-        ("blame", "x.nriscope.zip", "shop/web/app"),
+        ("blame", "x.nriscope.zip", CHECKOUT_API),
         ("log", "y.nriscope.db"),
     ):
         status, out, _ = run_command(*words)
@@ -251,7 +252,7 @@ class TestFormats:
             "no event in .* is selected; the recording has events from .*; list its",
         ),
         (["FILE", "-o", "x.zip", "--where", "pood:x"], "pood"),
-        (["FILE", "-o", "x.zip", "--pod", "shop/webb"], "the nearest is shop/web"),
+        (["FILE", "-o", "x.zip", "--pod", f"{CHECKOUT}b"], f"the nearest is {CHECKOUT}"),
         (["FILE", "-o", "x.zip", "--since", "12:00", "--until", "11:00"], "is not before --until"),
         (["FILE", "-o", "x.zip", "--redact", "nowhere"], "nowhere: no such file"),
         (["FILE", "-o", "x.zip", "--redact", "bad.toml"], "bad.toml: line 2: "),
@@ -296,7 +297,7 @@ def test_invalid_input_prints_one_line_and_leaves_no_files(
 
 def test_what_the_sender_says_comes_first_in_each_view(run_command: RunCommand) -> None:
     note = "Missing since Tuesday; look at 30-env-injector"
-    bundle, pod = "x.nriscope.zip", "shop/web"
+    bundle, pod = "x.nriscope.zip", CHECKOUT
     status, _, _ = run_command(
         *("export", str(SAMPLE), "-o", bundle, "--redact", "--pod", pod, "--note", note)
     )

@@ -14,6 +14,7 @@ import pytest
 from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
 from nri_scope.share.bundle import BundleContent, export
+from tests.sample_names import CHECKOUT
 from tests.share.bundle.bundles import SAMPLE, a_bundle, with_manifest
 
 
@@ -130,9 +131,9 @@ def test_json_lines_become_a_recording(lines: Path, capsys: pytest.CaptureFixtur
 def test_json_lines_are_selected_from_and_redacted_as_recordings_are(
     lines: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["export", "x.jsonl", "-o", "x.nriscope.zip", "--pod", "shop/web", "--redact"]
+    words = ["export", "x.jsonl", "-o", "x.nriscope.zip", "--pod", CHECKOUT, "--redact"]
     assert run(words) == 0
-    assert " events of pod shop/web and " in capsys.readouterr().err
+    assert f" events of pod {CHECKOUT} and " in capsys.readouterr().err
     with Recording.open("x.nriscope.zip") as recording:
         assert not any(b"hunter2" in request for _, request, _ in recording.exchanges())
     assert run(["export", "x.jsonl", "--redact", "--preview"]) == 0

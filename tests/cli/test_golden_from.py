@@ -14,6 +14,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from tests.amount import sampled
 from tests.replay.recordings import BUNDLED, as_tapped, of_capture
+from tests.sample_names import CHECKOUT, CHECKOUT_API, CHECKOUT_PROXY, PROXY
 
 PLUGIN = """#!{python}
 import os
@@ -91,7 +92,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     unsolicited = api.UpdateContainersRequest(update=[api.ContainerUpdate(container_id="nobody")])
     for name, plugins in {
         "TAP": f"-- {program}",
-        "CHAIN": f"--plugin '30={program}' --plugin '20={program}' --env REFUSED=sidecar",
+        "CHAIN": f"--plugin '30={program}' --plugin '20={program}' --env REFUSED={PROXY}",
     }.items():
         recorded = folder / f"{name}.replay"
         run(["replay", str(BUNDLED["containerd-2.1"]), "-o", str(recorded), *shlex.split(plugins)])
@@ -143,7 +144,7 @@ def test_a_different_reply_is_shown_with_the_recorded_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     text = run_replay("TAP --golden TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
-    assert "10-plugin shop/web/app CreateContainer: differs in 2 places" in text
+    assert f"10-plugin {CHECKOUT_API} CreateContainer: differs in 2 places" in text
     assert "expected (the tap in TAP):" in text
     assert text.endswith("replies differ from those of 10-plugin in TAP, session 1\n")
     found = json.loads(
@@ -159,14 +160,14 @@ def test_replies_to_synchronize_are_compared_only_in_full_replays(
 ) -> None:
     text = run_replay("TAP --golden TAP --env SHARES=8 -- ./plugin", capsys, 1)
     assert "10-plugin session Synchronize: differs" in text
-    part = "TAP --golden TAP --env SHARES=8 --only shop/web/sidecar -- ./plugin"
+    part = f"TAP --golden TAP --env SHARES=8 --only {CHECKOUT_PROXY} -- ./plugin"
     assert "Synchronize: differs" not in run_replay(part, capsys)
 
 
 def test_a_part_is_compared_with_the_same_part(capsys: pytest.CaptureFixture[str]) -> None:
     # The first of several events of one container is not the first one that is played.
     text = run_replay(
-        "TAP --golden TAP --where 'event:CreateContainer container:sidecar' -- ./plugin",
+        f"TAP --golden TAP --where 'event:CreateContainer container:{PROXY}' -- ./plugin",
         capsys,
     )
     assert text.endswith("replies equal those of 10-plugin in TAP, session 1\n")
@@ -175,9 +176,9 @@ def test_a_part_is_compared_with_the_same_part(capsys: pytest.CaptureFixture[str
 def test_recorded_replies_may_be_errors(capsys: pytest.CaptureFixture[str]) -> None:
     line = "CHAIN --golden CHAIN --index 20 -- ./plugin"
     text = run_replay(line, capsys, 1)
-    assert "20-plugin shop/web/sidecar CreateContainer" in text
+    assert f"20-plugin {CHECKOUT_PROXY} CreateContainer" in text
     assert "error: 'rpc error: code 9: never'" in text
-    run_replay(f"{line[:-11]} --env REFUSED=sidecar -- ./plugin", capsys)
+    run_replay(f"{line[:-11]} --env REFUSED={PROXY} -- ./plugin", capsys)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_a_call_without_a_usable_reply_expects_nothing_but_success(
     )
     run_replay(f"{path} --golden {path} --env VARIABLE=OTHER -- ./plugin", capsys, status)
     # But an error is always a mismatch.
-    run_replay(f"{path} --golden {path} --env REFUSED=sidecar -- ./plugin", capsys, 1)
+    run_replay(f"{path} --golden {path} --env REFUSED={PROXY} -- ./plugin", capsys, 1)
 
 
 def test_notes_of_the_tap_are_printed(
@@ -222,7 +223,7 @@ def test_another_recording_may_be_replayed(capsys: pytest.CaptureFixture[str]) -
     file = BUNDLED["containerd-2.1"]
     text = run_replay(f"{file} --golden TAP --name renamed -- ./plugin", capsys)
     assert text.endswith("replies of 10-renamed equal those of 10-plugin in TAP, session 1\n")
-    run_replay(f"{file} --golden TAP --only shop/web -- ./plugin", capsys)
+    run_replay(f"{file} --golden TAP --only {CHECKOUT} -- ./plugin", capsys)
     run_replay(f"{file} --golden TAP --env VARIABLE=OTHER -- ./plugin", capsys, 1)
     text = run_replay(f"{file} --golden TAP --since 12 -- ./plugin", capsys, 2)
     assert "matched by counting events; leave out --where and --since" in text
@@ -232,7 +233,7 @@ def test_another_recording_may_be_replayed(capsys: pytest.CaptureFixture[str]) -
 def test_each_plugin_of_a_chain_is_compared_with_its_own_replies(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    chain = "--plugin 20=./plugin --plugin 30=./plugin --env REFUSED=sidecar"
+    chain = f"--plugin 20=./plugin --plugin 30=./plugin --env REFUSED={PROXY}"
     text = run_replay(f"CHAIN --golden CHAIN {chain}", capsys)
     assert "replies equal those of 20-plugin in CHAIN, session 1\n" in text
     assert "replies equal those of 30-plugin in CHAIN, session 2\n" in text
@@ -264,9 +265,9 @@ def test_session_or_name_selects_the_plugin(capsys: pytest.CaptureFixture[str]) 
         "nri-scope: CHAIN has replies of 20-plugin (session 1), 30-plugin (session 2), not of "
         "10-plugin; select one with --session, or set the plugin's name with --index and --name\n"
     )
-    text = run_replay("CHAIN --golden CHAIN --session 2 --env REFUSED=sidecar -- ./plugin", capsys)
+    text = run_replay(f"CHAIN --golden CHAIN --session 2 --env REFUSED={PROXY} -- ./plugin", capsys)
     assert "replies of 10-plugin equal those of 30-plugin in CHAIN, session 2" in text
-    run_replay("CHAIN --golden CHAIN --index 30 --env REFUSED=sidecar -- ./plugin", capsys)
+    run_replay(f"CHAIN --golden CHAIN --index 30 --env REFUSED={PROXY} -- ./plugin", capsys)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from nri_scope.cli.main import COMMANDS, COMPARE, GROUPS, cli, run
 from nri_scope.filter import FIELDS
 from nri_scope.replay.faults import FORMS
 from tests.cli.commands import ALL_COMMANDS
+from tests.sample_names import CHECKOUT
 
 
 @pytest.mark.parametrize(("group", "groups"), [(cli, GROUPS), (cluster, CLUSTER_GROUPS)])
@@ -144,7 +145,7 @@ def test_a_file_is_opened_as_by_tui(
     by_name = capfd.readouterr()
     assert run(["tui", name, "--where", "event:RunPodSandbox"]) == 0
     assert by_name == capfd.readouterr()
-    assert "RunPodSandbox        shop/web" in by_name.out
+    assert f"RunPodSandbox        {CHECKOUT}" in by_name.out
 
 
 @pytest.mark.parametrize(

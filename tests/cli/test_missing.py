@@ -17,6 +17,7 @@ from nri_scope.recorder.writer import Recorder
 from tests.differ import required_plugins
 from tests.differ.required_plugins import NewPod, a_node
 from tests.recording.traffic import NOW, a_start, an_item
+from tests.sample_names import REPLICA_API
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 VALIDATED = str(RECORDINGS / "containerd-2.4.nriscope.zip")
@@ -39,7 +40,7 @@ def test_a_late_reply_counts_as_none(capsys: pytest.CaptureFixture[str]) -> None
     assert run(["missing", TAPPED, "--plugin", "40-image-check", "--format", "json"]) == 1
     document = json.loads(capsys.readouterr().out)
     (late,) = [one for one in document["creations"] if one["plugin"] == "missing"]
-    assert (late["kind"], late["name"]) == ("container", "shop/api/app")
+    assert (late["kind"], late["name"]) == ("container", REPLICA_API)
     assert "missed the deadline of 2.00s" in late["evidence"]
     # The plugin does not subscribe to RunPodSandbox: new pods do not concern it.
     new = [one for one in document["creations"] if one["kind"] == "pod" and one["created"]]

@@ -12,6 +12,7 @@ from nri_scope.cli.main import run
 from nri_scope.filter import parse
 from nri_scope.recording.event_search import among_all
 from nri_scope.recording.reader import Recording
+from tests.sample_names import API, CHECKOUT_API, NODE_EXPORTER
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 CRI_O = str(RECORDINGS / "cri-o-1.37.nriscope.zip")
@@ -49,7 +50,7 @@ def test_blame_of_a_path_shows_it_in_its_only_container(
     text = output(capsys, "blame", PROBED, what)
     assert "\nenv FOO\n" in text
     assert "one of 01–29 P ~│" in text
-    assert text == output(capsys, "blame", PROBED, "shop/web/app", "--history", what)
+    assert text == output(capsys, "blame", PROBED, CHECKOUT_API, "--history", what)
     document = json.loads(output(capsys, "blame", PROBED, what, "--format", "json"))
     assert document["path"] == "/process/env/FOO"
 
@@ -74,7 +75,7 @@ def test_show_and_report_of_a_path_are_those_of_its_container(
 ) -> None:
     for command in (["show"], ["report", "--diagnose"]):
         by_path = output(capsys, *command, PROBED, "env OWNER")
-        assert by_path == output(capsys, *command, PROBED, "shop/web/app")
+        assert by_path == output(capsys, *command, PROBED, CHECKOUT_API)
 
 
 @pytest.mark.parametrize("what", ["nosuch", "env NOSUCH", "/process/env/NOSUCH"])
@@ -91,11 +92,14 @@ def test_an_unknown_path_is_one_line(
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("DB_HOST", "shows a change of env DB_HOST; shop/web/app has it: {app} 'env DB_HOST'`"),
-        ("/process/env/DB_HOST", "a change of env DB_HOST; shop/web/app has it: {app} "),
+        (
+            "DB_HOST",
+            f"shows a change of env DB_HOST; {CHECKOUT_API} has it: {{api}} 'env DB_HOST'`",
+        ),
+        ("/process/env/DB_HOST", f"a change of env DB_HOST; {CHECKOUT_API} has it: {{api}} "),
         (
             "PATH",
-            "PATH; kube-system/node-agent/agent and others have it: `blame FILE ",
+            f"PATH; {NODE_EXPORTER} and others have it: `blame FILE ",
         ),
         ("/proc", "shows a change of mounts[/proc]; "),
         (
@@ -103,7 +107,7 @@ def test_an_unknown_path_is_one_line(
             "changed only as a part of other paths; use mounts[/etc/limits]",
         ),
         ("options", '"options" changed only as a part of other paths; use mounts[/etc/limits]'),
-        ("app", "; the nearest is shop/web/app"),
+        (API, f"; the nearest is {CHECKOUT_API}"),
         ("BAR", "; `log` and `diff` show what it has"),
     ],
 )
@@ -112,7 +116,7 @@ def test_a_path_without_a_change_is_explained(
 ) -> None:
     recording = str(RECORDINGS / "containerd-2.1-normal-life.nriscope.zip")
     text = output(capsys, command, recording, what)
-    assert words.format(app="`blame FILE shop/web/app --history") in text
+    assert words.format(api=f"`blame FILE {CHECKOUT_API} --history") in text
     assert text.count("\n") == 1
 
 

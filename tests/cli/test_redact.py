@@ -20,6 +20,7 @@ from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.reader import Recording
 from nri_scope.share.redaction import Rules
 from tests.recording.traffic import an_item, record
+from tests.sample_names import API, CHECKOUT_API, CHECKOUT_POD, CHECKOUT_WORKLOAD
 from tests.share.bundle.bundles import SAMPLE, a_bundle
 
 
@@ -41,7 +42,7 @@ def test_preview_shows_what_would_be_replaced_and_writes_nothing(
     printed = capsys.readouterr()
     (row,) = re.findall("credential-keys .*", printed.out.split("\n\n")[0])
     assert row.split(maxsplit=3)[1:] == [
-        *("8", "container.env.DB_PASSWORD", "container app of pods of shop/web")
+        *("8", "container.env.DB_PASSWORD", f"container {API} of pods of {CHECKOUT_WORKLOAD}")
     ]
     assert printed.out.endswith("nothing was written\n") and printed.err == ""
     assert "hunter2" not in printed.out
@@ -68,7 +69,7 @@ def test_writes_a_recording_without_secrets(
 ) -> None:
     assert run(["export", str(SAMPLE), "--redact", "-o", "y.nriscope.db"]) == 0
     assert capsys.readouterr().err.startswith(
-        "y.nriscope.db: 128 KiB, 32 events; 261 values replaced ("
+        "y.nriscope.db: 128 KiB, 32 events; 269 values replaced ("
     )
     with Recording.open("y.nriscope.db") as recording, Recording.open(SAMPLE) as original:
         assert [event.id for event in recording.events()] == [one.id for one in original.events()]
@@ -106,16 +107,16 @@ def test_invalid_input_prints_one_line(
 
 
 def test_a_part_is_a_recording_and_can_be_previewed(capsys: pytest.CaptureFixture[str]) -> None:
-    part = ["export", str(SAMPLE), "--where", "pod:web", "--redact"]
+    part = ["export", str(SAMPLE), "--where", f"pod:{CHECKOUT_POD}", "--redact"]
     assert run([*part, "-o", "part.nriscope.db"]) == 0
     written = capsys.readouterr().err
     assert written.startswith("part.nriscope.db: ")
     with Recording.open("part.nriscope.db") as recording:
-        assert {event.pod for event in recording.events() if event.pod} == {"web"}
+        assert {event.pod for event in recording.events() if event.pod} == {CHECKOUT_POD}
     assert run([*part, "--preview"]) == 0
     shown = capsys.readouterr().out.splitlines()[-1]
     assert shown == f"{written.partition('; ')[2].strip()}; nothing was written"
-    assert run(["export", str(SAMPLE), "--where", "pod:web", "-o", "plain.nriscope.db"]) == 0
+    assert run([*part[:-1], "-o", "plain.nriscope.db"]) == 0
     assert "values as in the recording; --redact removes secrets" in capsys.readouterr().err
 
 
@@ -167,13 +168,15 @@ def test_a_preview_tells_the_place_of_each_stable_token(
     assert run(["export", str(SAMPLE), "--preview", "--stable-tokens"]) == 0
     out = capsys.readouterr().out
     of_tokens = {row.split()[0]: row.split()[1:] for row in out.splitlines() if "redacted-" in row}
-    assert _tokens("x.nriscope.db") <= {token.lstrip("/") for token in of_tokens}
+    assert _tokens("x.nriscope.db") <= {
+        token.lstrip("/").removesuffix(".invalid") for token in of_tokens
+    }
     with Recording.open("x.nriscope.db") as recording:
         contents = b"".join(request for _, request, _ in recording.exchanges())
     token = re.findall(rb"DB_PASSWORD=(redacted-[a-z2-7]{12})", contents)[0].decode()
     rule, values, place, *of = of_tokens[token]
     assert (rule, values, place) == ("credential-keys", "8", "container.env.DB_PASSWORD")
-    assert " ".join(of) == "container app of pods of shop/web"
+    assert " ".join(of) == f"container {API} of pods of {CHECKOUT_WORKLOAD}"
 
 
 def _creation(pod: str, number: int, env: Sequence[str], *args: str, **notes: str) -> CapturedCall:
@@ -248,7 +251,7 @@ def test_values_of_known_words_are_replaced_everywhere_if_asked(
         ["export", "FILE", "--preview"],
         ["report", "FILE", "--diagnose"],
         ["diff", "FILE"],
-        ["blame", "FILE", "shop/web/app"],
+        ["blame", "FILE", CHECKOUT_API],
         ["record"],
         ["tui", "--live"],
     ],

@@ -17,6 +17,14 @@ import pytest
 from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
 from tests.cli.command import NRI_SCOPE
+from tests.sample_names import (
+    API,
+    CHECKOUT,
+    CHECKOUT_API,
+    CHECKOUT_PROXY,
+    NIGHTLY_REPORT,
+    NIGHTLY_UPLOAD,
+)
 
 ROOT = Path(__file__).parents[2]
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
@@ -76,10 +84,10 @@ def test_changes_and_output_of_a_plugin_are_printed(capsys: pytest.CaptureFixtur
         "session 1, 00-nri-scope on containerd 2.1.9+unknown, to 10-plugin, "
         "as containerd 2.1.9+unknown (NRI 0.8.0)"
     )
-    (create,) = [line for line in lines if "CreateContainer" in line and "shop/web/app" in line]
+    (create,) = [line for line in lines if "CreateContainer" in line and CHECKOUT_API in line]
     assert create.endswith("changes env ADDED")
-    assert lines[lines.index(create) + 1] == "        stdout: creating app"
-    assert lines[lines.index("shop/web/app") + 1] == '  + env ADDED = "1"'
+    assert lines[lines.index(create) + 1] == f"        stdout: creating {API}"
+    assert lines[lines.index(CHECKOUT_API) + 1] == '  + env ADDED = "1"'
     assert lines[-1].startswith("30 events, 5 replies: 5 ok in ")
 
 
@@ -105,7 +113,12 @@ def test_junit_has_failures_exactly_if_the_exit_status_is_1(
     assert failures("FILE --format problems", 0) == []
     assert failures("compare FILE --without 10", 1) == [
         f"{name} differs without 10-plugin"
-        for name in ("shop/web/app", "shop/web/sidecar", "jobs/batch/job", "jobs/batch/broken")
+        for name in (
+            CHECKOUT_API,
+            CHECKOUT_PROXY,
+            NIGHTLY_REPORT,
+            NIGHTLY_UPLOAD,
+        )
     ]
     conflicts = "FILE --format problems --plugin '20=./plugin -v' --env VARIABLE=A"
     assert failures(conflicts, 1)
@@ -161,14 +174,14 @@ def test_goldens_are_written_and_compared(
 
 def test_chains_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     text = replay_output("compare FILE --plugin 10=./plugin --with none", capsys, 1)
-    assert 'shop/web/app with the other chain\n  - env ADDED (was "1")' in text
+    assert f'{CHECKOUT_API} with the other chain\n  - env ADDED (was "1")' in text
     text = replay_output("compare FILE --plugin 10=./plugin --with '30=./plugin -v'", capsys)
     assert "both chains result in equal containers" in text
     found = json.loads(
         replay_output("compare FILE --format json --plugin 10=./plugin --with none", capsys, 1)
     )
     assert found["compared_with"]["plugins"] == []
-    assert "shop/web/app" in found["compared_with"]["containers"]
+    assert CHECKOUT_API in found["compared_with"]["containers"]
 
 
 SECOND = """#!{python}
@@ -195,12 +208,11 @@ def chain(tmp_path: Path) -> str:
 @pytest.mark.exhaustive
 def test_chain_is_compared_without_a_plugin(chain: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = replay_output(f"compare {chain} --without 10", capsys, 1)
-    assert (
-        'shop/web/app without 10-plugin\n  - env ADDED (was "1")\n  ~ env SEEN "True" → "False"\n'
-    ) in text
+    changes = '  - env ADDED (was "1")\n  ~ env SEEN "True" → "False"\n'
+    assert f"{CHECKOUT_API} without 10-plugin\n{changes}" in text
     assert replay_output(f"compare {chain} --without 20", capsys, 1).count("- env SEEN (was") == 4
     text = replay_output(f"compare {chain} --without 20 --without 10", capsys, 1)
-    assert "shop/web/app without 10-plugin and 20-second\n  - env ADDED" in text
+    assert f"{CHECKOUT_API} without 10-plugin and 20-second\n  - env ADDED" in text
 
 
 @pytest.mark.exhaustive
@@ -209,7 +221,7 @@ def test_chain_is_compared_with_the_other_order(
 ) -> None:
     other = "--with 10=./second --with 20=./plugin"
     text = replay_output(f"compare {chain} {other}", capsys, 1)
-    assert ('shop/web/app with the other chain\n  ~ env SEEN "True" → "False"\n') in text
+    assert (f'{CHECKOUT_API} with the other chain\n  ~ env SEEN "True" → "False"\n') in text
     found = json.loads(replay_output(f"compare {chain} {other} --format json", capsys, 1))
     assert found["compared_with"]["plugins"] == ["10-second", "20-plugin"]
 
@@ -224,7 +236,7 @@ def test_comparison_prints_only_differences_and_failures(
     assert "configured" not in text
     text = replay_output(f"compare {chain} --plugin 30=./plugin --without 20", capsys, 1)
     assert text.count("conflict: ") == 2 * 4
-    assert "without 20-second: CreateContainer shop/web/app: 30-plugin: conflict: " in text
+    assert f"without 20-second: CreateContainer {CHECKOUT_API}: 30-plugin: conflict: " in text
 
 
 @pytest.mark.exhaustive
@@ -234,7 +246,7 @@ def test_quiet_prints_failures_changes_and_totals(
     text = replay_output(f"{chain} --format problems", capsys)
     assert "CreateContainer" not in text
     assert "creating" not in text
-    assert '\nshop/web/app\n  + env ADDED = "1"' in text
+    assert f'\n{CHECKOUT_API}\n  + env ADDED = "1"' in text
     assert text.splitlines()[-1].startswith("30 events, ")
     unmatched = "skip:StopContainer:only=shop/x"
     text = replay_output(f"{chain} --format problems --fault {unmatched}", capsys)
@@ -252,7 +264,7 @@ def test_only_events_with_changes_or_problems_are_printed(
     assert text.count("changes env SEEN") == 4
     assert "Synchronize" not in text
     assert "configured" not in text
-    assert "stdout: creating app" in text
+    assert f"stdout: creating {API}" in text
     assert "StopContainer" not in replay_output(f"{chain} --format changes --profile cri-o", capsys)
 
 
@@ -279,7 +291,7 @@ def test_a_run_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.exhaustive
 def test_children_left_behind_are_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    text = replay_output("FILE --only shop/web/app --env CHILD=1 -- ./plugin", capsys, 1)
+    text = replay_output(f"FILE --only {CHECKOUT_API} --env CHILD=1 -- ./plugin", capsys, 1)
     assert "10-plugin left a process behind, which was killed: /bin/sleep 1000" in text
 
 
@@ -332,7 +344,7 @@ def test_speed_plays_every_event(capsys: pytest.CaptureFixture[str]) -> None:
         ("FILE --since x -- ./plugin", "neither the number of an event nor a time"),
         ("FILE --since 9 --until 9 -- ./plugin", "--since is not before --until"),
         ("FILE --since 999 -- ./plugin", "is selected"),
-        ("FILE --only shop/wbe -- ./plugin", "did you mean shop/web?"),
+        (f"FILE --only {CHECKOUT[:-1]} -- ./plugin", f"did you mean {CHECKOUT}?"),
         ("FILE --profile cri-a -- ./plugin", "did you mean cri-o?"),
         ("FILE --profile x -- ./plugin", "profiles are recorded, containerd-1.7"),
         ("FILE --fault slo:CreateContainer:1s -- ./plugin", "did you mean slow:EVENT:DURATION?"),

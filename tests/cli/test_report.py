@@ -19,6 +19,7 @@ from nri_scope.text.quantities import moment
 from tests.replay import recordings
 from tests.replay.recordings import RECORDING, ROOT
 from tests.report import problem_recordings
+from tests.sample_names import CHECKOUT, CHECKOUT_API, NIGHTLY
 from tests.tui.hostile import assert_harmless, hostile_recording
 
 
@@ -45,10 +46,10 @@ def test_the_file_name_selects_the_format(name: str, beginning: str, tmp_path: P
 
 
 def test_report_of_one_container(tmp_path: Path) -> None:
-    report(RECORDING, "shop/web/app", "-o", tmp_path / "report.md")
+    report(RECORDING, CHECKOUT_API, "-o", tmp_path / "report.md")
     text = (tmp_path / "report.md").read_text()
-    assert text.startswith("## NRI report: `container shop/web/app`\n")
-    assert "jobs/batch" not in text
+    assert text.startswith(f"## NRI report: `container {CHECKOUT_API}`\n")
+    assert NIGHTLY not in text
 
 
 @pytest.mark.parametrize("name", ["report.html", "report.md"])
@@ -150,9 +151,9 @@ def test_findings_can_be_redacted(tmp_path: Path) -> None:
 
 
 def test_status_is_0_without_findings() -> None:
-    done = report(RECORDING, "shop/web", "--diagnose")
+    done = report(RECORDING, CHECKOUT, "--diagnose")
     assert done.exit_code == 0
-    assert done.stdout == "pod shop/web: No findings in 17 events.\n"
+    assert done.stdout == f"pod {CHECKOUT}: No findings in 17 events.\n"
 
 
 def test_status_is_1_with_findings(tmp_path: Path) -> None:
@@ -208,15 +209,15 @@ def test_findings_show_when_their_first_event_happened(tmp_path: Path) -> None:
     assert f"  see events 55 and 62, the first at {at}" in lines
     for name in (page, issue):
         report(demo, "-o", tmp_path / name)
-        shown = "events 55 and 62, the first at 2026-11-24 02:27:57 UTC"
+        shown = "events 55 and 62, the first at 2026-12-01 11:52:30 UTC"
         assert shown in (tmp_path / name).read_text()
     slow = ROOT / "recordings" / "containerd-2.1-slow-plugin.nriscope.zip"
-    at = moment(1_795_247_524 * 10**9)
+    at = moment(1_796_125_978 * 10**9)
     assert f"  see event 15 at {at}\n" in report(slow, "--diagnose").stdout
 
 
 def test_json_without_findings_has_an_empty_list() -> None:
-    done = report(RECORDING, "shop/web", "--diagnose", "--format", "json")
+    done = report(RECORDING, CHECKOUT, "--diagnose", "--format", "json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["findings"] == []
 

@@ -17,6 +17,7 @@ import pytest
 from nri_scope.cli.main import run
 from nri_scope.recording.reader import Recording
 from tests.cli.tap_process import plugin_file
+from tests.sample_names import API, CHECKOUT, CHECKOUT_API, CHECKOUT_POD
 from tests.tui.terminal import needs_tmux, terminal
 
 ROOT = Path(__file__).parents[2]
@@ -149,7 +150,7 @@ def test_compile_keeps_existing_files(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_from_recording_and_back(capsys: pytest.CaptureFixture[str]) -> None:
-    change = "shop/web/app:annotations.x=y"
+    change = f"{CHECKOUT_API}:annotations.x=y"
     assert run(["scenario", "from-recording", str(RECORDING), "--set", change]) == 0
     text = capsys.readouterr().out
     assert text.startswith("# Made from a recording: containerd-2.1.nriscope.db\nscenario: 1\n")
@@ -164,7 +165,7 @@ def test_from_recording_and_back(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_from_recording_writes_a_private_file_once(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["scenario", "from-recording", str(RECORDING), "--only", "shop/web", "-o", "x.yaml"]
+    command = ["scenario", "from-recording", str(RECORDING), "--only", CHECKOUT, "-o", "x.yaml"]
     assert run(command) == 0
     assert stat.S_IMODE(Path("x.yaml").stat().st_mode) == 0o600
     assert run(command) == 2
@@ -238,9 +239,9 @@ def test_replay_reads_standard_input(
 
 
 def test_changes_of_a_recording(capsys: pytest.CaptureFixture[str]) -> None:
-    set_it = ["--set", "shop/web/app:env={A: changed}", "--session", "1"]
+    set_it = ["--set", f"{CHECKOUT_API}:env={{A: changed}}", "--session", "1"]
     assert run(["replay", str(RECORDING), *set_it, "--", "./plugin"]) == 0
-    assert re.search(r"\bweb app A=changed$", capsys.readouterr().out, re.M)
+    assert re.search(rf"\b{CHECKOUT_POD} {API} A=changed$", capsys.readouterr().out, re.M)
 
 
 def test_options_of_replay_apply_to_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:

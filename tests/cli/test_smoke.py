@@ -21,6 +21,7 @@ from tests.cli.container_events import create
 from tests.cli.running import Running, running
 from tests.cli.tap_process import plugin_file
 from tests.runtime_emulation.runtime import Runtime
+from tests.sample_names import API, CHECKOUT, CHECKOUT_API
 from tests.tui.terminal import needs_tmux, terminal
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "containerd-1.7.nriscope.db"
@@ -32,19 +33,23 @@ FAILS = """\
 
 # words of a command -> (arguments, exit status, a line of its output)
 OFFLINE = {
-    "log": ("FILE", 0, r"CreateContainer +shop/web/app"),
-    "show": ("FILE shop/web/app", 0, r"^  name: app$"),
+    "log": ("FILE", 0, rf"CreateContainer +{CHECKOUT_API}"),
+    "show": (f"FILE {CHECKOUT_API}", 0, rf"^  name: {API}$"),
     "sql": ("FILE 'SELECT event, count(*) FROM log GROUP BY 1'", 0, r"^CreateContainer +4$"),
-    "report": ("FILE", 0, r"^events    32 in "),
+    "report": ("FILE", 0, r"^events    32$"),
     "diff": ("FILE", 1, r"passive connections: 00-nri-scope"),
-    "blame": ("FILE shop/web/app", 0, r"created by event \d+"),
+    "blame": (f"FILE {CHECKOUT_API}", 0, r"created by event \d+"),
     "missing": ("FILE --plugin x", 1, r"^8 creations: 0 missing, 0 connected, 8 unknown$"),
     "demo": ("-o new.nriscope.db", 0, r"The recording is$"),
     "doctor": ("--socket none", 1, r"^1 ok|failed"),
-    "replay": ("FILE -- ./plugin", 1, r"cannot stop app"),
-    "scenario": ("from-recording FILE --only shop/web", 0, r"^  - CreateContainer: shop/web/app$"),
+    "replay": ("FILE -- ./plugin", 1, rf"cannot stop {API}"),
+    "scenario": (
+        f"from-recording FILE --only {CHECKOUT}",
+        0,
+        rf"^  - CreateContainer: {CHECKOUT_API}$",
+    ),
     "new-plugin": ("my-plugin", 0, r"^my-plugin/my_plugin\.py$"),
-    "report -o": ("new.html FILE shop/web/app", 0, r"^new\.html: "),
+    "report -o": (f"new.html FILE {CHECKOUT_API}", 0, r"^new\.html: "),
     "export": ("FILE --redact -o new.nriscope.zip", 0, r"new\.nriscope\.zip"),
 }
 ONLINE = {"record", "tap", "diff", "agent"}

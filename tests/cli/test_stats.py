@@ -209,6 +209,6 @@ def test_a_chain_of_many_is_cut_short_in_text_only(tmp_path: Path) -> None:
 def test_answers_of_the_cri_are_counted_apart_from_events() -> None:
     path = Path(__file__).parents[2] / "recordings/containerd-2.1-normal-life.nriscope.zip"
     text = CliRunner().invoke(cli, ["report", str(path)]).output
-    assert "events    76; answers of the CRI: 1\n" in text
+    assert "events    76; answers of the CRI: 2\n" in text
     log = CliRunner().invoke(cli, ["log", str(path), "--format", "jsonl"]).output
-    assert sum('"event":' in line for line in log.splitlines()) == 76 + 1
+    assert sum('"event":' in line for line in log.splitlines()) == 76 + 2

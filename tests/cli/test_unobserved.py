@@ -20,14 +20,13 @@ from nri_scope.recording.coverage import CREATED_EARLIER, Coverage, coverage, li
 from nri_scope.recording.lookup import find
 from nri_scope.recording.reader import Recording
 from nri_scope.report.wording import no_changes
+from tests.sample_names import CHECKOUT, CHECKOUT_API, NODE_EXPORTER
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 WHOLE = RECORDINGS / "containerd-2.1.nriscope.db"
 RESTART = RECORDINGS / "containerd-2.1-restart.nriscope.zip"
 LIVES = [
-    (path, name)
-    for path in (WHOLE, RESTART)
-    for name in ("shop/web", "shop/web/app", "kube-system/node-agent/agent")
+    (path, name) for path in (WHOLE, RESTART) for name in (CHECKOUT, CHECKOUT_API, NODE_EXPORTER)
 ]
 
 
@@ -75,10 +74,10 @@ def test_changes_of_a_connection_without_updates_are_not_whole(tmp_path: Path) -
     path = Path(shutil.copy(WHOLE, tmp_path / "r.nriscope.db"))
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE session SET mask = ?", [EventKind.CreateContainer.bit])
-    found = life(path, "shop/web/app")
+    found = life(path, CHECKOUT_API)
     assert [one.why for one in found.unobserved] == ["not subscribed to UpdateContainer"]
-    assert "not subscribed to UpdateContainer" in printed(blame, path, "shop/web/app")
-    assert "not subscribed to UpdateContainer" in printed(diff, path, "shop/web/app")
+    assert "not subscribed to UpdateContainer" in printed(blame, path, CHECKOUT_API)
+    assert "not subscribed to UpdateContainer" in printed(diff, path, CHECKOUT_API)
 
 
 def test_comparisons_say_what_each_side_did_not_observe() -> None:

@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from tests.agent.agent_process import agent
 from tests.cluster.fake_kubectl import agent_pod, install, pod
+from tests.sample_names import CHECKOUT_POD, NAMESPACE
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "demo.nriscope.db"
 
@@ -57,7 +58,7 @@ def cluster(tmp_path: Path, port: int) -> dict[str, str]:
 
 
 def of_one_node(folder: Path, port: int) -> dict[str, str]:
-    pods = [agent_pod("node1"), pod("shop", "web", "node1", app="web")]
+    pods = [agent_pod("node1"), pod(NAMESPACE, CHECKOUT_POD, "node1", app="web")]
     return install(folder / "bin", {"pods": pods, "ports": {"nri-scope-node1": port}})
 
 

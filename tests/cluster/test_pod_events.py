@@ -16,6 +16,7 @@ from nri_scope.recording.reader import Recording
 from tests.amount import sampled
 from tests.cluster.fake_kubectl import change
 from tests.cluster.plugin_command import KUBECTL, RECORDING, Done, cluster, port, run
+from tests.sample_names import CHECKOUT, CHECKOUT_API, CHECKOUT_POD, NAMESPACE, REPLICA_POD
 
 __all__ = ["cluster", "port"]
 
@@ -23,8 +24,8 @@ __all__ = ["cluster", "port"]
 def event(at_ns: int, message: str, **more: Any) -> dict[str, Any]:
     at = datetime.fromtimestamp(at_ns // 10**9, UTC).isoformat().replace("+00:00", "Z")
     return {
-        "metadata": {"namespace": "shop", "name": f"web.{at_ns}"},
-        "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "web"},
+        "metadata": {"namespace": NAMESPACE, "name": f"{CHECKOUT_POD}.{at_ns}"},
+        "involvedObject": {"kind": "Pod", "namespace": NAMESPACE, "name": CHECKOUT_POD},
         "type": "Warning",
         "reason": "Failed",
         "message": message,
@@ -39,12 +40,12 @@ def creation() -> int:
         return next(
             one.at_ns
             for one in recording.events()
-            if one.event == "CreateContainer" and one.pod == "web"
+            if one.event == "CreateContainer" and one.pod == CHECKOUT_POD
         )
 
 
 async def log(cluster: dict[str, str], *words: str) -> Done:
-    return await run(KUBECTL, "log", "shop/web", *words, environment=cluster)
+    return await run(KUBECTL, "log", CHECKOUT, *words, environment=cluster)
 
 
 @pytest.mark.parametrize(
@@ -58,11 +59,16 @@ async def test_they_are_lines_between_the_events(
     last = json.loads(plain[-1])["at"]
     at_ns = creation()
     words = "plugins 10-a and 20-b both tried\n\x1b[31mto set \u202e it"
-    app = {"kind": "Pod", "namespace": "shop", "name": "web", "fieldPath": "spec.containers{app}"}
-    more = {"series": series, "count": 3, "involvedObject": app}
+    about = {
+        "kind": "Pod",
+        "namespace": NAMESPACE,
+        "name": CHECKOUT_POD,
+        "fieldPath": "spec.containers{checkout-api}",
+    }
+    more = {"series": series, "count": 3, "involvedObject": about}
     events = [event(2 * 10**18, "late"), event(at_ns + 10**9, words, **more)]
     other = event(at_ns, "of another pod")
-    other["involvedObject"] = {**app, "name": "api"}
+    other["involvedObject"] = {**about, "name": REPLICA_POD}
     change(cluster, events=[*events, other])
     done = await log(cluster, "--format", "jsonl")
     lines = done.output.splitlines()
@@ -70,17 +76,21 @@ async def test_they_are_lines_between_the_events(
     assert [line for line in lines if "kubernetes_event" not in line] == plain
     assert found[-1]["kubernetes_event"]["message"] == "late"
     own = next(one["kubernetes_event"] for one in found if "kubernetes_event" in one)
-    assert (own["message"], own["count"], own["part"]) == (words, 3, "spec.containers{app}")
+    assert (own["message"], own["count"], own["part"]) == (
+        words,
+        3,
+        "spec.containers{checkout-api}",
+    )
     times = [(one.get("kubernetes_event") or one)["at"] for one in found if "gap" not in one]
     place = times.index(own["at"])
     assert all(at <= own["at"] for at in times[:place]) and own["at"] < times[place + 1] <= last
     text = (await log(cluster)).output
-    assert "Warning Failed ×3 spec.containers{app}: plugins 10-a and 20-b both tried " in text
+    assert "Warning Failed ×3 spec.containers{checkout-api}: plugins 10-a and 20-b both" in text
     assert "\x1b" not in text and "\u202e" not in text
     for options in (("--where", "event:CreateContainer"), ("--until", "2000-01-01")):
         done = await log(cluster, *options)
         assert "k8s" not in done.output
-    done = await run(KUBECTL, "log", "shop/web/app", environment=cluster)
+    done = await run(KUBECTL, "log", CHECKOUT_API, environment=cluster)
     assert "both tried" in done.output and "late" not in done.output
 
 
@@ -126,13 +136,13 @@ async def test_only_the_newest_are_shown(cluster: dict[str, str]) -> None:
 
 @pytest.mark.exhaustive
 async def test_findings_are_followed_by_them(cluster: dict[str, str]) -> None:
-    words = ("report", "shop/web", "--diagnose")
+    words = ("report", CHECKOUT, "--diagnose")
     nothing = await run(KUBECTL, *words, environment=cluster)
-    assert "Kubernetes Events of shop/web: none now; clusters delete them" in nothing.output
+    assert f"Kubernetes Events of {CHECKOUT}: none now; clusters delete them" in nothing.output
     change(cluster, events=[event(10**18, "Error: no such device")])
     done = await run(KUBECTL, *words, environment=cluster)
     assert done.status == nothing.status
-    assert "Kubernetes Events of shop/web:\n" in done.output
+    assert f"Kubernetes Events of {CHECKOUT}:\n" in done.output
     assert "Warning Failed: Error: no such device" in done.output
     done = await run(KUBECTL, *words, "--format", "json", environment=cluster)
     found = json.loads(done.output)["kubernetes_events"]

@@ -19,6 +19,16 @@ from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.cluster.fake_kubectl import agent_pod, change, matches, pod
 from tests.cluster.plugin_command import KUBECTL, RECORDING, cluster, port, run, without_header
+from tests.sample_names import (
+    API,
+    CHECKOUT,
+    CHECKOUT_API,
+    CHECKOUT_POD,
+    NAMESPACE,
+    REPLICA,
+    REPLICA_API,
+    REPLICA_POD,
+)
 
 __all__ = ["cluster", "port"]
 
@@ -98,7 +108,7 @@ def test_a_selector_that_no_api_server_sends_is_refused(selector: dict[str, Any]
 def workload(kind: str, name: str, **labels: str) -> dict[str, Any]:
     return {
         "kind": kind,
-        "metadata": {"namespace": "shop", "name": name},
+        "metadata": {"namespace": NAMESPACE, "name": name},
         "spec": {"selector": {"matchLabels": labels}},
     }
 
@@ -107,19 +117,19 @@ def workload(kind: str, name: str, **labels: str) -> dict[str, Any]:
     "words",
     sampled(
         [
-            ["deploy/web", "-n", "shop"],
-            ["pod/web", "--namespace", "shop"],
-            ["web", "-n", "shop"],
+            ["deploy/web", "-n", NAMESPACE],
+            [f"pod/{CHECKOUT_POD}", "--namespace", NAMESPACE],
+            [CHECKOUT_POD, "-n", NAMESPACE],
             ["deployments/web"],
-            ["web"],
+            [CHECKOUT_POD],
         ]
     ),
 )
 async def test_each_way_to_name_a_pod_shows_the_same(
     cluster: dict[str, str], words: list[str]
 ) -> None:
-    change(cluster, namespace="shop", workloads=[workload("deployment", "web", app="web")])
-    expected = await run(KUBECTL, "show", "shop/web", environment=cluster)
+    change(cluster, namespace=NAMESPACE, workloads=[workload("deployment", "web", app="web")])
+    expected = await run(KUBECTL, "show", CHECKOUT, environment=cluster)
     assert expected.status == 0
     assert await run(KUBECTL, "show", *words, environment=cluster) == expected
 
@@ -135,12 +145,12 @@ async def test_a_container_of_a_workload_is_named_after_it(
     cluster: dict[str, str], tmp_path: Path
 ) -> None:
     change(cluster, workloads=[workload("daemonset", "web", app="web")])
-    expected = await run(KUBECTL, "blame", "shop/web/app", environment=cluster)
-    for what in ("web/app", "ds/web/app"):
-        done = await run(KUBECTL, "blame", "-n", "shop", what, environment=cluster)
+    expected = await run(KUBECTL, "blame", CHECKOUT_API, environment=cluster)
+    for what in (f"{CHECKOUT_POD}/{API}", f"ds/web/{API}"):
+        done = await run(KUBECTL, "blame", "-n", NAMESPACE, what, environment=cluster)
         assert done == expected
     copy = tmp_path / "copy.nriscope.db"
-    done = await run(KUBECTL, "pull", "ds/web", "-n", "shop", "-o", copy, environment=cluster)
+    done = await run(KUBECTL, "pull", "ds/web", "-n", NAMESPACE, "-o", copy, environment=cluster)
     assert done.status == 0 and copy.exists()
 
 
@@ -148,32 +158,36 @@ async def test_of_several_pods_that_is_taken_which_kubectl_logs_takes(
     cluster: dict[str, str],
 ) -> None:
     ready = {"type": "Ready", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
-    chosen, late = pod("shop", "web", "node1", app="web"), pod("shop", "aa", "node1", app="web")
+    chosen, late = (
+        pod(NAMESPACE, CHECKOUT_POD, "node1", app="web"),
+        pod(NAMESPACE, "aa", "node1", app="web"),
+    )
     chosen["status"]["conditions"] = [ready]
     late["status"]["conditions"] = [{**ready, "lastTransitionTime": "2026-02-01T00:00:00Z"}]
-    waiting = pod("shop", "ab", "", app="web")
-    unready = pod("shop", "ac", "node1", app="web")
+    waiting = pod(NAMESPACE, "ab", "", app="web")
+    unready = pod(NAMESPACE, "ac", "node1", app="web")
     pods = [agent_pod("node1"), waiting, unready, late, chosen]
     change(cluster, pods=pods, workloads=[workload("replicaset", "web", app="web")])
-    done = await run(KUBECTL, "show", "rs/web", "-n", "shop", environment=cluster)
-    assert (done.status, done.errors) == (0, "Found 4 pods, using pod/web\n")
+    done = await run(KUBECTL, "show", "rs/web", "-n", NAMESPACE, environment=cluster)
+    assert (done.status, done.errors) == (0, f"Found 4 pods, using pod/{CHECKOUT_POD}\n")
     done = await run(
-        KUBECTL, "show", "rs/web", "-n", "shop", "--node", "node2", environment=cluster
+        KUBECTL, "show", "rs/web", "-n", NAMESPACE, "--node", "node2", environment=cluster
     )
     assert done.status == 2 and "replicaset/web has no pods on node2" in done.errors
 
 
 async def test_log_of_a_workload_shows_all_its_pods(cluster: dict[str, str]) -> None:
-    pods = [agent_pod("node1"), pod("shop", "web", "node1", app="web")]
-    pods.append(pod("shop", "api", "node1", app="web"))
+    pods = [agent_pod("node1"), pod(NAMESPACE, CHECKOUT_POD, "node1", app="web")]
+    pods.append(pod(NAMESPACE, REPLICA_POD, "node1", app="web"))
     change(cluster, pods=pods, workloads=[workload("deployment", "web", app="web")])
-    options = ("-n", "shop", "--format", "jsonl")
+    options = ("-n", NAMESPACE, "--format", "jsonl")
     expected = await run(KUBECTL, "log", "-l", "app=web", *options, environment=cluster)
-    assert {json.loads(line).get("pod") for line in expected.output.splitlines()} >= {"web", "api"}
+    pods_of_events = {json.loads(line).get("pod") for line in expected.output.splitlines()}
+    assert pods_of_events >= {CHECKOUT_POD, REPLICA_POD}
     assert await run(KUBECTL, "log", "deploy/web", *options, environment=cluster) == expected
-    done = await run(KUBECTL, "log", "deploy/web/app", *options, environment=cluster)
+    done = await run(KUBECTL, "log", f"deploy/web/{API}", *options, environment=cluster)
     events = [json.loads(line) for line in done.output.splitlines()]
-    assert {event["container"] for event in events if "event" in event} == {"app"}
+    assert {event["container"] for event in events if "event" in event} == {API}
     done = await run(KUBECTL, "log", "deploy/web", "--node", "node1", environment=cluster)
     assert done.status == 2 and "--node and deploy/web exclude each other" in done.errors
 
@@ -182,12 +196,12 @@ async def test_log_of_a_workload_shows_all_its_pods(cluster: dict[str, str]) -> 
 async def test_two_pods_are_compared_as_two_containers_of_files(
     cluster: dict[str, str], port: int
 ) -> None:
-    pods = [agent_pod("node1"), agent_pod("node2"), pod("shop", "web", "node1")]
-    pods.append(pod("shop", "api", "node2"))
+    pods = [agent_pod("node1"), agent_pod("node2"), pod(NAMESPACE, CHECKOUT_POD, "node1")]
+    pods.append(pod(NAMESPACE, REPLICA_POD, "node2"))
     ports = {"nri-scope-node1": port, "nri-scope-node2": port}
     change(cluster, pods=pods, ports=ports)
-    local = await run(NRI_SCOPE, "diff", RECORDING, "shop/web/app", RECORDING, "shop/api/app")
-    words = ("diff", "-n", "shop", "web/app", "pod/api/app")
+    local = await run(NRI_SCOPE, "diff", RECORDING, CHECKOUT_API, RECORDING, REPLICA_API)
+    words = ("diff", "-n", NAMESPACE, f"{CHECKOUT_POD}/{API}", f"pod/{REPLICA_POD}/{API}")
     remote = await run(KUBECTL, *words, environment=cluster)
     assert (remote.status, remote.errors) == (local.status, local.errors) == (1, "")
     expected = local.output.replace(f"A: {RECORDING}", "A: node1")
@@ -195,8 +209,8 @@ async def test_two_pods_are_compared_as_two_containers_of_files(
     # The copies are parts of the recordings.
     assert without_header(remote.output) == without_header(expected)
     remote = await run(KUBECTL, *words, "--format", "json", environment=cluster)
-    assert remote.status == 1 and '"node1: shop/web/app 0cc0ea1fba6b"' in remote.output
-    done = await run(KUBECTL, "diff", "shop/web", "shop/api", environment=cluster)
+    assert remote.status == 1 and f'"node1: {CHECKOUT_API} 5f1440470e42"' in remote.output
+    done = await run(KUBECTL, "diff", CHECKOUT, REPLICA, environment=cluster)
     assert (done.status, done.output) == (2, "") and "/tmp" not in done.errors
-    done = await run(KUBECTL, "diff", "shop/web", "shop/api", "--where", "env", environment=cluster)
+    done = await run(KUBECTL, "diff", CHECKOUT, REPLICA, "--where", "env", environment=cluster)
     assert done.status == 2 and "OTHER and --where exclude each other" in done.errors

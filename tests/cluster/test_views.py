@@ -26,6 +26,19 @@ from tests.cluster.plugin_command import (
     without_header,
 )
 from tests.recorder.ring_removal import overrun
+from tests.sample_names import (
+    CHECKOUT,
+    CHECKOUT_API,
+    CHECKOUT_POD,
+    CHECKOUT_PROXY,
+    NAMESPACE,
+    NODE,
+    NODE_EXPORTER,
+    NODE_NAMESPACE,
+    NODE_POD,
+    REPLICA,
+    REPLICA_API,
+)
 
 __all__ = ["cluster", "port"]
 
@@ -35,9 +48,9 @@ __all__ = ["cluster", "port"]
     ("command", "what"),
     sampled(
         [
-            ("blame", "shop/web/app"),
-            ("diff", "shop/web"),
-            ("show", "shop/web"),
+            ("blame", CHECKOUT_API),
+            ("diff", CHECKOUT),
+            ("show", CHECKOUT),
         ],
         2,
     ),
@@ -64,7 +77,7 @@ async def test_a_view_equals_the_local_one_after_the_oldest_events_were_removed(
         _, newest = event_range(recording)
     async with agent(path.parent, "--unredacted") as running_agent:
         overrun(path, int(removed * newest))
-        what = "shop/web/sidecar" if command == "blame" else "shop/web"
+        what = CHECKOUT_PROXY if command == "blame" else CHECKOUT
         local = await run(NRI_SCOPE, command, path, what)
         environment = of_one_node(tmp_path, running_agent.port)
         remote = await run(KUBECTL, command, what, environment=environment)
@@ -92,28 +105,28 @@ async def test_a_pulled_recording_equals_that_of_the_node(
 async def test_a_pod_that_no_longer_exists_is_found_in_the_recordings(
     cluster: dict[str, str],
 ) -> None:
-    done = await run(KUBECTL, "blame", "shop/api/app", environment=cluster)
+    done = await run(KUBECTL, "blame", REPLICA_API, environment=cluster)
     assert done.status == 0
-    assert done.errors == "pod shop/api no longer exists; reading the recordings of node1\n"
+    assert done.errors == f"pod {REPLICA} no longer exists; reading the recordings of node1\n"
 
 
 async def test_a_pod_older_than_the_recorder_has_its_spec_but_no_owner(
     tmp_path: Path, port: int
 ) -> None:
-    pods = [agent_pod("node1"), pod("kube-system", "node-agent", "node1")]
-    pods += [pod("shop", "unknown", "node1")]
+    pods = [agent_pod("node1"), pod(NODE_NAMESPACE, NODE_POD, "node1")]
+    pods += [pod(NAMESPACE, "unknown", "node1")]
     cluster = install(tmp_path / "bin", {"pods": pods, "ports": {"nri-scope-node1": port}})
-    done = await run(KUBECTL, "blame", "kube-system/node-agent/agent", environment=cluster)
+    done = await run(KUBECTL, "blame", NODE_EXPORTER, environment=cluster)
     assert done.status == 0
-    about = "the recordings of node1 have no events about kube-system/node-agent/agent"
+    about = f"the recordings of node1 have no events about {NODE_EXPORTER}"
     why = "they have its spec, from Synchronize, but not which plugins changed it"
     assert f"{about}: {why}\n" in done.errors
-    assert "kube-system/node-agent/agent" in done.output
-    done = await run(KUBECTL, "log", "kube-system/node-agent", environment=cluster)
+    assert NODE_EXPORTER in done.output
+    done = await run(KUBECTL, "log", NODE, environment=cluster)
     assert done.status == 0 and "Synchronize" in done.output
-    done = await run(KUBECTL, "log", "shop/unknown", environment=cluster)
+    done = await run(KUBECTL, "log", f"{NAMESPACE}/unknown", environment=cluster)
     assert (done.status, done.output) == (2, "")
-    assert "the recordings of node1 have no events about shop/unknown" in done.errors
+    assert f"the recordings of node1 have no events about {NAMESPACE}/unknown" in done.errors
 
 
 async def test_show_says_that_values_are_replaced(tmp_path: Path) -> None:
@@ -121,10 +134,10 @@ async def test_show_says_that_values_are_replaced(tmp_path: Path) -> None:
     folder.mkdir()
     shutil.copy(RECORDING, folder)
     async with agent(folder) as redacting:
-        pods = [agent_pod("node1"), pod("shop", "web", "node1")]
+        pods = [agent_pod("node1"), pod(NAMESPACE, CHECKOUT_POD, "node1")]
         cluster = {"pods": pods, "ports": {"nri-scope-node1": redacting.port}}
         environment = install(tmp_path / "bin", cluster)
-        done = await run(KUBECTL, "show", "shop/web", environment=environment)
+        done = await run(KUBECTL, "show", CHECKOUT, environment=environment)
         assert done.status == 0
         assert done.errors.startswith("this recording is redacted: ") and done.output
 
@@ -144,7 +157,7 @@ async def test_a_silent_node_may_have_a_pod_that_no_longer_exists(
         "nri-scope: pod shop/none does not exist, and no recording of node1 has its events; "
         f"unknown for node2: {reason}\n"
     )
-    done = await run(KUBECTL, "blame", "shop/api/app", environment=cluster)
+    done = await run(KUBECTL, "blame", REPLICA_API, environment=cluster)
     assert done.status == 0 and done.errors.endswith(f"of node1; unknown for node2: {reason}\n")
     install(tmp_path / "bin", known | {"ports": {}})
     done = await run(KUBECTL, "blame", "shop/none", environment=cluster)

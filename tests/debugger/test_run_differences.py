@@ -12,6 +12,7 @@ from nri_scope.debugger.debugger import REPLIES_SHOWN, count_words, run_differen
 from nri_scope.replay.replies import Reply
 from tests.replay.plays import played
 from tests.replay.recordings import BUNDLED, PASSWORD
+from tests.sample_names import CHECKOUT_PROXY
 
 from .plugins import NAME, Adjuster, two_lives
 
@@ -52,10 +53,10 @@ def test_replies_of_one_run_only_are_listed(tmp_path: Path) -> None:
 
 
 def test_differences_are_in_the_order_of_the_events() -> None:
-    path = BUNDLED["containerd-2.1"]
+    path = BUNDLED["containerd-2.1"].with_name("demo.nriscope.db")
     before, now = replies(path, "1"), replies(path, "2")
-    is_of_sidecar = [one.subject == "shop/web/sidecar" for one in now]
-    now = [one for one, is_gone in zip(now, is_of_sidecar, strict=True) if not is_gone]
+    is_of_proxy = [one.subject == CHECKOUT_PROXY for one in now]
+    now = [one for one, is_gone in zip(now, is_of_proxy, strict=True) if not is_gone]
     found = [line for line in run_differences(before, now, str) if not line.startswith(" ")]
     creations = [line.split()[1] for line in found if " CreateContainer" in line]
     assert creations == [one.subject for one in before if one.event == "CreateContainer"]

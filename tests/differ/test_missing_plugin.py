@@ -34,6 +34,7 @@ from tests.amount import amount
 from tests.differ.required_plugins import TAPPED, NewPod, a_node
 from tests.in_memory import MEMORY
 from tests.recording.traffic import NOW, a_start, an_item, record
+from tests.sample_names import CHECKOUT_API, REPLICA_PROXY
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 
@@ -73,8 +74,8 @@ def test_containers_that_existed_before_are_unknown() -> None:
 
 def test_a_tap_proves_only_that_its_plugin_was_connected() -> None:
     every = found("demo.nriscope.db", "40-image-check")
-    assert every["shop/web/app"].presence is PluginPresence.CONNECTED
-    late = every["shop/api/sidecar"]
+    assert every[CHECKOUT_API].presence is PluginPresence.CONNECTED
+    late = every[REPLICA_PROXY]
     assert late.presence is PluginPresence.UNKNOWN
     assert "its tap's session 4 had ended" in late.evidence
 

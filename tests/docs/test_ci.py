@@ -19,6 +19,7 @@ import yaml
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
+from tests.sample_names import CHECKOUT
 
 TEXT = (ROOT / "docs" / "ci.md").read_text()
 ACTION: dict[str, Any] = yaml.safe_load((ROOT / "action.yml").read_text())
@@ -115,13 +116,13 @@ def test_the_action_installs_the_command(tmp_path: Path) -> None:
 @pytest.mark.exhaustive
 def test_the_action_compares_with_a_golden(folder: Path) -> None:
     inputs = {"recording": "web.nriscope.db", "plugin": "'./my plugin'", "golden": "replies.yaml"}
-    done = replayed(folder, **inputs, options="--update-golden --only shop/web")
+    done = replayed(folder, **inputs, options=f"--update-golden --only {CHECKOUT}")
     assert done.returncode == 0, done.stderr
-    done = replayed(folder, **inputs, options="--only shop/web")
+    done = replayed(folder, **inputs, options=f"--only {CHECKOUT}")
     assert done.returncode == 0, done.stderr
     assert failures(folder / "nri-scope.xml") == []
     inputs["plugin"] += " 'OTHER NAME'"
-    done = replayed(folder, **inputs, options="--only 'shop/web'", junit="other.xml")
+    done = replayed(folder, **inputs, options=f"--only '{CHECKOUT}'", junit="other.xml")
     assert done.returncode == 1
     assert "OTHER NAME" in done.stdout
     assert len(failures(folder / "other.xml")) == 2

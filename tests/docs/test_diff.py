@@ -20,6 +20,12 @@ from tests.docs.readme import ROOT
 from tests.replay.recordings import of_capture
 
 TEXT = (ROOT / "docs" / "diff.md").read_text()
+NAMES = {
+    "payments-prod/ledger-db-0": "shop/web",
+    "/postgres-exporter": "/sidecar",
+    "/postgres": "/app",
+}
+"""Names on the page, and those of the captures."""
 LIVE_COMMAND = "sudo nri-scope diff --live --probes 00,25,50,99 -o changes.nriscope.db"
 """Needs a runtime: the test checks only that its options exist."""
 
@@ -45,6 +51,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_command_of_the_page_runs_and_prints_output(line: str, folder: Path) -> None:
     text = re.sub(r"\bFILE\b", shlex.quote("one.nriscope.db"), line)
     text = re.sub(r"\bOTHER\b", shlex.quote("two.nriscope.db"), text)
+    # The captures have other names.
+    for name, captured in NAMES.items():
+        text = text.replace(name, captured)
     done = subprocess.run(
         ["sh", "-ec", text],
         cwd=folder,

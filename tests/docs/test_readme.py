@@ -15,6 +15,7 @@ from nri_scope.cli.main import COMMANDS, cli
 from scripts.readme_page import SHOWN
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT, TEXT, commands, prose, subcommand
+from tests.sample_names import CHECKOUT_API
 
 STATUS = {"report": 1, "diff": 1}
 """Exit statuses of commands that find something."""
@@ -24,9 +25,9 @@ PRINTS = {
     "report": r"^problem  40-image-check",
     "replay": r"^\d+ events, \d+ replies: \d+ ok in ",
     "demo": r"The recording is\n  .*/demo\.nriscope\.db\n",
-    "recordings/demo.nriscope.db": r"^ +20 .* CreateContainer +shop/web/app",
+    "recordings/demo.nriscope.db": rf"^ +20 .* CreateContainer +{CHECKOUT_API}",
     "diff": r"30-env-injector|40-image-check",
-    "log": r"^ +\d+ .* StartContainer +shop/web/app",
+    "log": rf"^ +\d+ .* StartContainer +{CHECKOUT_API}",
     "export": r"",
 }
 """Patterns of the output of nri-scope commands."""
@@ -69,7 +70,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     )
     printed = re.findall(r"^@(\d+)\n(.*?)^@(\d+)$", done.stdout, re.MULTILINE | re.DOTALL)
     assert len(printed) == len(RUN), done.stderr
-    assert (clone / "web.nriscope.zip").exists()
+    assert (clone / "checkout.nriscope.zip").exists()
     return {RUN[int(number)]: (int(status), output) for number, output, status in printed}
 
 

@@ -18,7 +18,7 @@ from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT, blocks
 
 TEXT = (ROOT / "docs" / "record.md").read_text(encoding="utf-8")
-RECORDING = ROOT / "recordings" / "containerd-1.7.nriscope.db"
+RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
 PLUGINS = "/opt/nri/plugins"
 EVENT = re.compile(r"^ +\d+ \d\d:\d\d:\d\d\.\d{3} +[\d.]+[mµ]?s +[A-Z]\w+", re.MULTILINE)
 

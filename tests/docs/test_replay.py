@@ -20,6 +20,7 @@ from tests.cli.command import NRI_SCOPE
 from tests.docs.plugin_script import PLUGIN
 from tests.docs.readme import ROOT
 from tests.replay.recordings import as_tapped
+from tests.sample_names import NIGHTLY
 
 TEXT = (ROOT / "docs" / "replay.md").read_text()
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
@@ -40,7 +41,7 @@ def test_commands_run_in_order(tmp_path: Path) -> None:
         file.chmod(0o755)
     _tapped(tmp_path / "my-plugin", tmp_path / "node.nriscope.db")
     with Recording.open(RECORDING) as recording:
-        extract(recording, tmp_path / "FILE", Selection(pod="jobs/batch"))
+        extract(recording, tmp_path / "FILE", Selection(pod=NIGHTLY))
     ran = 0
     for line in commands():
         if line in WAITING_COMMANDS:

@@ -16,6 +16,7 @@ from nri_scope.report.finding import FindingKind, Level
 from tests.cli.command import NRI_SCOPE
 from tests.docs.readme import ROOT
 from tests.report import problem_recordings
+from tests.sample_names import CHECKOUT
 
 TEXT = (ROOT / "docs" / "report.md").read_text()
 
@@ -38,7 +39,7 @@ def test_a_command_of_the_page_runs(line: str, recording: Path, tmp_path: Path) 
     done = subprocess.run(
         [NRI_SCOPE, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    has_findings = "--diagnose" in line and "shop/web" not in line
+    has_findings = "--diagnose" in line and CHECKOUT not in line
     assert done.returncode == int(has_findings), done.stderr
     if "json" in line:
         keys = re.findall(r"`([a-z_]+)`", TEXT.partition("## JSON")[2].partition("`findings`")[0])

@@ -20,6 +20,7 @@ from nri_scope.scenario.model import Verb
 from tests.cli.command import NRI_SCOPE
 from tests.docs.plugin_script import PLUGIN
 from tests.docs.readme import ROOT
+from tests.sample_names import CHECKOUT_API
 
 TEXT = (ROOT / "docs" / "scenarios.md").read_text()
 RECORDING = ROOT / "recordings" / "containerd-2.1.nriscope.db"
@@ -58,7 +59,10 @@ def test_commands_run_in_order(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, (line, done.stdout, done.stderr)
         if "replay" in line:
-            assert "MINE" in done.stdout and "shop/web/app" in done.stdout
+            assert (
+                "MINE" in done.stdout
+                and (CHECKOUT_API if "FILE" in line else "shop/web/app") in done.stdout
+            )
     with Recording.open(tmp_path / "all.nriscope.db") as recording:
         assert len(list(recording.events())) == 32
 

@@ -18,6 +18,7 @@ from tests.cli.container_events import setup, start
 from tests.cli.recording_process import recording
 from tests.docs import call_tracer
 from tests.runtime_emulation.runtime import Runtime
+from tests.sample_names import CHECKOUT_API
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
@@ -104,7 +105,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Calls]:
 def blamed(tmp_path_factory: pytest.TempPathFactory) -> Calls:
     """The calls of `blame`."""
     file = tmp_path_factory.mktemp("walk") / "calls"
-    command = ("nri_scope", "blame", str(ROOT / "recordings/demo.nriscope.db"), "shop/web/app")
+    command = ("nri_scope", "blame", str(ROOT / "recordings/demo.nriscope.db"), CHECKOUT_API)
     tracer = (sys.executable, call_tracer.__file__, str(file))
     subprocess.run([*tracer, *command], check=True, stdout=subprocess.DEVNULL)
     (calls,) = calls_of(file)

@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 import nri_scope.replay.testing
+from tests.sample_names import CHECKOUT, CHECKOUT_API
 
 # Each inner run unloads the modules it imported first; these must not be imported twice.
 IMPORTED = (nri_scope.replay.testing, yaml)
@@ -24,6 +25,7 @@ PLUGIN = """
 import pytest
 
 from nri_scope.plugin import api
+from tests.sample_names import API, CHECKOUT_API, CHECKOUT_PROXY, NIGHTLY, NIGHTLY_REPORT
 
 
 class MyPlugin:
@@ -34,7 +36,7 @@ class MyPlugin:
         self.value = config or self.value
 
     def create_container(self, pod, container):
-        if container.name == "app":
+        if container.name == API:
             return api.ContainerAdjustment(env=[api.KeyValue(key="MINE", value=self.value)])
 """
 COMMAND = f"""#!{sys.executable}
@@ -120,12 +122,12 @@ def test(nri_replay):
     mine = MyPlugin()
     result = nri_replay(mine)
     result.assert_ok()
-    app = result.container("shop/web/app")
+    app = result.container(CHECKOUT_API)
     assert "MINE=1" in app.spec["process"]["env"]
     assert [(one.path, one.after) for one in app.changes] == [("/process/env/MINE", "1")]
     assert app.owner("/process/env/MINE") == "10-my"
     assert app.owner("env MINE") == "10-my"
-    assert not result.container("shop/web/sidecar").changes
+    assert not result.container(CHECKOUT_PROXY).changes
     assert not result.conflicts and not result.dropped and not result.output
     assert {reply.event for reply in result.replies} == {"Synchronize", "CreateContainer"}
     assert [e.event_id for e in result.events if e.event_id] == list(range(3, 33))
@@ -150,7 +152,7 @@ def test(nri_replay, caplog):
     caplog.set_level(logging.INFO)
     nri_replay(Logging()).assert_ok()
     assert [one.getMessage() for one in caplog.records if one.name == "mine"] == [
-        "creates app", "creates sidecar", "creates job", "creates broken"
+        "creates checkout-api", "creates istio-proxy", "creates report", "creates upload"
     ]
 """
         )
@@ -175,7 +177,7 @@ class Warming:
 def test(nri_replay):
     result = nri_replay(Warming())
     result.assert_ok()
-    job = result.container("jobs/batch/job")
+    job = result.container(NIGHTLY_REPORT)
     assert [(one.path, one.after) for one in job.changes] == [("/linux/resources/cpu/shares", 77)]
     assert job.owner("/linux/resources/cpu/shares") == "10-warming"
 """
@@ -190,16 +192,16 @@ def test_command_is_launched(suite: Suite) -> None:
 def test(nri_replay):
     result = nri_replay(["./theirs", "-v"], index="20", environment={"VALUE": "x y"})
     result.assert_ok()
-    env = result.container("shop/web/app").spec["process"]["env"]
+    env = result.container(CHECKOUT_API).spec["process"]["env"]
     assert "THEIRS=x y" in env
-    assert ("20-theirs", "stdout", "created app -v") in [line[:3] for line in result.output]
+    assert ("20-theirs", "stdout", f"created {API} -v") in {line[:3] for line in result.output}
 
 def test_path(nri_replay, request):
     result = nri_replay(request.config.rootpath / "theirs", name="other")
     assert [plugin.plugin for plugin in result.plugins] == ["10-other"]
 
 def test_text(nri_replay):
-    assert nri_replay("./theirs 'a b'").output[0].text == "created app a b"
+    assert nri_replay("./theirs 'a b'").output[0].text == "created checkout-api a b"
 """,
         ),
         3,
@@ -217,8 +219,8 @@ def test(nri_replay):
     assert [plugin.plugin for plugin in result.plugins] == ["10-first", "20-theirs", "30-my"]
     (conflict,) = set(result.conflicts)
     assert 'plugins "30-my" and "10-first" both tried to set env MINE' in conflict
-    assert not result.container("shop/web/app").created
-    assert "MINE=told" not in result.container("shop/web/sidecar").spec["process"]["env"]
+    assert not result.container(CHECKOUT_API).created
+    assert "MINE=told" not in result.container(CHECKOUT_PROXY).spec["process"]["env"]
     assert len(result.failures) == 1
 """,
         )
@@ -239,7 +241,7 @@ def test_fault(nri_replay):
 
 def test_effects(nri_replay):
     result = nri_replay(MyPlugin(), effects=False)
-    assert not result.container("shop/web/app").changes if result.containers else True
+    assert not result.container(CHECKOUT_API).changes if result.containers else True
 """,
         ),
         4,
@@ -250,21 +252,21 @@ def test_inner_marker_overrides_outer_one(suite: Suite) -> None:
     assert passes(
         suite.run(
             """
-@pytest.mark.nri_recording(profile="cri-o", only="jobs/batch")
+@pytest.mark.nri_recording(profile="cri-o", only=NIGHTLY)
 class TestThem:
     @pytest.mark.nri_recording(profile="isulad")
     def test_both(self, nri_replay):
         result = nri_replay(MyPlugin())
         assert result.replayed.profile == "isulad"
-        assert list(result.containers) == ["jobs/batch/job"]
+        assert list(result.containers) == [NIGHTLY_REPORT]
 
     @pytest.mark.nri_recording("recordings/web.db")
     def test_another_recording_is_played_as_a_whole(self, nri_replay):
         result = nri_replay(MyPlugin())
         assert result.replayed.profile == "recorded"
-        assert "shop/web/app" in result.containers
+        assert CHECKOUT_API in result.containers
 """,
-            marker='"recordings/web.db", where="container:job"',
+            marker='"recordings/web.db", where="container:report"',
         ),
         2,
     )
@@ -275,13 +277,13 @@ class TestThem:
     [
         '"tests/recordings/web.db"',
         'path=__import__("pathlib").Path(__file__).parent / "recordings" / "web.db"',
-        '"recordings/web.db", session=1, where="event:CreateContainer", only="shop/web/app"',
+        '"recordings/web.db", session=1, where="event:CreateContainer", only=CHECKOUT_API',
     ],
     ids=["relative to rootdir", "absolute", "filtered"],
 )
 def test_recording_of_the_marker_is_found(suite: Suite, marker: str) -> None:
     output = suite.run(
-        "\ndef test(nri_replay): assert 'shop/web/app' in nri_replay(MyPlugin()).containers\n",
+        "\ndef test(nri_replay): assert CHECKOUT_API in nri_replay(MyPlugin()).containers\n",
         marker=marker,
     )
     assert passes(output)
@@ -304,8 +306,8 @@ def test(nri_replay):
         curious = Curious()
         result = nri_replay(curious)
         assert curious.thread is not threading.current_thread()
-        assert result.container("shop/web/app").changes
-        assert nri_replay("./theirs").container("shop/web/app").changes
+        assert result.container(CHECKOUT_API).changes
+        assert nri_replay("./theirs").container(CHECKOUT_API).changes
         with pytest.raises(pytest.fail.Exception, match="is a class"):
             nri_replay(Curious)
     asyncio.run(main())
@@ -406,12 +408,12 @@ def test_invalid_recording_fails_with_one_line(suite: Suite, marker: str, words:
             "effects=False and profile=",
         ),
         (
-            "nri_replay(MyPlugin()).container('shop/web/ap')",
-            "no container 'shop/web/ap' in this replay; did you mean shop/web/app?",
+            "nri_replay(MyPlugin()).container(CHECKOUT_API[:-1])",
+            f"no container '{CHECKOUT_API[:-1]}' in this replay; did you mean {CHECKOUT_API}?",
         ),
         (
             "nri_replay(MyPlugin()).container('x')",
-            "no container 'x' in this replay; known are shop/web/app",
+            f"no container 'x' in this replay; known are {CHECKOUT_API}",
         ),
     ],
 )
@@ -433,7 +435,7 @@ def test_failing_test_shows_its_replays(suite: Suite) -> None:
         RAISES
         + """
 def test_wrong(nri_replay):
-    assert nri_replay(Wrong()).container("shop/web/app").changes
+    assert nri_replay(Wrong()).container(CHECKOUT_API).changes
 
 def test_two(nri_replay):
     nri_replay("./theirs")
@@ -445,14 +447,14 @@ def test_right(nri_replay):
 """
     )
     assert "assert ()" in output
-    assert "where () = ContainerResult(name='shop/web/app', created=False).changes" in output
+    assert f"where () = ContainerResult(name='{CHECKOUT_API}', created=False).changes" in output
     wrong, two = output.split("_ test_two _")
     assert wrong.count("- nri_replay -") == 1
-    assert "error: rpc error: code 2: KeyError: 'app'" in wrong
+    assert "error: rpc error: code 2: KeyError: 'checkout-api'" in wrong
     assert "    return {}[container.name]" in wrong
     assert "During handling" not in wrong
     assert "- nri_replay 1 -" in two and "- nri_replay 2 -" in two
-    assert "stdout: created app" in two
+    assert "stdout: created checkout-api" in two
     assert '  + env MINE = "1"  (10-my)' in two
     assert "test_right" not in output
 
@@ -462,7 +464,7 @@ def test_assert_ok_shows_failures_and_the_handlers_traceback(suite: Suite) -> No
     assert ">       return {}[container.name]" in output
     assert "The above exception was the direct cause of the following exception:" in output
     assert "E   AssertionError: the replay has failures:" in output
-    assert "E     CreateContainer shop/web/app: 10-wrong: error: rpc error: code 2: Key" in output
+    assert f"E     CreateContainer {CHECKOUT_API}: 10-wrong: error: rpc error: code 2" in output
     assert "serving.py" not in output.split("Captured log")[0]
 
 
@@ -470,7 +472,7 @@ def test_crash_of_a_plugin_is_reported(suite: Suite) -> None:
     program = suite.folder / "theirs"
     program.write_text(COMMAND.replace("return api", "os._exit(3)\n        return api"))
     output = suite.run("\ndef test(nri_replay): nri_replay('./theirs').assert_ok()\n")
-    assert "E     CreateContainer shop/web/app: 10-theirs: crash: " in output
+    assert f"E     CreateContainer {CHECKOUT_API}: 10-theirs: crash: " in output
     assert "10-theirs disconnected after event" in output
 
 
@@ -482,7 +484,7 @@ def test_an_external_plugin_is_started_with_a_socket(suite: Suite) -> None:
 def test(nri_replay):
     result = nri_replay("./theirs --index 42 --name own --socket {socket}")
     assert [(one.plugin, one.external) for one in result.plugins] == [("42-own", True)]
-    assert result.container("shop/web/app").owner("/process/env/THEIRS") == "42-own"
+    assert result.container(CHECKOUT_API).owner("/process/env/THEIRS") == "42-own"
 """
     )
     assert passes(output)
@@ -532,7 +534,7 @@ def test_golden_is_written_with_the_option_and_then_compared(suite: Suite) -> No
     output = suite.run(wrong)
     for line in (
         f"1 mismatch (expected: golden {FILE}; got: this replay)",
-        "10-my shop/web/app CreateContainer: differs in 1 place",
+        f"10-my {CHECKOUT_API} CreateContainer: differs in 1 place",
         "expected '1'",
         "got      '2'",
         "if the new replies are correct, write them with --nri-golden=update",
@@ -658,13 +660,13 @@ def test_marker_and_option_are_documented(suite: Suite) -> None:
 SCENARIO = """\
 scenario: 1
 runtime: cri-o
-pods: {shop/web: {containers: {app: {env: {A: '1'}}}}}
+pods: {payments-prod/checkout-api-7d9f8c6b5d-x2x9z: {containers: {checkout-api: {env: {A: '1'}}}}}
 """
 PODS = """\
 apiVersion: v1
 kind: Pod
-metadata: {name: web, namespace: shop}
-spec: {containers: [{name: app, image: x}]}
+metadata: {name: checkout-api-7d9f8c6b5d-x2x9z, namespace: payments-prod}
+spec: {containers: [{name: checkout-api, image: x}]}
 """
 
 
@@ -676,7 +678,7 @@ def test(nri_replay):
     for profile in ("", "containerd-2.1", ""):
         result = nri_replay(MyPlugin(), profile=profile)
         result.assert_ok()
-        assert "MINE=1" in result.container("shop/web/app").spec["process"]["env"]
+        assert "MINE=1" in result.container(CHECKOUT_API).spec["process"]["env"]
 """
     assert passes(suite.run(test, marker='"web.yaml"'))
     assert passes(suite.run(test, marker='"pod.yaml"'))
@@ -690,8 +692,8 @@ def test_bad_scenario_is_one_line(suite: Suite) -> None:
 
 def test_a_scenario_is_named_in_errors_of_its_replay(suite: Suite) -> None:
     (suite.folder / "tests" / "web.yaml").write_text(SCENARIO)
-    marker = '"web.yaml", only="shop/none"'
+    marker = f'"web.yaml", only="{CHECKOUT}z"'
     message = suite.failure_message("nri_replay(MyPlugin())", marker=marker)
     assert message.endswith(
-        "tests/web.yaml: session 1 has no event of shop/none; did you mean shop/web?"
+        f"tests/web.yaml: session 1 has no event of {CHECKOUT}z; did you mean {CHECKOUT}?"
     )

@@ -14,6 +14,7 @@ from nri_scope.errors import FilterError
 from nri_scope.filter import parse
 from nri_scope.recording.coverage import unmatched_words
 from nri_scope.recording.reader import Recording
+from tests.sample_names import CHECKOUT_POD, REPLICA_POD
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "demo.nriscope.db"
 
@@ -27,15 +28,18 @@ def demo() -> Iterator[Recording]:
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("pod=web", '"pod=web" is searched in names; did you mean pod:web?'),
+        (f"pod={CHECKOUT_POD}",
+         f'"pod={CHECKOUT_POD}" is searched in names; did you mean pod:{CHECKOUT_POD}?'),
         ("changed:cpuset", "no event has changed:cpuset; did you mean changed:cpu.shares or "
          "changed:cpu.cpus?"),
         ('changed:"env FO"', 'no event has changed:"env FO"; did you mean changed:"env FOO"?'),
         ("owner:30-env", "no event has owner:30-env; did you mean owner:30-env-injector?"),
         ("plugin:image", "no event has plugin:image; did you mean plugin:40-image-check?"),
-        ("pod:web OR pod:wep", "no event has pod:wep; did you mean pod:web?"),
+        (f"pod:{CHECKOUT_POD} OR pod:{CHECKOUT_POD}z",
+         f"no event has pod:{CHECKOUT_POD}z; did you mean pod:{CHECKOUT_POD} "
+         f"or pod:{REPLICA_POD}?"),
         ("container:zzzzzz", "no event has container:zzzzzz"),
-        ("pod:web container:report", ""),
+        (f"pod:{CHECKOUT_POD} container:report", ""),
         ("-pod:nosuch", ""),
         ("status:timeout took:>1h", ""),
         ("a=b", ""),

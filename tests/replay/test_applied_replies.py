@@ -17,6 +17,7 @@ from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import ReplaySelection
 from nri_scope.specs.path_labels import value_at
 from tests.plugin_builders import adjust, evict, update
+from tests.sample_names import CHECKOUT_API
 
 from .plays import played
 from .recordings import POD, RECORDING, container, life, recording, run_pod
@@ -313,4 +314,4 @@ def test_every_profile_plays_the_bundled_recording(profile: str) -> None:
     replayed = played(RECORDING, {"10-a": Adding("A"), "20-w": Watching()}, profile=profile)
     assert replayed.ok
     assert replayed.profile == profile
-    assert replayed.containers["shop/web/app"].owner("/process/env/A") == "10-a"
+    assert replayed.containers[CHECKOUT_API].owner("/process/env/A") == "10-a"

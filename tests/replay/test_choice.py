@@ -18,6 +18,7 @@ from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import RecordingPlace, ReplaySelection, Script
 from tests.recording.cri_answers import a_cri_session, an_answer
 from tests.recording.traffic import an_item, record
+from tests.sample_names import CHECKOUT, CHECKOUT_PROXY, NIGHTLY, REPORT_NAMESPACE
 
 from .plays import played
 from .recordings import POD, RECORDING, START_NS, container, life, recording, run_pod, write_session
@@ -93,12 +94,12 @@ def test_containers_created_before_the_first_event_are_in_the_state(tmp_path: Pa
 
 def test_only_selects_a_container_with_its_pod() -> None:
     replayed = played(
-        RECORDING, {"10-n": Passive()}, selection=ReplaySelection(only="shop/web/sidecar")
+        RECORDING, {"10-n": Passive()}, selection=ReplaySelection(only=CHECKOUT_PROXY)
     )
     subjects = {subject for _, subject in events(replayed)}
-    assert subjects == {"shop/web", "shop/web/sidecar"}
-    replayed = played(RECORDING, {"10-n": Passive()}, selection=ReplaySelection(only="jobs/batch"))
-    assert {subject.partition("/")[0] for _, subject in events(replayed)} == {"jobs"}
+    assert subjects == {CHECKOUT, CHECKOUT_PROXY}
+    replayed = played(RECORDING, {"10-n": Passive()}, selection=ReplaySelection(only=NIGHTLY))
+    assert {subject.partition("/")[0] for _, subject in events(replayed)} == {REPORT_NAMESPACE}
 
 
 def test_a_filter_limits_the_events_without_breaking_the_state() -> None:
@@ -114,7 +115,10 @@ def test_a_filter_limits_the_events_without_breaking_the_state() -> None:
         (ReplaySelection(where=parse("pod:nobody")), "is selected"),
         (ReplaySelection(begin=RecordingPlace(event_id=1000)), "is selected"),
         (ReplaySelection(end=RecordingPlace(event_id=1)), "is selected"),
-        (ReplaySelection(only="shop/wbe"), "no event of shop/wbe; did you mean shop/web?"),
+        (
+            ReplaySelection(only=f"{CHECKOUT}z"),
+            f"no event of {CHECKOUT}z; did you mean {CHECKOUT}?",
+        ),
         (ReplaySelection(only="x"), "write ns/pod or ns/pod/container"),
     ],
 )

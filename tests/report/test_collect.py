@@ -15,6 +15,17 @@ from nri_scope.report.collect import collect
 from nri_scope.report.html import html
 from nri_scope.report.report_data import Facts, LaneMark
 from tests.replay.recordings import RECORDING, of_capture
+from tests.sample_names import (
+    CHECKOUT,
+    CHECKOUT_API,
+    CHECKOUT_PROXY,
+    LEDGER_POD,
+    NAMESPACE,
+    NIGHTLY,
+    NIGHTLY_REPORT,
+    NIGHTLY_UPLOAD,
+    POSTGRES,
+)
 
 from . import problem_recordings
 
@@ -73,12 +84,12 @@ def test_the_timeline_has_each_pod_with_its_containers_and_changes() -> None:
     assert line is not None
     lanes = [(lane.title, lane.is_pod) for lane in line.lanes]
     assert lanes == [
-        ("shop/web", True),
-        ("shop/web/app", False),
-        ("shop/web/sidecar", False),
-        ("jobs/batch", True),
-        ("jobs/batch/job", False),
-        ("jobs/batch/broken", False),
+        (CHECKOUT, True),
+        (CHECKOUT_API, False),
+        (CHECKOUT_PROXY, False),
+        (NIGHTLY, True),
+        (NIGHTLY_REPORT, False),
+        (NIGHTLY_UPLOAD, False),
     ]
     assert sum(line.counts) == 32
     broken = line.lanes[-1]
@@ -170,9 +181,9 @@ RESTART = Path(__file__).parents[2] / "recordings" / "containerd-1.7-restart.nri
     [
         (None, (1, 22), 1),
         # The connection was interrupted while this pod existed.
-        ("shop/web", (3, 11), 1),
-        ("shop/new", (12, 22), 0),
-        ("shop/new/app", (13, 20), 0),
+        (CHECKOUT, (3, 11), 1),
+        (f"{NAMESPACE}/{LEDGER_POD}", (12, 22), 0),
+        (f"{NAMESPACE}/{LEDGER_POD}/{POSTGRES}", (13, 20), 0),
     ],
 )
 def test_the_timeline_of_a_pod_is_its_own(

@@ -38,6 +38,7 @@ from tests.recording.observed_times import observed
 from tests.recording.recordings import FOLDER, captured, record
 from tests.recording.traffic import NOW, a_start, an_item
 from tests.replay.recordings import BUNDLED, RECORDING, ROOT, of_capture
+from tests.sample_names import CHECKOUT, CHECKOUT_API, NIGHTLY, NIGHTLY_REPORT, NIGHTLY_UPLOAD
 
 from . import problem_recordings
 
@@ -77,15 +78,15 @@ def test_every_detector_runs() -> None:
 
 @pytest.mark.parametrize("name", list(BUNDLED))
 def test_real_runtimes_stop_a_container_that_never_ran(name: str) -> None:
-    # The binary of jobs/batch/broken does not exist; everything else is healthy.
+    # The binary of the container upload does not exist; everything else is healthy.
     (one,) = found(BUNDLED[name])
     assert (one.kind, one.level, one.title) == (FindingKind.ORDER, Level.NOTE, NEVER_RAN)
-    assert one.containers == ("jobs/batch/broken",)
+    assert one.containers == (NIGHTLY_UPLOAD,)
     assert one.events == (30,)
 
 
 @pytest.mark.parametrize("name", list(BUNDLED))
-@pytest.mark.parametrize("what", ["shop/web", "shop/web/app", "jobs/batch/job"])
+@pytest.mark.parametrize("what", [CHECKOUT, CHECKOUT_API, NIGHTLY_REPORT])
 def test_healthy_pods_of_real_runtimes_have_no_findings(name: str, what: str) -> None:
     assert found(BUNDLED[name], what) == ()
 
@@ -344,7 +345,7 @@ def test_a_dropped_field_has_the_reason(tmp_path: Path) -> None:
     assert dropped.containers == ("shop/web/first", "shop/web/second")
 
 
-@pytest.mark.parametrize("pod", ["shop/web", "jobs/batch"])
+@pytest.mark.parametrize("pod", [CHECKOUT, NIGHTLY])
 @pytest.mark.parametrize("name", list(BUNDLED))
 def test_an_extract_of_a_pod_has_no_additional_findings(
     name: str, pod: str, tmp_path: Path
@@ -393,7 +394,7 @@ def test_only_containers_of_a_pod_were_slow_to_create_or_lack_a_plugin(path: Pat
 
 def test_a_healthy_container_has_no_findings(tmp_path: Path) -> None:
     path = problem_recordings.unified(tmp_path)
-    assert found(path, "shop/web/app") == ()
+    assert found(path, CHECKOUT_API) == ()
 
 
 def test_an_event_in_the_wrong_order_is_named(tmp_path: Path) -> None:

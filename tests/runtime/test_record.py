@@ -28,7 +28,7 @@ from tests.runtime.testbed.record import (
     recording,
     rows,
 )
-from tests.runtime.testbed.workload import shop_and_jobs
+from tests.runtime.testbed.workload import checkout_and_report
 
 pytestmark = pytest.mark.runtime
 
@@ -42,7 +42,7 @@ async def test_every_event_is_recorded_in_order(
     containerd: Containerd, driver: Driver, file: Path
 ) -> None:
     async with recording(file, containerd) as record:
-        await shop_and_jobs(driver, record.saw)
+        await checkout_and_report(driver, record.saw)
         assert await record.end() == 0
     lines = await log(file)
     assert_told(lines, driver.steps)
@@ -59,7 +59,7 @@ async def test_plain_sqlite_reads_the_recording(
     containerd: Containerd, driver: Driver, file: Path
 ) -> None:
     async with recording(file, containerd) as record:
-        await shop_and_jobs(driver, record.saw)
+        await checkout_and_report(driver, record.saw)
         assert await record.end() == 0
     log_query = f"SELECT {', '.join(Happened._fields)} FROM log ORDER BY id"
     seen = [Happened(*(str(value or "") for value in row)) for row in rows(file, log_query)]

@@ -15,6 +15,7 @@ from nri_scope.scenario.field_assignments import assign_fields
 from nri_scope.scenario.messages import message_form
 from nri_scope.scenario.recorded_scenario import read_recording
 from nri_scope.scenario.text import scenario_text
+from tests.sample_names import CHECKOUT_API
 
 from .scenarios import pods, scenario
 
@@ -109,7 +110,7 @@ def test_keys_of_the_scenario_can_be_changed() -> None:
 def test_changes_apply_in_order_to_a_scenario_from_a_recording() -> None:
     found, _ = read_recording(RECORDING)
     before = scenario_text(found)
-    assign_fields(found, ["shop/web/app:env.FOO=1", "shop/web/app:env.FOO=2"])
+    assign_fields(found, [f"{CHECKOUT_API}:env.FOO=1", f"{CHECKOUT_API}:env.FOO=2"])
     after = scenario_text(found)
     assert after != before
     assert after.replace("FOO: '2'", "FOO: from-the-pod") == before

@@ -25,6 +25,7 @@ from nri_scope.scenario.model import Scenario
 from nri_scope.scenario.recorded_scenario import TIMES, read_recording, runtime_of
 from nri_scope.scenario.text import scenario_text
 from tests.replay.recordings import POD, container, life, recording, run_pod
+from tests.sample_names import API, CHECKOUT, CHECKOUT_API
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.nriscope.*"))
 
@@ -95,32 +96,32 @@ def test_the_steps_are_the_recorded_events() -> None:
         events = [event.event for event in recording.events() if event.pod_id]
     assert re.findall(r"^  - ([A-Z]\w+): ", steps, re.M) == events
     assert set(re.findall(r"^  - ([a-z]\w+): ", steps, re.M)) == {"wait"}
-    assert "  - UpdateContainer: shop/web/app\n    linux_resources:\n      memory:\n" in steps
+    assert f"  - UpdateContainer: {CHECKOUT_API}\n    linux_resources:\n      memory:\n" in steps
 
 
 def test_only_a_container_and_what_it_needs(tmp_path: Path) -> None:
     path = RECORDINGS[0].with_name("containerd-2.1.nriscope.db")
-    scenario, notes = read_recording(path, only="shop/web/app")
+    scenario, notes = read_recording(path, only=CHECKOUT_API)
     assert not notes
     (pod,) = scenario.pods.values()
-    assert (pod.key, list(pod.containers), pod.exists) == ("shop/web", ["app"], False)
+    assert (pod.key, list(pod.containers), pod.exists) == (CHECKOUT, [API], False)
     copy = compiled(scenario, tmp_path / "copy.nriscope.db")
     with Recording.open(copy) as one, Recording.open(path) as other:
         events = [event.event for event in one.events()]
-        web = {"shop/web/", "shop/web/app"}
+        checkout = {f"{CHECKOUT}/", CHECKOUT_API}
         assert events[2:] == [
             event.event
             for event in other.events()
-            if f"{event.namespace}/{event.pod}/{event.container}" in web
+            if f"{event.namespace}/{event.pod}/{event.container}" in checkout
         ]
 
 
 def test_what_a_filter_leaves_out_exists_at_the_start(tmp_path: Path) -> None:
     path = RECORDINGS[0].with_name("containerd-2.1.nriscope.db")
     scenario, notes = read_recording(path, where=parse("event:UpdateContainer"))
-    web = scenario.pods["shop/web"]
-    assert web.exists and web.containers["app"].exists
-    assert notes == ["shop/web/app was not created in these events, so it is in existing"]
+    checkout = scenario.pods[CHECKOUT]
+    assert checkout.exists and checkout.containers[API].exists
+    assert notes == [f"{CHECKOUT_API} was not created in these events, so it is in existing"]
     copy = compiled(scenario, tmp_path / "copy.nriscope.db")
     (update,) = [event for event, _ in requests(copy, tmp_path / "x") if "Update" in event]
     assert update == "UpdateContainer"

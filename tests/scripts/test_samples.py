@@ -20,7 +20,15 @@ from nri_scope.recording.reader import Recording
 from scripts.make_samples import SIZE_MAX, samples
 from tests.plugin_builders import adjust
 from tests.replay.plays import played
-from tests.runtime.testbed.workload import SECRET
+from tests.runtime.testbed.workload import DB_HOST, SECRET
+from tests.sample_names import (
+    API,
+    CHECKOUT_API,
+    CHECKOUT_POD,
+    NAMESPACE,
+    NEVER_STARTED,
+    REPLICA_POD,
+)
 
 FOLDER = Path(__file__).parents[2] / "recordings"
 BUNDLES = sorted(FOLDER.glob("*.nriscope.zip"))
@@ -70,7 +78,11 @@ def test_a_bundle_is_small_and_valid(bundle: Path) -> None:
 
 @each
 def test_no_bundle_contains_a_secret(bundle: Path, tmp_path: Path) -> None:
-    secrets = [SECRET.encode(), base64.b64encode(SECRET.encode())[:8], b"db.shop.svc"]
+    secrets = [
+        SECRET.encode(),
+        base64.b64encode(SECRET.encode())[:8],
+        DB_HOST.encode(),
+    ]
     everything = [bundle.read_bytes(), unpack(bundle, tmp_path).read_bytes()]
     with Recording.open(bundle) as recording:
         for _, request, reply in recording.exchanges():
@@ -98,7 +110,7 @@ def test_a_bundle_can_be_replayed(bundle: Path) -> None:
 
 @each_series
 def test_normal_life_has_changes_of_two_plugins(series: str) -> None:
-    app = history(scene_bundle(series, "normal-life"), "shop/web/app")
+    app = history(scene_bundle(series, "normal-life"), CHECKOUT_API)
     assert str(FinalOwners(app).by_events("/process/env/OWNER")[0]) == "one of 01–29"
     assert str(FinalOwners(app).by_events("/process/rlimits/RLIMIT_NOFILE")[0]) == "one of 31–49"
 
@@ -108,7 +120,7 @@ def test_a_conflict_ends_the_chain_twice(series: str) -> None:
     seen = Counter(
         event.plugin[:2]
         for event in events(scene_bundle(series, "conflict"))
-        if (event.event, event.container) == ("CreateContainer", "app")
+        if (event.event, event.container) == ("CreateContainer", API)
     )
     assert seen == {"00": 2, "30": 2}
 
@@ -118,7 +130,7 @@ def test_a_slow_plugin_delays_the_chain_until_its_deadline(series: str) -> None:
     creations = [
         event
         for event in events(scene_bundle(series, "slow-plugin"))
-        if (event.event, event.container) == ("CreateContainer", "app")
+        if (event.event, event.container) == ("CreateContainer", API)
     ]
     assert [event.plugin[:2] for event in creations] == ["00", "30", "50", "99"]
     _, before, after, _ = creations
@@ -127,7 +139,7 @@ def test_a_slow_plugin_delays_the_chain_until_its_deadline(series: str) -> None:
 
 @each_series
 def test_a_crash_loop_creates_the_container_four_times(series: str) -> None:
-    counts = Counter(events_of(scene_bundle(series, "crash-loop"), "app"))
+    counts = Counter(events_of(scene_bundle(series, "crash-loop"), API))
     assert set(counts.values()) == {4}
     assert len(counts) == 6
 
@@ -135,12 +147,16 @@ def test_a_crash_loop_creates_the_container_four_times(series: str) -> None:
 @each_series
 def test_an_untidy_order_has_events_in_unusual_order(series: str) -> None:
     path = scene_bundle(series, "untidy-order")
-    assert events_of(path, "never-started") == [
+    assert events_of(path, NEVER_STARTED) == [
         "CreateContainer", "PostCreateContainer", "StopContainer", "RemoveContainer",
     ]  # fmt: skip
-    order = [f"{one.event} {one.pod}" for one in events(path) if one.namespace == "shop"]
-    assert order.index("RunPodSandbox web-2") < order.index("RemoveContainer web")
-    assert order.index("StopPodSandbox web") < order.index("RemoveContainer web")
+    order = [f"{one.event} {one.pod}" for one in events(path) if one.namespace == NAMESPACE]
+    assert order.index(f"RunPodSandbox {REPLICA_POD}") < order.index(
+        f"RemoveContainer {CHECKOUT_POD}"
+    )
+    assert order.index(f"StopPodSandbox {CHECKOUT_POD}") < order.index(
+        f"RemoveContainer {CHECKOUT_POD}"
+    )
 
 
 @each_series

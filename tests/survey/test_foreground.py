@@ -31,7 +31,7 @@ def test_log_finds_events_by_problem_and_shows_inferred_changes(
     slow = printed(capsys, "log", SLOW, "--where", "problem:slow", "--format", "jsonl")
     assert [json.loads(each)["id"] for each in slow.splitlines()] == [15]
     changed = printed(capsys, "log", SLOW, "--where", "changed:/process/env/FOO")
-    assert "    14 07:52:02" in changed
+    assert "    14 11:52:56" in changed
     assert "and 2 more by one of 01–29" in changed
 
 

@@ -18,6 +18,7 @@ from nri_scope.tui.commands import copy
 from nri_scope.tui.frame import WorkState
 from nri_scope.tui.list.scroll_state import FollowState
 from nri_scope.tui.widgets import screens
+from tests.sample_names import API, CHECKOUT, CHECKOUT_API, REPORT_POD
 from tests.tui.screen import RECORDING, copy_recording, showing
 from tests.tui.textual_state import without_screens
 
@@ -27,7 +28,7 @@ async def test_first_screen_shows_title_and_events() -> None:
         await screen.shows("CreateContainer", "1 of 34")
         title = screen.text().splitlines()[0]
         assert "containerd 2.1.9" in title and "recorded" in title and "32 events" in title
-        assert "shop/web/app" in screen.line("22:17:21.228 CreateContainer")
+        assert "x2x9z/checkout-api" in screen.line("11:52:26.573 CreateContainer")
 
 
 async def test_a_wide_screen_shows_more_columns() -> None:
@@ -66,9 +67,9 @@ async def test_backspace_removes_a_typed_filter() -> None:
 @pytest.mark.exhaustive
 async def test_keys_after_the_key_that_closes_an_input_do_not_reach_it() -> None:
     async with showing() as screen:
-        await screen.press("f", *"ns:shop", "enter", "j", "j")
-        await screen.shows("17 matches: ns:shop")
-        assert screen.app.context.where_text == "ns:shop"
+        await screen.press("f", *"ns:payments-prod", "enter", "j", "j")
+        await screen.shows("17 matches: ns:payments-prod")
+        assert screen.app.context.where_text == "ns:payments-prod"
         await screen.press("/", *"nothing", "escape", "k", "x")
         await screen.shows("of 34")
         assert not screen.app.searcher.text and not screen.app.bar.is_open
@@ -93,23 +94,23 @@ async def test_tab_completes_fields_and_cycles_through_values() -> None:
         await screen.press("tab")
         await screen.shows("container:")
         await screen.press("tab")
-        await screen.shows("[agent]")
+        await screen.shows("[checkout-api]")
         await screen.press("tab")
-        await screen.shows("[app]")
+        await screen.shows("[istio-proxy]")
         await screen.press("enter")
-        await screen.until(lambda: screen.app.context.where_text == "container:app")
+        await screen.until(lambda: screen.app.context.where_text == "container:istio-proxy")
 
 
 @pytest.mark.exhaustive
 async def test_history_recalls_earlier_filters() -> None:
     async with showing() as screen:
-        for text in ("ns:shop", "ns:jobs"):
-            await screen.press("f", *["backspace"] * 10)
+        for text in ("ns:payments-prod", "ns:reporting"):
+            await screen.press("f", *["backspace"] * 20)
             await screen.type(text)
             await screen.press("enter")
             await screen.shows(f"matches: {text}")
         await screen.press("f", "up", "up", "enter")
-        await screen.until(lambda: screen.app.context.where_text == "ns:shop")
+        await screen.until(lambda: screen.app.context.where_text == "ns:payments-prod")
 
 
 async def test_no_match_looks_different_from_an_empty_recording() -> None:
@@ -153,13 +154,13 @@ async def test_equals_and_bang_filter_by_the_selected_cell() -> None:
         await screen.press("x")
         await screen.shows("of 34")
         await screen.press("right", "!")
-        await screen.until(lambda: screen.app.context.where_text == "-pod:batch")
+        await screen.until(lambda: screen.app.context.where_text == f"-pod:{REPORT_POD}")
 
 
 async def test_search_finds_next_and_previous_and_wraps_around() -> None:
     async with showing() as screen:
         await screen.press("/")
-        await screen.type("SIDECAR")
+        await screen.type("ISTIO")
         await screen.press("enter")
         await screen.until(lambda: screen.selected == 9)
         await screen.press("n")
@@ -178,7 +179,7 @@ async def test_n_repeats_the_last_search_after_escape() -> None:
     async with showing() as screen:
         await screen.shows("1 of 34")
         await screen.press("/")
-        await screen.type("sidecar")
+        await screen.type("istio")
         await screen.press("enter")
         await screen.until(lambda: screen.selected not in (None, 1))
         found = screen.selected
@@ -186,7 +187,7 @@ async def test_n_repeats_the_last_search_after_escape() -> None:
         assert screen.app.views.events.search_text == ""
         await screen.press("g", "n")
         await screen.until(lambda: screen.selected == found)
-        assert screen.app.views.events.search_text == "sidecar"
+        assert screen.app.views.events.search_text == "istio"
         await screen.press("x", "n")
         await screen.shows("no search text yet")
 
@@ -216,9 +217,9 @@ async def test_search_keys_pressed_during_a_search_take_effect(
 
         monkeypatch.setattr(screen.app.store, "find", slow)
         await screen.press("/")
-        await screen.type("SIDECAR")
+        await screen.type("ISTIO")
         await screen.press("enter", "n", "n", "N", "n")
-        await screen.shows("searching for SIDECAR")
+        await screen.shows("searching for ISTIO")
         release.set()
         # The second key leads there, too, before the last one does.
         await screen.until(lambda: len(starts) == 5 and not screen.app.frame.work.searching)
@@ -236,14 +237,14 @@ async def test_narrowing_to_a_container_or_pod_and_back() -> None:
         await screen.press(*["down"] * 5)
         await screen.until(lambda: screen.selected == 5 and screen.app.views.events.selected_row)
         await screen.press("i")
-        await screen.shows("shop/web/app")
-        await screen.hides("jobs/batch")
-        await screen.hides("sidecar")
+        await screen.shows(f"1 of 8 · 8 matches: {CHECKOUT_API}")
+        await screen.hides("k6m4z")
+        await screen.hides("istio-proxy")
         await screen.press("backspace")
-        await screen.shows("jobs/batch")
+        await screen.shows("k6m4z")
         await screen.press("I")
-        await screen.shows("pod shop/web", "sidecar")
-        await screen.hides("jobs/batch")
+        await screen.shows(f"pod {CHECKOUT}", "istio-proxy")
+        await screen.hides("k6m4z")
 
 
 @pytest.mark.exhaustive
@@ -252,7 +253,7 @@ async def test_the_filter_bar_says_what_limits_the_list_without_a_filter() -> No
         await screen.press("f")
         await screen.shows("no filter: shows everything")
         await screen.press("escape", *["down"] * 24, "I", "f")
-        await screen.shows("no filter: shows only pod shop/web")
+        await screen.shows(f"no filter: shows only pod {CHECKOUT}")
 
 
 @pytest.mark.exhaustive
@@ -269,7 +270,7 @@ async def test_narrowing_without_a_container_shows_the_reason() -> None:
             await screen.press("i")
             await screen.shows(words)
         await screen.press("2")
-        await screen.shows("▸ app")
+        await screen.shows(f"▸ {API}")
         await screen.press("home", "i")
         await screen.shows("this is a pod; I narrows to it")
         await screen.press("I")
@@ -282,12 +283,12 @@ async def test_narrowing_without_a_container_shows_the_reason() -> None:
 
 @pytest.mark.exhaustive
 async def test_initial_filter_can_be_removed_and_recalled() -> None:
-    async with showing(where=parse("ns:jobs")) as screen:
-        await screen.shows("matches: ns:jobs")
+    async with showing(where=parse("ns:reporting")) as screen:
+        await screen.shows("matches: ns:reporting")
         await screen.press("backspace")
         await screen.shows("of 34")
         await screen.press("f", "up", "enter")
-        await screen.shows("matches: ns:jobs")
+        await screen.shows("matches: ns:reporting")
 
 
 async def test_help_lists_keys_and_closes_on_escape() -> None:
@@ -322,7 +323,7 @@ async def test_an_event_is_copied_in_full(monkeypatch: pytest.MonkeyPatch) -> No
         await screen.until(lambda: screen.app.views.events.selected_row)
         await screen.press("y")
         await screen.shows("copied event 5")
-        assert "name: app" in screen.app.clipboard
+        assert f"name: {API}" in screen.app.clipboard
         monkeypatch.setattr(copy, "CLIPBOARD_MAX", 10)
         await screen.press("y")
         await screen.shows("too long for the terminal's clipboard; S saves it as a recording")
@@ -447,7 +448,7 @@ async def test_overlay_opened_in_a_too_small_terminal_works_once_enlarged() -> N
 async def test_only_marked_is_rejected_without_marks(view: str) -> None:
     async with showing() as screen:
         await screen.press(view)
-        await screen.shows("jobs/batch")
+        await screen.shows("k6m4z")
         await screen.press("*")
         await screen.shows("! no event is marked; m marks one")
         assert not screen.app.context.only_marked

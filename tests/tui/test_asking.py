@@ -12,6 +12,7 @@ from nri_scope.events import REDACTED
 from nri_scope.recording.bundle.manifest import MANIFEST
 from nri_scope.recording.reader import Recording
 from tests.amount import sampled
+from tests.sample_names import CHECKOUT, CHECKOUT_POD
 
 from .screen import Shown, copy_recording, showing
 
@@ -91,7 +92,7 @@ async def test_a_narrowed_view_is_the_first_choice_so_that_enter_exports_it(path
     async with showing(path, WIDE) as screen:
         await mark(screen, 2)
         await screen.press("2", "down", "down", "I")
-        await screen.shows("> pod shop/web")
+        await screen.shows(f"> pod {CHECKOUT}")
         await screen.press("E")
         await screen.shows("1 marked event, or ")
         await screen.press("enter")
@@ -101,7 +102,7 @@ async def test_a_narrowed_view_is_the_first_choice_so_that_enter_exports_it(path
     (bundle,) = Path.cwd().glob("*.nriscope.zip")
     with Recording.open(bundle) as part:
         pods = {event.pod for event in part.events() if event.pod}
-    assert pods == {"web"}
+    assert pods == {CHECKOUT_POD}
 
 
 @pytest.mark.exhaustive

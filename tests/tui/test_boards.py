@@ -12,6 +12,16 @@ from textual.events import Key
 from nri_scope.recording.marks.sidecar import marks_of
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.containers.container_board import ContainerBoard
+from tests.sample_names import (
+    API,
+    CHECKOUT_API,
+    CHECKOUT_PROXY,
+    CHECKOUT_WORKLOAD,
+    NIGHTLY_UPLOAD,
+    NODE,
+    PROXY,
+    UPLOAD,
+)
 from tests.tui.screen import Shown, copy_recording, showing
 
 
@@ -19,11 +29,11 @@ from tests.tui.screen import Shown, copy_recording, showing
 async def test_search_runs_in_the_current_view() -> None:
     async with showing() as shown:
         await shown.press("2")
-        await shown.shows("▾ shop/web", "▸ broken")
+        await shown.shows(f"▾ {CHECKOUT_WORKLOAD}", f"▸ {UPLOAD}")
         await shown.press("/")
-        await shown.type("sidecar")
+        await shown.type(PROXY)
         await shown.press("enter")
-        await shown.shows("[2 Containers]", "shop/web/sidecar  creating")
+        await shown.shows("[2 Containers]", f"{CHECKOUT_PROXY}  creating")
         await shown.press("/")
         await shown.type("nobody")
         await shown.press("enter")
@@ -34,26 +44,26 @@ async def test_search_runs_in_the_current_view() -> None:
 async def test_narrowing_survives_a_change_of_view_and_backspace_undoes_it() -> None:
     async with showing() as shown:
         await shown.press("2")
-        await shown.shows("▾ shop/web", "▸ broken")
+        await shown.shows(f"▾ {CHECKOUT_WORKLOAD}", f"▸ {UPLOAD}")
         await shown.press("down", "down", "down", "i")
-        await shown.shows("> shop/web/app")
-        await shown.hides("broken")
+        await shown.shows(f"8 matches: {CHECKOUT_API}")
+        await shown.hides(UPLOAD)
         await shown.press("3")
-        await shown.shows("[3 Timeline]", "■stopped", "shop/web")
-        await shown.hides("jobs/batch")
+        await shown.shows("[3 Timeline]", "■stopped", "x2x9z")
+        await shown.hides("k6m4z")
         await shown.press("1")
-        await shown.shows("[1 Events]", "shop/web/app")
-        await shown.hides("jobs/batch")
+        await shown.shows("[1 Events]", "x2x9z/checkout-api")
+        await shown.hides("k6m4z")
         await shown.press("backspace")
-        await shown.shows("jobs/batch")
+        await shown.shows("k6m4z")
         await shown.press("2")
-        await shown.shows("▸ broken")
+        await shown.shows(f"▸ {UPLOAD}")
 
 
 async def test_every_view_opens_by_its_key() -> None:
     async with showing() as shown:
         for key, words in {
-            "2": "▸ sidecar",
+            "2": f"▸ {PROXY}",
             "3": "►started",
             "4": "passive connection",
             "5": "interrupted",
@@ -65,7 +75,7 @@ async def test_every_view_opens_by_its_key() -> None:
 async def test_an_event_of_the_timeline_opens_in_the_list() -> None:
     async with showing() as shown:
         await shown.press("3")
-        await shown.shows("■stopped", "shop/web")
+        await shown.shows("■stopped", "x2x9z")
         await shown.press("down", "down", "down", "o")
         await shown.shows("PostCreateContainer  event 6")
         await shown.press("enter")
@@ -77,11 +87,11 @@ async def test_details_follow_the_cursor_of_the_current_view() -> None:
     async with showing(size=(160, 50)) as shown:
         await shown.shows("1 of 34", "[Summary]", "reason ")
         await shown.press("2")
-        await shown.shows("▾ shop/web", "▸ app")
+        await shown.shows(f"▾ {CHECKOUT_WORKLOAD}", f"▸ {API}")
         await shown.press("down", "down", "down", "right")
-        await shown.shows("▾ app")
+        await shown.shows(f"▾ {API}")
         await shown.press("down")
-        await shown.shows("number ", "CreateContainer shop/web/app")
+        await shown.shows("number ", f"CreateContainer {CHECKOUT_API}")
         await shown.press("1")
         await shown.shows("> session 1", "reason ")
 
@@ -95,7 +105,7 @@ def _type(shown: Shown, *keys: str) -> None:
 async def test_keys_typed_right_after_a_view_key_are_not_lost() -> None:
     async with showing() as shown:
         _type(shown, "2", "down", "down", "down", "i")
-        await shown.shows("[2 Containers]", "> shop/web/app")
+        await shown.shows("[2 Containers]", f"8 matches: {CHECKOUT_API}")
 
 
 @pytest.fixture
@@ -113,14 +123,14 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 @pytest.mark.exhaustive
 async def test_keys_wait_until_a_slow_view_has_its_lines(slow: asyncio.Event) -> None:
-    async with showing() as shown:
+    async with showing(size=(100, 24)) as shown:
         _type(shown, "2", *["down"] * 3, "i", "3", "1", "f", "q", "enter")
         await shown.shows("[2 Containers]", "reading…")
         slow.set()
-        await shown.shows("[1 Events]", "None of 32 events matches shop/web/app · q")
+        await shown.shows("[1 Events]", f"None of 32 events matches {CHECKOUT_API} · q")
         assert shown.app.context.where_text == "q"
         await shown.press("backspace", "2")
-        await shown.shows("> shop/web/app")
+        await shown.shows(f"8 matches: {CHECKOUT_API}")
 
 
 async def test_keys_typed_right_after_the_palette_or_help_key_are_not_lost() -> None:
@@ -157,7 +167,7 @@ async def test_key_waits_until_the_line_under_the_cursor_is_read(
 
     async with showing(size=(80, 10)) as shown:
         await shown.press("2")
-        await shown.shows("▾ shop/web")
+        await shown.shows(f"▾ {CHECKOUT_WORKLOAD}")
         await shown.until(
             lambda: (
                 isinstance(shown.app.views.current, ContainerBoard)
@@ -170,7 +180,7 @@ async def test_key_waits_until_the_line_under_the_cursor_is_read(
             lambda: isinstance(tree := shown.app.views.current, ContainerBoard) and tree.lacks_line
         )
         release.set()
-        await shown.shows("[1 Events]", "> jobs/batch/broken")
+        await shown.shows("[1 Events]", f"> {NIGHTLY_UPLOAD}")
 
 
 @pytest.mark.exhaustive
@@ -182,13 +192,13 @@ async def test_escape_discards_keys_that_wait_for_a_slow_view(
         _type(shown, "2", "down", "down", *keys)
         await shown.shows("[2 Containers]", "reading…")
         slow.set()
-        await shown.shows("[2 Containers]", "> ▾ kube-system/node-agent")
+        await shown.shows("[2 Containers]", f"> ▾ {NODE}")
 
 
 async def test_another_view_does_not_wait_for_a_slow_one(slow: asyncio.Event) -> None:
     async with showing() as shown:
         _type(shown, "2", "down", "1", "down", "3")
-        await shown.shows("[3 Timeline]", "shop/web")
+        await shown.shows("[3 Timeline]", "x2x9z")
         assert not slow.is_set()
 
 

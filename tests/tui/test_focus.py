@@ -97,9 +97,9 @@ async def test_only_an_accepted_filter_leaves_the_details() -> None:
         await shown.press("f", "escape")
         assert shown.app.views.in_detail
         assert shown.app.views.detail.is_alone
-        await shown.press("f", *"ns:shop", "enter")
+        await shown.press("f", *"ns:payments-prod", "enter")
         assert shown.app.focused is shown.app.views.events
-        await shown.shows("ns:shop", "CreateContainer")
+        await shown.shows("ns:payments-prod", "CreateContainer")
 
 
 async def test_a_key_after_the_one_that_hides_the_details_reaches_the_list() -> None:

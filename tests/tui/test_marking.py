@@ -21,6 +21,17 @@ from nri_scope.recording.marks.sidecar import marks_in, marks_of
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.detail.comparison import CompareScreen
 from nri_scope.tui.widgets.board import Board
+from tests.sample_names import (
+    API,
+    CHECKOUT_API,
+    CHECKOUT_PROXY,
+    CHECKOUT_WORKLOAD,
+    EXPORTER,
+    NIGHTLY_WORKLOAD,
+    NODE,
+    PROXY,
+    REPORT,
+)
 from tests.share.bundle.bundles import a_bundle
 from tests.tui.hostile import HUGE_NAME, NAMES, assert_harmless, hostile_recording
 from tests.tui.screen import Shown, copy_recording, showing
@@ -44,10 +55,10 @@ async def test_mark_is_shown_saved_and_loaded_again(path: Path) -> None:
         await screen.go_to(5)
         await screen.press("m")
         await screen.shows("event 5 is marked")
-        assert "*" in screen.line("22:17:21.228 Create")[:4]
+        assert "*" in screen.line("11:52:26.573 Create")[:4]
         await screen.until(lambda: len(_marks(path)) == 1)
     async with showing(path) as screen:
-        await screen.until(lambda: "*" in screen.line("22:17:21.228 Create")[:4])
+        await screen.until(lambda: "*" in screen.line("11:52:26.573 Create")[:4])
         await screen.go_to(5)
         await screen.press("m")
         await screen.shows("event 5 is no longer marked")
@@ -66,8 +77,8 @@ async def test_a_mark_set_during_a_search_is_on_its_match(
             return await search(*arguments)
 
         monkeypatch.setattr(screen.app.store, "find", slow)
-        await screen.press("/", *"sidecar", "enter", "m")
-        await screen.shows("searching for sidecar")
+        await screen.press("/", *"istio", "enter", "m")
+        await screen.shows("searching for istio")
         release.set()
         await screen.shows("event 9 is marked")
 
@@ -212,20 +223,21 @@ async def test_two_marked_events_are_compared(path: Path) -> None:
 async def test_two_containers_of_the_tree_are_compared(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
         await screen.press("2")
-        await screen.shows("▸ app", "▸ sidecar")
-        for name in ("app", "sidecar"):
+        await screen.shows(f"▸ {API}", f"▸ {PROXY}")
+        # The first match of checkout-api is the pod.
+        for name, matches in ((API, 2), (PROXY, 1)):
             await screen.press("/")
             await screen.type(name)
-            await screen.press("enter")
+            await screen.press("enter", *["n"] * (matches - 1))
             await screen.until(lambda name=name: _container(screen) == name)  # type: ignore[misc]
             await screen.press("m")
             await screen.shows(", the newest of this container, is marked")
             await screen.press("x")
         await screen.press("d")
-        await screen.shows("A  shop/web/sidecar", "B  shop/web/app")
+        await screen.shows(f"A  {CHECKOUT_PROXY}", f"B  {CHECKOUT_API}")
         await screen.press("escape")
         await screen.press("right")
-        await screen.until(lambda: "*" in screen.line("22:17:22.011")[:3])
+        await screen.until(lambda: "*" in screen.line("11:52:27.137")[:3])
 
 
 @pytest.mark.exhaustive
@@ -237,11 +249,11 @@ async def test_comment_input_in_the_tree_starts_with_the_comment_of_that_event(p
         await screen.press("enter")
         await screen.shows("event 5 is marked")
         await screen.press("2")
-        await screen.shows("▸ app", "▸ sidecar")
+        await screen.shows(f"▸ {API}", f"▸ {PROXY}")
         await screen.press("/")
-        await screen.type("sidecar")
+        await screen.type(PROXY)
         await screen.press("enter")
-        await screen.until(lambda: _container(screen) == "sidecar")
+        await screen.until(lambda: _container(screen) == PROXY)
         await screen.press("M")
         await screen.type("of another")
         await screen.press("enter")
@@ -261,8 +273,8 @@ async def test_comment_input_in_the_tree_starts_with_the_comment_of_that_event(p
 async def test_comparing_events_without_a_container_is_rejected(path: Path) -> None:
     async with showing(path, size=(120, 40)) as screen:
         await screen.press("2")
-        await screen.shows("▾ shop/web", "▾ jobs/batch")
-        for pod in ("shop/web", "jobs/batch"):
+        await screen.shows(f"▾ {CHECKOUT_WORKLOAD}", f"▾ {NIGHTLY_WORKLOAD}")
+        for pod in (CHECKOUT_WORKLOAD, NIGHTLY_WORKLOAD):
             await screen.press("x", "/")
             await screen.type(pod)
             await screen.press("enter")
@@ -301,17 +313,17 @@ async def test_only_marked_events_applies_to_every_view(path: Path) -> None:
         await screen.press("m")
         await screen.shows("event 15 is marked")
         await screen.press("2")
-        await screen.shows("shop/web", "▸ app", "▸ job")
+        await screen.shows(CHECKOUT_WORKLOAD, f"▸ {API}", f"▸ {REPORT}")
         await screen.press("*")
-        await screen.hides("▸ app")
-        await screen.shows("▸ job", "1 match: marked")
+        await screen.hides(f"▸ {API}")
+        await screen.shows(f"▸ {REPORT}", "1 match: marked")
         await screen.press("3")
-        await screen.shows("jobs/batch")
-        await screen.hides("shop/web")
+        await screen.shows("k6m4z")
+        await screen.hides("x2x9z")
         await screen.press("4")
         await screen.shows("counts include only: marked")
         await screen.press("3", "*")
-        await screen.shows("shop/web")
+        await screen.shows("x2x9z")
 
 
 @pytest.mark.exhaustive
@@ -328,7 +340,7 @@ async def test_warning_is_shown_if_marks_cannot_be_saved(path: Path) -> None:
         await screen.shows("lost when you leave: they cannot be stored beside this recording")
         await screen.press("escape", "m")
         await screen.shows("marks are lost when you leave")
-        assert "*" in screen.line("22:17:21.228 Create")[:4]
+        assert "*" in screen.line("11:52:26.573 Create")[:4]
     assert file.read_text() == "[]"
     assert _marks(path) == []
 
@@ -417,7 +429,7 @@ async def test_detail_keys_switch_tabs_and_layout(path: Path) -> None:
         await screen.press("z")
         await screen.hides("Pod/container")
         await screen.press("end")
-        await screen.shows("reply: empty")
+        await screen.shows("reply:", "adjust: {}")
         await screen.press("z", "p")
         await screen.shows("Pod/container")
         await screen.hides("reply:")
@@ -459,7 +471,7 @@ async def test_details_are_shown_without_a_resize_event(
         await screen.until(lambda: detail._stop.is_set)
         suppress_resize()
         await screen.press("p")
-        await screen.shows("[Summary]", "container   app")
+        await screen.shows("[Summary]", f"container   {API}")
 
 
 async def test_enter_focuses_the_details_and_escape_returns(path: Path) -> None:
@@ -467,7 +479,7 @@ async def test_enter_focuses_the_details_and_escape_returns(path: Path) -> None:
         await screen.go_to(5)
         await screen.press("enter")
         await screen.until(lambda: screen.app.views.in_detail)
-        await screen.shows("container   app")
+        await screen.shows(f"container   {API}")
         await screen.press("escape")
         await screen.until(lambda: not screen.app.views.in_detail)
 
@@ -555,26 +567,26 @@ async def test_a_container_with_a_marked_event_has_a_sign_and_the_footer_the_key
 ) -> None:
     async with showing(path) as screen:
         await screen.press("2")
-        await screen.shows("▾ shop/web", "▸ app")
+        await screen.shows(f"▾ {CHECKOUT_WORKLOAD}", f"▸ {API}")
         await screen.press("down", "down", "down")
         await screen.shows("m mark")
         assert "compare" not in screen.text().splitlines()[-1]
         await screen.press("m")
-        await screen.until(lambda: _signs(screen).get("app") == ">*")
+        await screen.until(lambda: _signs(screen).get(API) == ">*")
         signs = _signs(screen)
-        assert signs.pop("shop/web") == " *" and signs.pop("app") == ">*"
+        assert signs.pop("payments-prod/checkout-api-…x2x9z") == " *" and signs.pop(API) == ">*"
         assert set(signs.values()) == {"  "}
         # It cannot be compared with itself.
         assert "compare" not in screen.text().splitlines()[-1]
         await screen.press("down", "m")
-        await screen.until(lambda: _signs(screen).get("sidecar") == ">*")
+        await screen.until(lambda: _signs(screen).get(PROXY) == ">*")
         await screen.shows("d compare")
         await screen.press("m")
-        await screen.until(lambda: _signs(screen).get("sidecar") == "> ")
+        await screen.until(lambda: _signs(screen).get(PROXY) == "> ")
         await screen.shows("d compare")
     async with showing(path) as screen:
         await screen.press("2")
-        await screen.until(lambda: _signs(screen).get("app") == " *")
+        await screen.until(lambda: _signs(screen).get(API) == " *")
 
 
 @pytest.mark.exhaustive
@@ -583,8 +595,8 @@ async def test_a_container_without_events_cannot_be_marked_and_a_notice_says_why
 ) -> None:
     async with showing(path, (120, 24)) as screen:
         await screen.press("2")
-        await screen.shows("▾ kube-system/node-agent", "▸ agent")
+        await screen.shows(f"▾ {NODE}", f"▸ {EXPORTER}")
         await screen.press("down")
         assert "m mark" not in screen.text().splitlines()[-1]
         await screen.press("m")
-        await screen.shows("agent: no event here to mark; `diff FILE A B` compares")
+        await screen.shows("node-exporter: no event here to mark; `diff FILE A B` compares")

@@ -21,6 +21,7 @@ from nri_scope.share import bundle, redacted_copy
 from nri_scope.share.extract import Extracted, Selection
 from nri_scope.share.redaction import Redactor
 from nri_scope.tui.commands import save
+from tests.sample_names import CHECKOUT, CHECKOUT_API
 from tests.tui.screen import RECORDINGS, Shown, copy_recording, showing
 
 DEMO = RECORDINGS / "demo.nriscope.db"
@@ -109,17 +110,17 @@ async def test_marks_are_saved_and_exported_from_a_read_only_recording(path: Pat
     assert mark.comment.startswith("mail me at ") and "acme" not in mark.comment
     async with showing(bundle, size=(120, 40)) as screen:
         await screen.shows("· 1 marked")
-        await screen.until(lambda: "*" in screen.line("22:17:21.501 ")[:4])
+        await screen.until(lambda: "*" in screen.line("11:52:26.725 ")[:4])
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("key", "subject"), [("I", "pod shop/web"), ("i", "container shop/web/app")]
+    ("key", "subject"), [("I", f"pod {CHECKOUT}"), ("i", f"container {CHECKOUT_API}")]
 )
 async def test_a_bundle_names_the_pod_or_container_that_was_shown(
     key: str, subject: str, path: Path
 ) -> None:
-    async with showing(path, size=(120, 40)) as screen:
+    async with showing(path, size=(160, 40)) as screen:
         await screen.go_to(5)
         await screen.press(key)
         await screen.until(lambda: screen.app.context.about)
@@ -295,8 +296,8 @@ def test_temporary_folder_is_created_if_no_folder_is_writable(
 
 
 async def test_bundle_is_redacted_and_replacements_are_listed(path: Path) -> None:
-    async with showing(path, size=(100, 40), where=parse("container:app")) as screen:
-        await screen.shows("matches: container:app")
+    async with showing(path, size=(100, 40), where=parse("container:checkout-api")) as screen:
+        await screen.shows("matches: container:checkout-api")
         await screen.press("E", "enter")
         await screen.shows("bundle", "8 events, plus 4 for context", "values replaced by")
         await screen.shows(

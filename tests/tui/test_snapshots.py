@@ -84,7 +84,7 @@ async def test_filter_error_no_match_and_help(size: tuple[int, int]) -> None:
     async with showing(RECORDING, size=size) as screen:
         await screen.press("f")
         screen.app.query_one(Input).cursor_blink = False
-        await screen.type("spod:web")
+        await screen.type("spod:checkout")
         await assert_snapshot(screen, "filter-wrong")
         await screen.press("escape", "e")
         await assert_snapshot(screen, "no-match")

@@ -15,6 +15,7 @@ import pytest
 
 from nri_scope.recording.reader import Recording
 from tests.amount import sampled
+from tests.sample_names import CHECKOUT, CHECKOUT_API, CHECKOUT_POD, CHECKOUT_PROXY
 from tests.tui.screen import RECORDINGS, Shown, showing
 from tests.tui.snapshot import assert_snapshot, each_size
 
@@ -53,7 +54,7 @@ async def test_who_set_foo_by_the_lines_of_the_container(
 ) -> None:
     async with opened(PROBES, tmp_path, size) as screen:
         await press(screen, ["/", *"FOO", "enter", "b", "z"], 8)
-        await screen.until(lambda: "one of 01–29 PC ~" in screen.line("FOO=redacted"))
+        await screen.until(lambda: "one of 01–29 PC ~" in screen.line("FOO=from-labels"))
 
 
 async def test_which_plugin_was_slow_and_when(size: tuple[int, int], tmp_path: Path) -> None:
@@ -62,7 +63,7 @@ async def test_which_plugin_was_slow_and_when(size: tuple[int, int], tmp_path: P
         await screen.shows("Plugins at 31–49 (between 30-nri-scope")
         await press(screen, ["enter"], 5 - 1)
         await screen.until(lambda: screen.selected == 13)
-        await screen.shows("07:52:02.905")
+        await screen.shows("11:52:56.049")
         await assert_snapshot(screen, "task-slow-plugin")
 
 
@@ -73,7 +74,7 @@ async def test_which_plugin_was_slow_and_when_by_the_chain(
     async with opened(SLOW, tmp_path, size) as screen:
         await press(screen, ["4", "down", "down", "down", "enter"], 5)
         await screen.until(lambda: screen.selected == 13)
-        await screen.shows("07:52:02.905")
+        await screen.shows("11:52:56.049")
 
 
 async def test_what_happened_to_a_pod_between_two_times(
@@ -81,7 +82,7 @@ async def test_what_happened_to_a_pod_between_two_times(
 ) -> None:
     async with opened(SLOW, tmp_path, size) as screen:
         await press(screen, ["}", "I", "3", "+", "+", "=", "1"], 8)
-        await screen.shows("time:", "pod shop/web")
+        await screen.shows("time:", f"pod {CHECKOUT}")
         await screen.until(lambda: screen.app.views.events.view.complete)
         view = screen.app.views.events.view
         assert 0 < view.row_events().count() < screen.app.store.facts.events / 2
@@ -91,7 +92,7 @@ async def test_what_happened_to_a_pod_between_two_times(
 async def test_compare_two_containers(size: tuple[int, int], tmp_path: Path) -> None:
     async with opened(PROBES, tmp_path, size) as screen:
         await press(screen, ["2", "G", "m", "up", "d"], 6)
-        await screen.shows("shop/web/sidecar", "shop/web/app", "17 differences", "env DB_HOST")
+        await screen.shows(CHECKOUT_PROXY, CHECKOUT_API, "17 differences", "env DB_HOST")
         await assert_snapshot(screen, "task-compare")
 
 
@@ -118,11 +119,14 @@ async def test_export_one_pod_redacted(
         (bundle,) = made.glob("*.nriscope.zip")
         await screen.shows(bundle.name)
     with Recording.open(recording) as whole, Recording.open(bundle) as part:
-        of_pod = [event.event for event in whole.events() if event.pod == "web"]
+        of_pod = [event.event for event in whole.events() if event.pod == CHECKOUT_POD]
         found = list(part.events())
-        assert [one.event for one in found if one.pod == "web"] == of_pod
+        assert [one.event for one in found if one.pod == CHECKOUT_POD] == of_pod
         # Configure and Synchronize of each connection remain.
-        assert {one.event for one in found if one.pod != "web"} <= {"Configure", "Synchronize"}
+        assert {one.event for one in found if one.pod != CHECKOUT_POD} <= {
+            "Configure",
+            "Synchronize",
+        }
 
 
 @pytest.mark.exhaustive
@@ -131,4 +135,4 @@ async def test_keys_typed_quickly_refer_to_the_narrowed_events(
 ) -> None:
     async with opened(PROBES, tmp_path, size) as screen:
         await press(screen, ["2", "end", "I", "E"], 4)
-        await screen.shows("Enter exports 18 shown operations")
+        await screen.shows("Enter exports 19 shown operations")

@@ -13,10 +13,11 @@ from nri_scope.recording.reader import Recording
 from nri_scope.tui.timeline.timeline_board import TimelineBoard
 from tests.amount import sampled
 from tests.recording.timed_events import DAY, SECOND, SPREAD, START, write
+from tests.sample_names import NAMESPACE
 from tests.tui.screen import RECORDING, Shown, showing
 
 WEB_CREATED = 5
-"""Event at 22:17:21.228, of shop/web/app."""
+"""Event at 11:52:26.573, of the container checkout-api."""
 
 
 async def go_to(shown: Shown, text: str) -> None:
@@ -53,18 +54,18 @@ async def test_an_event_number_is_gone_to_from_every_view(key: str) -> None:
         await go_to(shown, "5")
         await shown.until(lambda: shown.app.views.current.selected_event_id == WEB_CREATED)
         if key != "3":
-            await shown.shows("> 22:17:21.228 CreateContainer")
+            await shown.shows("> 11:52:26.573 CreateContainer")
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("key", "text"),
     [
-        ("1", "22:17:21.2"),
-        ("2", "+0.32s"),
-        ("4", "2026-11-20T23:17:21.2+01:00"),
-        ("5", "-1.06s"),
-        ("6", "22:17:21.20"),
+        ("1", "11:52:26.57"),
+        ("2", "+0.185s"),
+        ("4", "2026-12-01T12:52:26.56+01:00"),
+        ("5", "-0.7s"),
+        ("6", "11:52:26.56"),
     ],
 )
 async def test_a_time_is_gone_to_from_every_view(key: str, text: str) -> None:
@@ -80,8 +81,8 @@ async def test_the_cursor_of_the_timeline_goes_to_a_time() -> None:
     async with showing() as shown:
         board = await timeline(shown)
         await shown.press("+", "+", "+")
-        await go_to(shown, "22:17:21.2")
-        await shown.until(lambda: board.at_ns == 1_795_213_041_200_000_000)
+        await go_to(shown, "11:52:26.6")
+        await shown.until(lambda: board.at_ns == 1_796_125_946_600_000_000)
         assert board.window.shows(board.at_ns)
         await go_to(shown, "+1h")
         await shown.shows("+1h is outside the timeline")
@@ -89,7 +90,7 @@ async def test_the_cursor_of_the_timeline_goes_to_a_time() -> None:
 
 @pytest.mark.exhaustive
 async def test_events_that_are_not_shown_are_reported() -> None:
-    async with showing(where=parse("container:app")) as shown:
+    async with showing(where=parse("container:checkout-api")) as shown:
         await shown.shows("1 of 8")
         await go_to(shown, "4")
         await shown.shows("event 4 is not in this list; event 5 is the next one")
@@ -161,26 +162,28 @@ async def test_an_ambiguous_time_is_an_error_while_typing_and_at_the_start(tmp_p
 async def test_the_timeline_filters_by_what_it_shows(zooms: int) -> None:
     with Recording.open(RECORDING) as recording:
         events = list(recording.events())
-    async with showing(size=(120, 40), where=parse("ns:shop")) as shown:
+    async with showing(size=(120, 40), where=parse("ns:payments-prod")) as shown:
         board = await timeline(shown)
         await shown.press("down")
-        await go_to(shown, "22:17:21.228")
+        await go_to(shown, "11:52:26.573")
         await shown.until(lambda: board.selected_event_id == WEB_CREATED)
         await shown.press(*["+"] * zooms)
         await shown.press("=")
-        await shown.until(lambda: shown.app.context.where_text != "ns:shop")
+        await shown.until(lambda: shown.app.context.where_text != "ns:payments-prod")
         # As typed by people: local times without a date.
-        assert shown.app.context.where_text.startswith("ns:shop time:22:17:2")
+        assert shown.app.context.where_text.startswith("ns:payments-prod time:11:52:2")
         window = board.window
         expected = [
-            event.id for event in events if event.namespace == "shop" and window.shows(event.at_ns)
+            event.id
+            for event in events
+            if event.namespace == NAMESPACE and window.shows(event.at_ns)
         ]
         assert (len(expected) == 17) == (zooms == 0)
         await filtered(shown, shown.app.context.where_text, len(expected))
         view = shown.app.views.events.view
         assert [view.entry(at) for at in range(view.length)] == expected
         await shown.press("backspace")
-        await filtered(shown, "ns:shop", 17)
+        await filtered(shown, "ns:payments-prod", 17)
 
 
 @pytest.mark.exhaustive
@@ -210,16 +213,16 @@ async def test_a_filter_of_the_timeline_has_a_date_if_it_is_needed(tmp_path: Pat
 @pytest.mark.exhaustive
 async def test_the_delta_is_that_of_the_shown_list() -> None:
     async with showing(size=(120, 40)) as shown:
-        await shown.until(lambda: "+53.8ms" in shown.line(" 5 22:17:21.228"))
+        await shown.until(lambda: "+19.1ms" in shown.line(" 5 11:52:26.573"))
         # From event 3, the one before of the same namespace.
         await shown.press("f")
-        await shown.type("ns:shop")
+        await shown.type("ns:payments-prod")
         await shown.press("enter")
-        await shown.until(lambda: "+183ms" in shown.line(" 5 22:17:21.228"))
-        assert "+" not in shown.line(" 3 22:17:21.045")
+        await shown.until(lambda: "+104ms" in shown.line(" 5 11:52:26.573"))
+        assert "+" not in shown.line(" 3 11:52:26.468")
         await shown.press("backspace")
-        await shown.until(lambda: "+53.8ms" in shown.line(" 5 22:17:21.228"))
-        await shown.until(lambda: "+157ms" in shown.line(" 3 22:17:21.045"))
+        await shown.until(lambda: "+19.1ms" in shown.line(" 5 11:52:26.573"))
+        await shown.until(lambda: "+88.0ms" in shown.line(" 3 11:52:26.468"))
 
 
 @pytest.mark.parametrize(("size", "titles"), [(80, 0), (120, 1), (160, 1)])

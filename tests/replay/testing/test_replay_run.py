@@ -17,6 +17,7 @@ from nri_scope.errors import UsageError
 from nri_scope.replay.run import Job
 from nri_scope.replay.testing import perform, plugin_set_of
 from tests.plugin_builders import adjust
+from tests.sample_names import API, CHECKOUT_API, CHECKOUT_PROXY
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
 CALLER = ContextVar("CALLER", default="nobody")
@@ -56,7 +57,7 @@ class Interrupting:
 
 def added_values(plugin: object) -> list[object]:
     replayed, _ = perform(job(plugin))
-    return [change.after for change in replayed.containers["shop/web/app"].changes]
+    return [change.after for change in replayed.containers[CHECKOUT_API].changes]
 
 
 def test_handlers_see_the_context_of_the_test() -> None:
@@ -99,11 +100,11 @@ def test_exceptions_of_handlers_are_collected(caplog: pytest.LogCaptureFixture) 
     before = log.level, list(log.filters)
     _, errors = perform(job(Raising()))
     assert [error.where for error in errors[:2]] == [
-        "create_container shop/web/app",
-        "create_container shop/web/sidecar",
+        f"create_container {CHECKOUT_API}",
+        f"create_container {CHECKOUT_PROXY}",
     ]
     lines = list(errors[0].lines())
-    assert lines[-1] == "LookupError: app"
+    assert lines[-1] == f"LookupError: {API}"
     assert "in create_container" in lines[1]
     # The same is logged as without collecting.
     assert {record.levelno for record in caplog.records} == {logging.ERROR}

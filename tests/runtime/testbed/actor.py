@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A Python plugin with several behaviours, selected by ``$PART``.
 
-It adjusts only containers named ``app``.
+It adjusts only containers named ``app`` or ``checkout-api``.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Awaitable, Callable
 from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox, POSIXRlimit
 from nri_scope.plugin import run
 from tests.plugin_builders import adjust, bind
+from tests.sample_names import API
 
 SLOW_REPLY_S = 3.0
 """Longer than the runtimes' deadline of two seconds."""
 
 
 class Actor:
-    """Plugin that handles the creation of ``app``."""
+    """Plugin that handles the creation of these containers."""
 
     def __init__(self, part: str) -> None:
         self._part = PARTS[part]
@@ -28,14 +29,14 @@ class Actor:
         self, pod: PodSandbox, container: Container
     ) -> ContainerAdjustment | None:
         """Reply with the selected behaviour."""
-        return await self._part(container) if container.name == "app" else None
+        return await self._part(container) if container.name in ("app", API) else None
 
 
 async def _labels(container: Container) -> ContainerAdjustment:
     """Set the owner as variable and annotation."""
     return adjust(
-        env={"OWNER": "shop", "-FOO": "", "FOO": "from-labels"},
-        annotations={"labels.example.com/owner": "shop"},
+        env={"OWNER": "payments", "-FOO": "", "FOO": "from-labels"},
+        annotations={"labels.example.com/owner": "payments"},
     )
 
 

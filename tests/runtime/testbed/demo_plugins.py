@@ -19,6 +19,7 @@ from nri_scope._gen.nri.api_pb2 import (
 )
 from nri_scope.plugin import run
 from tests.plugin_builders import adjust, update
+from tests.sample_names import API, REPLICA_POD, REPORT_NAMESPACE
 
 HALF_A_DEADLINE_S, MORE_THAN_A_DEADLINE_S = 1.2, 3.0
 """The runtimes' deadline is two seconds."""
@@ -47,10 +48,10 @@ class AuditLog:
 
 
 class DeviceInjector:
-    """Add a device to each container named ``app``."""
+    """Add a device to each container named ``checkout-api``."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment | None:
-        if container.name != "app":
+        if container.name != API:
             return None
         return adjust(devices=[LinuxDevice(path="/dev/nri-null", type="c", major=1, minor=3)])
 
@@ -69,20 +70,20 @@ class EnvInjector:
 
 
 class ImageCheck:
-    """Reply slowly to containers named ``app``, for the pod ``api`` after the deadline."""
+    """Reply slowly to ``checkout-api``, for the second replica after the deadline."""
 
     async def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
-        if container.name == "app":
-            late = pod.name == "api"
+        if container.name == API:
+            late = pod.name == REPLICA_POD
             await asyncio.sleep(MORE_THAN_A_DEADLINE_S if late else HALF_A_DEADLINE_S)
         return adjust(annotations={"example.com/image": "checked"})
 
 
 class BatchEnv:
-    """Set FOO in the namespace ``jobs``: a conflict with `EnvInjector`."""
+    """Set FOO in the namespace ``reporting``: a conflict with `EnvInjector`."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment | None:
-        return adjust(env={"FOO": "batch"}) if pod.namespace == "jobs" else None
+        return adjust(env={"FOO": "batch"}) if pod.namespace == REPORT_NAMESPACE else None
 
 
 class CpuPolicy:

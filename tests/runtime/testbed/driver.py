@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 
 from nri_scope.errors import RpcError
+from nri_scope.nri.request_subject import workload_of
 from tests.cri.driver import ContainerSpec, PodSpec, Resources
 
 from .containerd import Containerd
@@ -86,7 +87,7 @@ class Driver:
         spec = PodSpec(
             name,
             namespace,
-            labels={"app": name},
+            labels={"app": workload_of(name)},
             annotations=annotations or {},
             cgroup_parent=self._containerd.layout.cgroup,
         )
@@ -108,7 +109,7 @@ class Driver:
             BUSYBOX,
             command=command,
             env=env or {},
-            labels={"app": pod.spec.name},
+            labels={"app": workload_of(pod.spec.name)},
             resources=resources or Resources(),
         )
         container_id = await self._containerd.cri.create_container(pod.id, pod.spec, spec)
@@ -198,10 +199,10 @@ class Driver:
             for container in pod.containers:
                 container.unknown = not synchronizes
 
-    async def live(self, namespace: str, name: str) -> None:
+    async def live(self, namespace: str, name: str, container_name: str = "app") -> None:
         """Play a whole pod lifecycle in the usual order."""
         pod = await self.run_pod(namespace, name)
-        container = await self.run(pod, "app")
+        container = await self.run(pod, container_name)
         await self.update(container, Resources(cpu_shares=512))
         await self.stop(container)
         await self.remove(container)

@@ -32,6 +32,7 @@ from nri_scope.share.extract import Extracted, Selection, extract
 from nri_scope.share.redaction import Redactor, Rules
 from tests.in_memory import MEMORY
 from tests.recording.traffic import a_container, a_pod, an_item, lifecycles, record
+from tests.sample_names import CHECKOUT
 from tests.share.bundle.bundles import SAMPLE
 
 KEY = bytes(32)
@@ -101,11 +102,11 @@ class TestBundle:
         assert tokens[0] and tokens[1] and not tokens[0] & tokens[1]
 
     def test_manifest_of_a_part_lists_selection_and_counts(self, tmp_path: Path) -> None:
-        selection = Selection(where=parse("event:CreateContainer"), pod="shop/web")
+        selection = Selection(where=parse("event:CreateContainer"), pod=CHECKOUT)
         bundle = pack(tmp_path / "x.zip", selection)
         assert bundle.manifest.selection == {
             "--where": "event:CreateContainer",
-            "--pod": "shop/web",
+            "--pod": CHECKOUT,
         }
         counts = bundle.manifest.counts
         with Recording.open(bundle.path) as recording, Recording.open(SAMPLE) as whole:
@@ -209,7 +210,7 @@ class TestNoFileAfterAnError:
         self._refused(
             tmp_path,
             tmp_path / "x.zip",
-            r"would be 1[0-9.]+ KiB; .*--pod, .*\(shop/web has .*--max-size",
+            rf"would be 1[0-9.]+ KiB; .*--pod, .*\({CHECKOUT} has .*--max-size",
             max_bytes=5_000,
         )
 

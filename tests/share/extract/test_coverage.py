@@ -19,6 +19,7 @@ from nri_scope.recording.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.formats.jsonl import read_back
 from tests.recording.observed_times import observed
+from tests.sample_names import CHECKOUT
 
 ROOT = Path(__file__).parents[3]
 FILES = (
@@ -28,7 +29,12 @@ FILES = (
     ROOT / "recordings" / "containerd-2.4.nriscope.zip",
 )
 LATE = ROOT / "tests" / "data" / "cases" / "c17-late-synchronize-tap.nriscope.zip"
-FILTERS = ("event:CreateContainer", "pod:shop/web", "container:*", "event:StopContainer")
+FILTERS = (
+    "event:CreateContainer",
+    f"pod:{CHECKOUT} OR pod:shop/web",
+    "container:*",
+    "event:StopContainer",
+)
 PARTS = [*product(FILES, FILTERS), (LATE, "event:Configure"), (LATE, "event:Synchronize")]
 
 

@@ -18,6 +18,7 @@ from nri_scope.share.extract import Selection, extract
 from nri_scope.share.redacted_copy import copy_recording
 from nri_scope.share.redaction import Redactor, Rules
 from tests.recording.marks.recordings import a_copy, a_mark, inside, put
+from tests.sample_names import CHECKOUT_POD
 
 _SECRET = "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7yZ9bD2fG4hJ6"
 
@@ -104,7 +105,7 @@ def test_a_secret_left_in_a_comment_is_a_leak(
 
 def test_a_bundle_contains_marks_and_counts_redacted_comments(path: Path, tmp_path: Path) -> None:
     bundle = tmp_path / "made.nriscope.zip"
-    selection = Selection(where=parse("pod:web"))
+    selection = Selection(where=parse(f"pod:{CHECKOUT_POD}"))
     with Recording.open(path) as recording:
         exported = export(recording, bundle, BundleContent(selection, _redactor()))
     with Recording.open(bundle) as recording:

@@ -41,6 +41,7 @@ from tests.recording.traffic import (
 from tests.replay.plays import played
 from tests.replay.recordings import BUNDLED, ROOT, of_capture
 from tests.runtime_emulation.captures import NAMES
+from tests.sample_names import CHECKOUT, NIGHTLY, UPLOAD
 
 EXAMPLES = ROOT / "examples"
 ANNOTATED = EXAMPLES / "recordings" / "annotated.nriscope.db"
@@ -195,7 +196,7 @@ class Limits:
     """Marks every container with how many it has seen of its pod, and refuses some."""
 
     def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment | None:
-        if container.name == "broken":
+        if container.name in ("broken", UPLOAD):
             raise ValueError("not this one")
         return adjust(env={"POD_UID": pod.uid, "SEEN_AS": container.name})
 
@@ -231,8 +232,8 @@ def verdicts(result: Replayed) -> Mapping[int, object]:
     [
         (ANNOTATED, "media/encoder"),
         (ANNOTATED, "data/greedy"),
-        (BUNDLED["containerd-1.7"], "shop/web"),
-        (BUNDLED["containerd-2.1"], "jobs/batch"),
+        (BUNDLED["containerd-1.7"], CHECKOUT),
+        (BUNDLED["containerd-2.1"], NIGHTLY),
     ],
 )
 @pytest.mark.parametrize("plugin", [Limits, device_injector])
@@ -270,7 +271,7 @@ def test_verdicts_of_captures_with_several_plugins_equal_those_of_the_whole(
 def test_the_log_shows_where_events_are_left_out(tmp_path: Path) -> None:
     with Recording.open(BUNDLED["containerd-2.1"]) as whole:
         every = [event.id for event in whole.events()]
-        extract(whole, tmp_path / "part.db", Selection(pod="shop/web"))
+        extract(whole, tmp_path / "part.db", Selection(pod=CHECKOUT))
     with Recording.open(tmp_path / "part.db") as part:
         shown = [item for item in Log(part).read() if isinstance(item, Event | Gap)]
     number = 0

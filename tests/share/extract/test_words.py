@@ -22,12 +22,13 @@ from nri_scope.tui.store.markers import EntryMarker, RowKey
 from nri_scope.tui.store.recording_overview import facts_of
 from nri_scope.tui.store.rows import marker_text
 from tests.replay.recordings import RECORDING
+from tests.sample_names import CHECKOUT
 
 
 @pytest.fixture
 def part(tmp_path: Path) -> Iterator[Recording]:
     with Recording.open(RECORDING) as whole:
-        extract(whole, tmp_path / "part.db", Selection(pod="shop/web"))
+        extract(whole, tmp_path / "part.db", Selection(pod=CHECKOUT))
     with Recording.open(tmp_path / "part.db") as recording:
         yield recording
 
@@ -82,7 +83,7 @@ def test_statistics_count_left_out_events_separately(part: Recording) -> None:
 
 def test_screens_and_reports_mention_left_out_events(part: Recording, gap: Gap) -> None:
     row = marker_text(EntryMarker(RowKey(1, 0), gap))
-    assert row == "events left out of this part of the recording, in 361ms: 7"
+    assert row == "events left out of this part of the recording, in 320ms: 7"
     assert "were recorded, and are not in it: 7" in gap_words(gap)
     summary_text = " ".join(one.text for line in summary.of_gap(part, gap) for one in line)
     assert "lost" not in summary_text

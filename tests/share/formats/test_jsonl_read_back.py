@@ -24,6 +24,7 @@ from nri_scope.replay.testing import perform, plugin_set_of
 from nri_scope.share.formats import jsonl
 from nri_scope.share.formats.jsonl import is_json_lines, read_back
 from tests.recording.traffic import a_container, a_pod, an_item, record
+from tests.sample_names import API, PROXY, REPORT, UPLOAD
 from tests.share.formats.recordings import exported, hostile, varied
 
 RECORDINGS = sorted((Path(__file__).parents[3] / "recordings").glob("*.nriscope.*"))
@@ -118,7 +119,7 @@ def test_the_copy_can_be_replayed(tmp_path: Path) -> None:
 
     for path in (SAMPLE, copy):
         perform(Job(path, plugin_set_of(Plugin(), name="p")))
-    assert seen == ["app", "sidecar", "job", "broken"] * 2
+    assert seen == [API, PROXY, REPORT, UPLOAD] * 2
     with Recording.open(copy) as one, Recording.open(SAMPLE) as other:
         masks = [[session.mask for session in each.sessions()] for each in (one, other)]
         assert masks[0] == masks[1]

@@ -16,44 +16,60 @@ from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.context import Context
 from nri_scope.tui.widgets.messages import OpenEvent, RowChosen
 from tests.replay.recordings import RECORDING, of_capture, recording
+from tests.sample_names import (
+    API,
+    CHECKOUT,
+    CHECKOUT_API,
+    EXPORTER,
+    NIGHTLY,
+    NODE,
+    PROXY,
+    REPLICA,
+    REPORT,
+    UPLOAD,
+)
 from tests.tui import screen
 from tests.tui.boards import GrowingRecording, growing, showing
 from tests.tui.hostile import CANARY, assert_harmless, hostile_recording
 
+SHORT_CHECKOUT = "payments-prod/checkout-api-…x2x9z"
+SHORT_NIGHTLY = "reporting/nightly-report-29…k6m4z"
+
 
 def names(screen: list[str]) -> list[str]:
     """Return the first column of the tree."""
-    return [line[2:36].rstrip() for line in screen[1:-2] if line.strip()]
+    state = screen[0].index("State")
+    return [line[2:state].rstrip() for line in screen[1:-2] if line.strip()]
 
 
 async def test_shows_pods_and_containers_with_state_and_age() -> None:
     async with showing(RECORDING, ContainerBoard, size=(110, 24)) as shown:
         assert names(shown.screen) == [
-            "▾ kube-system/node-agent",
-            "  ▸ agent",
-            "▾ shop/web",
-            "  ▸ app",
-            "  ▸ sidecar",
-            "▾ jobs/batch",
-            "  ▸ job",
-            "  ▸ broken",
+            f"▾ {NODE}",
+            f"  ▸ {EXPORTER}",
+            "▾ payments-prod/checkout-api-7d9f8c6b…x2x9z",
+            f"  ▸ {API}",
+            f"  ▸ {PROXY}",
+            f"▾ {NIGHTLY}",
+            f"  ▸ {REPORT}",
+            f"  ▸ {UPLOAD}",
         ]
-        assert "running" in shown.screen[2] and ">1.40s" in shown.screen[2]
-        assert "removed" in shown.screen[4] and "918ms" in shown.screen[4]
+        assert "running" in shown.screen[2] and ">887ms" in shown.screen[2]
+        assert "removed" in shown.screen[4] and "645ms" in shown.screen[4]
         await shown.press(*["down"] * 3)
         assert shown.screen[-1] == (
-            "shop/web/app  creating 24.1ms, created 71.3ms, running 726ms, stopped 96.4ms, removed"
+            f"{CHECKOUT_API}  creating 3.14ms, created 46.2ms, running 533ms, sto…"
         )
 
 
 async def test_enter_unfolds_a_line_and_goes_to_an_event() -> None:
     async with showing(RECORDING, ContainerBoard) as shown:
         await shown.press("down", "down", "enter")
-        assert "▸ shop/web" in shown.screen[3] and "▾ jobs/batch" in shown.screen[4]
+        assert f"▸ {SHORT_CHECKOUT}" in shown.screen[3] and f"▾ {SHORT_NIGHTLY}" in shown.screen[4]
         await shown.press("enter", "down", "enter")
-        assert "▾ app" in shown.screen[4] and "CreateContainer" in shown.screen[5]
+        assert f"▾ {API}" in shown.screen[4] and "CreateContainer" in shown.screen[5]
         await shown.press("enter")
-        assert "▸ app" in shown.screen[4] and "▸ sidecar" in shown.screen[5]
+        assert f"▸ {API}" in shown.screen[4] and f"▸ {PROXY}" in shown.screen[5]
         await shown.press("enter", "down", "enter")
         assert shown.last(OpenEvent).event_id == 5
         assert shown.board.selected_event_id == 5
@@ -67,7 +83,8 @@ async def test_every_line_has_details() -> None:
             row = shown.last(RowChosen).row
             assert row is not None and row.subject == shown.board.selected
             assert row.subject is not None
-            assert row.subject.name == name.split("/")[-1].strip("▸▾ ")
+            begin, _, end = name.split("/")[-1].strip("▸▾ ").partition("…")
+            assert row.subject.name.startswith(begin) and row.subject.name.endswith(end)
             await shown.press("down")
 
 
@@ -88,11 +105,11 @@ async def test_right_unfolds_and_left_folds() -> None:
         ]
         # Left moves from an event to its container, folds it, moves to its pod, and folds that.
         await shown.press("down", "left")
-        assert names(shown.screen)[3] == "  ▾ app"
+        assert names(shown.screen)[3] == f"  ▾ {API}"
         await shown.press("left")
         assert names(shown.screen) == before
         await shown.press("left", "left")
-        assert names(shown.screen)[2:4] == ["▸ shop/web", "▾ jobs/batch"]
+        assert names(shown.screen)[2:4] == [f"▸ {SHORT_CHECKOUT}", f"▾ {SHORT_NIGHTLY}"]
         await shown.press("right")
         assert names(shown.screen) == before
 
@@ -106,7 +123,7 @@ async def test_update_before_the_moved_message_keeps_the_cursor() -> None:
         await shown.board.grown(anew=False)
         assert shown.board.body.cursor == 4
         await shown.settle()
-        assert names(shown.screen)[shown.board.body.cursor] == "  ▸ sidecar"
+        assert names(shown.screen)[shown.board.body.cursor] == f"  ▸ {PROXY}"
 
 
 async def test_shows_only_subjects_of_the_context() -> None:
@@ -118,27 +135,27 @@ async def test_shows_only_subjects_of_the_context() -> None:
         assert isinstance(selected, Container)
         context.narrow(selected)
         await shown.update()
-        assert names(shown.screen) == ["▾ shop/web", "  ▸ app"]
+        assert names(shown.screen) == [f"▾ {SHORT_CHECKOUT}", f"  ▸ {API}"]
         context.back()
         context.filter_by("event:UpdateContainer")
         await shown.update()
-        assert names(shown.screen) == ["▾ shop/web", "  ▸ app"]
+        assert names(shown.screen) == [f"▾ {SHORT_CHECKOUT}", f"  ▸ {API}"]
         await shown.press("home", "down", "right")
         assert [line.split()[-1] for line in names(shown.screen)[2:]] == ["UpdateContainer"]
         context.filter_by("pod:nothing")
         await shown.update()
-        assert names(shown.screen) == ["the filter matched no event of a pod"[2:36]]
+        assert names(shown.screen) == ["the filter matched no event of a pod or container"[2:38]]
 
 
 async def test_search_by_name_or_id_wraps_around() -> None:
     async with showing(RECORDING, ContainerBoard) as shown:
         board = shown.board
-        assert await board.find("SIDEcar") and board.body.cursor == 4
-        assert await board.find("jobs/") and board.body.cursor == 5
-        assert await board.find("jobs/", here=True) and board.body.cursor == 5
+        assert await board.find("ISTIO-proxy") and board.body.cursor == 4
+        assert await board.find("reporting/") and board.body.cursor == 5
+        assert await board.find("reporting/", here=True) and board.body.cursor == 5
         # The beginning of an id; the match is above the cursor.
-        assert await board.find("c61408") and board.body.cursor == 3
-        assert await board.find("agent", forwards=False) and board.body.cursor == 1
+        assert await board.find("9b58d3") and board.body.cursor == 3
+        assert await board.find("exporter", forwards=False) and board.body.cursor == 1
         assert not await board.find("nobody") and board.body.cursor == 1
 
 
@@ -167,11 +184,11 @@ async def test_a_line_has_the_slowest_plugin_the_owners_and_the_findings(tmp_pat
         await app.press("2", *["down"] * 8)
         await app.shows("40-image-check missed its deadline; 40-image-check was disconnected")
         cells = app.line(">").split()
-        assert cells[2:] == ["app", "removed", "1", "2", "2.00s", "40", "Δ", "20", "30", "60"]
+        assert cells[2:] == [API, "removed", "1", "2", "2.00s", "40", "Δ", "20", "30", "60"]
     async with showing(RECORDING, ContainerBoard) as shown:
         # The passive plugin's own reply time is not a time of the chain.
         assert shown.screen[0].split()[-4:] == ["!", "Slowest", "Changed", "by"]
-        assert shown.screen[4].split() == ["▸", "app", "removed", "0"]
+        assert shown.screen[4].split() == ["▸", API, "removed", "0"]
 
 
 async def test_cursor_stays_when_containers_are_added(tmp_path: Path) -> None:
@@ -235,10 +252,13 @@ async def test_state_in_a_part_is_unknown_after_the_last_event_before_others_lef
 ) -> None:
     path = tmp_path / "part.db"
     with Recording.open(RECORDING.with_name("demo.nriscope.db")) as whole:
-        extract(whole, path, Selection(pod="shop/web"))
+        extract(whole, path, Selection(pod=CHECKOUT))
     async with showing(path, ContainerBoard) as shown:
-        state = {line[2:36].strip(" ▾▸"): line[37:46].split()[0] for line in shown.screen[1:7]}
+        column = shown.screen[0].index("State")
+        lines = shown.screen[1:7]
+        state = {line[2:column].strip(" ▾▸"): line[column:].split()[0] for line in lines}
         # The other pod is there only as context. In the whole recording it was removed.
-        assert state["shop/web"] == "removed" and state["shop/api"] == "running?"
+        assert state[SHORT_CHECKOUT] == "removed"
+        assert state["payments-prod/checkout-api-…h4n8q"] == "running?"
         await shown.press(*["down"] * 3)
-        assert "shop/api  running 2.18s, then unknown (later events left out)" in shown.screen[-1]
+        assert f"{REPLICA}  running 2.14s, then unknown (later…" in shown.screen[-1]

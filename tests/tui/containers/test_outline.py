@@ -19,6 +19,7 @@ from nri_scope.tui.containers.census_board import SubjectFilter
 from nri_scope.tui.containers.outline import Depth, Outline, TreeNode
 from nri_scope.tui.containers.outline_lines import read
 from tests.replay.recordings import RECORDING, ROOT
+from tests.sample_names import API, CHECKOUT, EXPORTER, NIGHTLY, NODE, PROXY, REPORT, UPLOAD
 
 Step = tuple[str, int, int]
 _STEPS = st.lists(
@@ -114,30 +115,30 @@ def lines(recording: Recording, census: Census, chosen: SubjectFilter) -> list[s
 def test_pods_and_containers_are_in_order_of_appearance(census: Census) -> None:
     with Recording.open(RECORDING) as recording:
         assert lines(recording, census, SubjectFilter()) == [
-            "kube-system/node-agent",
-            "  agent",
-            "shop/web",
-            "  app",
-            "  sidecar",
-            "jobs/batch",
-            "  job",
-            "  broken",
+            NODE,
+            f"  {EXPORTER}",
+            CHECKOUT,
+            f"  {API}",
+            f"  {PROXY}",
+            NIGHTLY,
+            f"  {REPORT}",
+            f"  {UPLOAD}",
         ]
 
 
 def test_narrowing_leaves_only_the_subject_and_its_relatives(census: Census) -> None:
     with Recording.open(RECORDING) as recording:
-        app = next(one for one in recording.containers() if one.name == "app")
-        assert lines(recording, census, SubjectFilter(about=app)) == ["shop/web", "  app"]
+        app = next(one for one in recording.containers() if one.name == API)
+        assert lines(recording, census, SubjectFilter(about=app)) == [CHECKOUT, f"  {API}"]
         assert app.pod is not None
         in_pod = lines(recording, census, SubjectFilter(about=app.pod))
-        assert in_pod == ["shop/web", "  app", "  sidecar"]
+        assert in_pod == [CHECKOUT, f"  {API}", f"  {PROXY}"]
 
 
 def test_filter_leaves_only_subjects_with_matching_events(census: Census) -> None:
     with Recording.open(RECORDING) as recording:
         some = lines(recording, census, SubjectFilter(parse("event:UpdateContainer")))
-        assert some == ["shop/web", "  app"]
+        assert some == [CHECKOUT, f"  {API}"]
         assert lines(recording, census, SubjectFilter(parse("pod:nothing"))) == []
 
 
@@ -145,7 +146,7 @@ def test_container_without_events_has_its_state_from_synchronize(census: Census)
     with Recording.open(RECORDING) as recording:
         node = TreeNode(1, 1)
         subject = read(recording, census, [node])[node]
-        assert node.level is Depth.CONTAINER and subject.name == "agent"
+        assert node.level is Depth.CONTAINER and subject.name == EXPORTER
         assert subject.state(census.containers[1]) == "running"
 
 

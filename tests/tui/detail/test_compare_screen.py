@@ -45,9 +45,9 @@ async def test_differences_fit_the_width_and_escape_closes_them(store: Store) ->
     async with app.run_test(size=(140, 40)) as pilot:
         await app.push_screen(CompareScreen(store, one, other))
         text = await _wait_for(pilot, "differences")
-        assert '"db.shop.svc"  ' in text and " │ —" in text
+        assert '"ledger-db.acme.internal"  ' in text and " │ —" in text
         await pilot.resize_terminal(80, 40)
-        await _wait_for(pilot, 'A: "db.shop.svc"')
+        await _wait_for(pilot, 'A: "ledger-db.acme.internal"')
         await press(pilot, "escape")
         assert not isinstance(app.screen, CompareScreen)
 

@@ -19,6 +19,7 @@ from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.text.styled_line import shown, text_of
 from tests.replay.recordings import POD, RECORDING, container
 from tests.replay.recordings import recording as make
+from tests.sample_names import API, CHECKOUT_API, PROXY
 from tests.tui.hostile import assert_harmless, hostile_recording
 
 RECORDINGS = Path(__file__).parents[3] / "recordings"
@@ -47,8 +48,8 @@ def _lines(found: ContainerComparison, width: int = 120) -> list[str]:
 
 
 def test_two_events_of_one_container_show_its_changes(recording: Recording) -> None:
-    a = _event(recording, "CreateContainer", "app")
-    b = _event(recording, "PostUpdateContainer", "app")
+    a = _event(recording, "CreateContainer", API)
+    b = _event(recording, "PostUpdateContainer", API)
     found = _compared(recording, a, b)
     assert [change.path for change in found.changes] == [
         "/linux/resources/memory/limit",
@@ -57,11 +58,11 @@ def test_two_events_of_one_container_show_its_changes(recording: Recording) -> N
     ]
     lines = _lines(found)
     assert "3 differences" in lines
-    assert lines[0].startswith("A  #5 CreateContainer shop/web/app  2026-11-")
+    assert lines[0].startswith(f"A  #5 CreateContainer {CHECKOUT_API}  2026-12-")
 
 
 def test_generated_values_of_two_containers_are_not_compared(recording: Recording) -> None:
-    a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
+    a, b = (_event(recording, "CreateContainer", name) for name in (API, PROXY))
     found = _compared(recording, a, b)
     assert "/process/env/FOO" in [change.path for change in found.changes]
     assert not any(a.container_id in line for line in _lines(found))
@@ -73,9 +74,9 @@ def test_generated_values_of_two_containers_are_not_compared(recording: Recordin
 def test_the_owner_of_a_place_is_not_that_of_the_mount() -> None:
     path = RECORDINGS / "containerd-2.1-normal-life.nriscope.zip"
     with Recording.open(path) as recording:
-        a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
+        a, b = (_event(recording, "CreateContainer", name) for name in (API, PROXY))
         lines = _lines(_compared(recording, a, b))
-    at = lines.index("> mounts[/dev/mqueue]  runtime → Pod spec/CRI")
+    at = lines.index("> mounts[/dev/mqueue]  runtime (cri) → Pod spec/CRI")
     assert lines[at + 1].split("│")[0].strip() == "4th place"
     assert lines[at + 1].split("│")[1].strip() == "4th place, after different members"
 
@@ -107,7 +108,7 @@ def test_event_with_only_an_id_uses_the_container_of_an_earlier_event(tmp_path: 
 
 @pytest.mark.parametrize("width", [30, 80, 99, 100, 160])
 def test_values_are_side_by_side_from_100_columns(recording: Recording, width: int) -> None:
-    a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
+    a, b = (_event(recording, "CreateContainer", name) for name in (API, PROXY))
     lines = _lines(_compared(recording, a, b), width)
     values = [line for line in lines if line.startswith("  ")]
     assert any(" │ " in one for one in values) == (width >= 100)

@@ -25,6 +25,7 @@ from nri_scope.tui.store.store import Store
 from nri_scope.tui.widgets.lines import LinesView
 from tests.recording.traffic import NOW, a_start, an_item
 from tests.replay.recordings import RECORDING
+from tests.sample_names import CHECKOUT_API
 from tests.tui.hostile import assert_harmless, hostile_recording
 from tests.tui.keyboard import press, wait_until_handled
 from tests.tui.screen import settle
@@ -101,11 +102,11 @@ async def _wait_for(pilot: Pilot[None], text: str) -> str:
 async def test_shows_the_selected_row_and_keeps_the_tab(store: Store) -> None:
     rows = await _rows(store)
     app = _App(store)
-    async with app.run_test(size=(100, 40)) as pilot:
+    async with app.run_test(size=(140, 40)) as pilot:
         app.pane.show(rows[4])
         text = await _wait_for(pilot, "before")
         assert "[Summary] Container  Changes  Blame  Raw" in text
-        assert "#5 CreateContainer shop/web/app" in text
+        assert f"#5 CreateContainer {CHECKOUT_API}" in text
         app.pane.action_previous_tab()
         await _wait_for(pilot, "request:")
         assert app.pane.tab is Tab.RAW
@@ -140,7 +141,7 @@ async def test_slow_row_shows_a_placeholder(store: Store) -> None:
     rows = await _rows(store)
     counting = _CountingStore(store)
     app = _App(counting)  # type: ignore[arg-type]
-    async with app.run_test(size=(100, 40)) as pilot:
+    async with app.run_test(size=(140, 40)) as pilot:
         app.pane.show(rows[4])
         await _wait_for(pilot, "before")
         counting.release.clear()

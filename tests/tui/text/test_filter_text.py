@@ -17,6 +17,7 @@ from nri_scope.recording.subject_queries import completion_values
 from nri_scope.tui.list.cell_filters import term
 from nri_scope.tui.text.filter_text import VIEWS, TypedHistory, check, complete, narrowed
 from tests.recording.made import an_event
+from tests.sample_names import API, CHECKOUT_POD, NAMESPACE
 
 RECORDING = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
 VALUES = {"pod": ["web", "web api", "batch"], "ns": ["shop"]}
@@ -92,7 +93,7 @@ def test_completion_never_raises_and_its_range_is_in_the_text(text: str, at: int
 def test_completion_values_are_read_from_the_recording() -> None:
     with Recording.open(RECORDING) as recording:
         values = completion_values(recording)
-    assert "shop" in values["ns"] and "app" in values["container"]
+    assert NAMESPACE in values["ns"] and API in values["container"]
     assert list(values["plugin"]) == ["00-nri-scope"]
 
 
@@ -126,7 +127,8 @@ def test_filter_by_a_cell_matches_its_event(recorded: list[Event], column: str) 
 
 
 def test_a_filter_by_the_subject_names_pod_and_container(recorded: list[Event]) -> None:
-    assert term(event_named(recorded, "CreateContainer"), "subject") == "pod:web container:app"
+    found = term(event_named(recorded, "CreateContainer"), "subject")
+    assert found == f"pod:{CHECKOUT_POD} container:{API}"
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_narrowed_filter_keeps_its_terms(recorded: list[Event]) -> None:
     assert narrowed("", "pod:web") == "pod:web"
     assert narrowed(either, "pod:web") == f"({either}) pod:web"
     assert narrowed("pod:web", "pod:web") == "pod:web"
-    out = narrowed(either, "pod:web container:app", out=True)
+    out = narrowed(either, f"pod:{CHECKOUT_POD} container:{API}", out=True)
     assert not parse(out).matches(event) and parse(either).matches(event)
 
 

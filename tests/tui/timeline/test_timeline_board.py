@@ -18,6 +18,7 @@ from nri_scope.tui.timeline.timeline_board import TimelineBoard
 from nri_scope.tui.widgets.board import GUTTER
 from nri_scope.tui.widgets.messages import OpenEvent, RowChosen, StatusText
 from tests.replay.recordings import RECORDING, recording
+from tests.sample_names import API, CHECKOUT_API, EXPORTER, PROXY, REPORT, UPLOAD
 from tests.tui.boards import Shown, growing, showing
 from tests.tui.hostile import assert_harmless, hostile_recording
 from tests.tui.screen import RECORDINGS
@@ -43,6 +44,9 @@ def names(shown: Shown) -> list[str]:
     ]
 
 
+SHORT_CHECKOUT = "…/checkout-ap…x2x9z"
+
+
 def timeline(shown: Shown) -> TimelineBoard:
     assert isinstance(shown.board, TimelineBoard)
     return shown.board
@@ -51,21 +55,21 @@ def timeline(shown: Shown) -> TimelineBoard:
 async def test_shows_lives_to_scale() -> None:
     async with showing(RECORDING, TimelineBoard, size=(120, 30)) as shown:
         assert names(shown) == [
-            "kube-system/node-agent",
-            "agent",
-            "shop/web",
-            "app",
-            "sidecar",
-            "jobs/batch",
-            "job",
-            "broken",
+            "monitoring/node-exporte…4kq7w",
+            EXPORTER,
+            "…/checkout-api-7d9f8c6b…x2x9z",
+            API,
+            PROXY,
+            "reporting/nightly-repor…k6m4z",
+            REPORT,
+            UPLOAD,
         ]
         app = lanes(shown)[3].strip("╎ ")
         assert app[0] == "+" and app[-1] == "×"
         assert app.index("►") < app.index("•") < app.index("■")
-        # Created for 95 ms, then running for 726 ms.
+        # Created for 46 ms, then running for 533 ms.
         assert app.count("━") > 5 * app.count("─") > 0
-        assert "22:17:21" in shown.screen[0]
+        assert "11:52:26" in shown.screen[0]
 
 
 async def test_lanes_are_rebuilt_only_if_the_recording_grew(
@@ -94,16 +98,14 @@ async def test_the_cursor_names_the_nearest_event_and_enter_opens_it() -> None:
     async with showing(RECORDING, TimelineBoard) as shown:
         await shown.press("down", "down", "down")
         assert "CreateContainer  event 5" in shown.screen[-FOOT]
-        assert (
-            "shop/web/app  creating 24.1ms, created 71.3ms, running 726ms" in shown.screen[1 - FOOT]
-        )
+        assert f"{CHECKOUT_API}  creating 3.14ms, crea…" in shown.screen[1 - FOOT]
         assert "■stopped" in shown.screen[-2]
         await shown.press("enter")
         assert shown.last(OpenEvent).event_id == 5
         chosen = shown.last(RowChosen).row
         assert chosen is not None and chosen.event_id == 5
         selected = timeline(shown).selected
-        assert isinstance(selected, Container) and selected.name == "app"
+        assert isinstance(selected, Container) and selected.name == API
 
 
 async def test_every_lane_has_details() -> None:
@@ -132,7 +134,9 @@ async def test_zooms_around_the_cursor_and_omits_empty_lanes() -> None:
         await shown.press("down", "down", "down", "o", "+", "+", "+", "+")
         assert board.window.span == whole.span // 16
         assert board.window.shows(board.at_ns)
-        assert names(shown) == ["…/node-agent", "agent", "shop/web", "app", "jobs/batch"]
+        assert names(shown) == [
+            *("…/node-export…4kq7w", EXPORTER, SHORT_CHECKOUT, API, "…/nightly-rep…k6m4z")
+        ]
         assert board.selected_event_id == 6
         await shown.press("-")
         assert board.window.span in (whole.span // 8, whole.span // 8 + 1, whole.span // 16 * 2)
@@ -165,7 +169,7 @@ async def test_shows_only_lanes_of_the_context() -> None:
         assert selected is not None
         context.narrow(selected)
         await shown.update()
-        assert names(shown) == ["shop/web", "app"]
+        assert names(shown) == [SHORT_CHECKOUT, API]
         # The window now covers only the time of these lanes.
         assert timeline(shown).window.span < 1_300_000_000
         context.filter_by("event:UpdateContainer")
@@ -204,7 +208,7 @@ async def test_lanes_stay_visible_in_a_window_in_which_nothing_existed() -> None
         context.narrow(selected)
         await shown.update()
         await shown.press(*"++++++++", *"<<<<<<<<")
-        assert names(shown) == ["shop/web", "app"]
+        assert names(shown) == [SHORT_CHECKOUT, API]
         assert "".join(lanes(shown)).strip("╎ ") == ""
         words = "no pod or container in this window; 0 shows the whole time range"
         assert shown.screen[-FOOT].rstrip() == words
@@ -238,7 +242,7 @@ async def test_home_and_end_go_to_the_first_and_last_time_in_the_lane() -> None:
 
 async def test_search_finds_lanes_by_name() -> None:
     async with showing(RECORDING, TimelineBoard) as shown:
-        assert await shown.board.find("sidecar") and shown.board.body.cursor == 4
+        assert await shown.board.find("istio") and shown.board.body.cursor == 4
         assert not await shown.board.find("nobody")
 
 
