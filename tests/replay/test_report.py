@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -26,6 +27,7 @@ from nri_scope.specs.differences import Change
 from nri_scope.transport.loop import run
 from tests.amount import amount
 from tests.plugin_builders import adjust
+from tests.sample_names import CHECKOUT_API
 
 from .plays import job_of, played
 from .recordings import RECORDING, container, life, recording, run_pod
@@ -57,8 +59,8 @@ def test_json_is_deterministic_except_for_times() -> None:
     found = json.loads(text)
     assert found["schema_version"] == 1
     assert found["ok"] is False
-    assert found["containers"]["shop/web/app"]["created"] is False
-    assert "not today" in found["containers"]["shop/web/app"]["failure"]
+    assert found["containers"][CHECKOUT_API]["created"] is False
+    assert "not today" in found["containers"][CHECKOUT_API]["failure"]
 
 
 def test_a_narrow_terminal_wraps_reasons_in_full() -> None:
@@ -70,14 +72,17 @@ def test_a_narrow_terminal_wraps_reasons_in_full() -> None:
     words = " ".join(" ".join(printed_lines).split())
     assert "error: rpc error: code 2: RuntimeError: not today" in words
     assert "fails: failed to create containerd container: failed to get NRI adjustment" in words
-    assert "…" not in words
+    reasons = [line for line in printed_lines if line.startswith(" " * 8)]
+    assert reasons and not any("…" in line for line in reasons)
+    # Names leave room for plugins and times.
+    assert any(re.search(r"…x2x9z/checkout-api  20-f +\d+µs$", line) for line in printed_lines)
 
 
 def test_lines_show_events_containers_and_the_summary() -> None:
     text = lines(played(RECORDING, {"10-a": Adding()}))
-    assert "CreateContainer      shop/web/app" in text
+    assert f"CreateContainer      {CHECKOUT_API}" in text
     assert "changes env A, annotations[x/y]" in text
-    assert '\nshop/web/app\n  + env A = "1"\n  + annotations[x/y] = "z"\n' in text
+    assert f'\n{CHECKOUT_API}\n  + env A = "1"\n  + annotations[x/y] = "z"\n' in text
     assert text.splitlines()[-1].startswith("30 events, 5 replies: 5 ok in ")
     text = lines(played(RECORDING, {"10-a": Adding(), "20-f": Failing()}))
     assert "  was not created: failed to create containerd container: " in text
@@ -87,7 +92,7 @@ def test_lines_show_events_containers_and_the_summary() -> None:
 def test_differences_of_two_chains_are_the_changes_of_one() -> None:
     ours, other = played(RECORDING, {"10-a": Adding()}), played(RECORDING, {})
     text = "\n".join(ResultFormatter().differences(ours, other, "without 10-a"))
-    assert 'shop/web/app without 10-a\n  - env A (was "1")' in text
+    assert f'{CHECKOUT_API} without 10-a\n  - env A (was "1")' in text
     equal = played(RECORDING, {"30-other": Adding()})
     same = "\n".join(ResultFormatter().differences(ours, equal, "with 30-other"))
     assert same == "\nboth chains result in equal containers"
@@ -101,7 +106,9 @@ def test_reply_over_the_accepted_time_is_a_failure_but_valid() -> None:
     assert not slow.ok
     assert [reply.verdict for reply in slow.replies()] == [one.verdict for one in quick.replies()]
     assert slow.tally.too_slow == len(list(slow.replies()))
-    assert "CreateContainer shop/web/app: 10-a: too slow: took more than 1ns" in slow.tally.failures
+    assert (
+        f"CreateContainer {CHECKOUT_API}: 10-a: too slow: took more than 1ns" in slow.tally.failures
+    )
     text = lines(slow)
     assert "changes env A, annotations[x/y]  too slow: took more than 1ns\n" in text
     assert "5 replies: 5 too slow in" in text
@@ -235,7 +242,7 @@ def test_the_audience_receives_every_event(keep: bool) -> None:
     assert sum(len(event.replies) for event in audience.received) == 5
     assert replayed.tally.verdicts == {Verdict.OK: 5}
     # The result has the plugin's changes whether or not events are kept.
-    assert "/process/env/A" in replayed.containers["shop/web/app"].owners
+    assert "/process/env/A" in replayed.containers[CHECKOUT_API].owners
 
 
 @pytest.mark.parametrize("width", [None, 80])

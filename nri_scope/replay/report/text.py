@@ -12,6 +12,7 @@ from nri_scope.oci import sort_mounts
 from nri_scope.specs import Change, Json, Spec, differences, label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.quantities import duration, first_names, many, share_of_deadline
+from nri_scope.text.short_names import short_container, short_pod
 from nri_scope.text.styled_text import Style, styled
 
 from ..replies import Reply, Verdict
@@ -19,6 +20,8 @@ from ..result import ContainerResult, PlayedEvent, PrintedLine, Replayed
 
 _EVENT_WIDTH = len("PostUpdatePodSandbox")
 _SUBJECT_WIDTH = 28
+_BESIDE_SUBJECT = 52
+"""Columns for all but the subject, on a terminal."""
 _INDENT = " " * 8
 _WRAP_WIDTH_MIN = 20
 _VALUE_MAX = 60
@@ -59,17 +62,25 @@ class ResultFormatter:
 
     def line(self, line: PrintedLine) -> str:
         """Format a line of a plugin's output."""
-        return styled(Style.DIM, safe(_printed(line, chain=self._chain), self._width))
+        plugin = f"{line.plugin} " if self._chain else ""
+        return self._cut(Style.DIM, f"{_INDENT}{plugin}{line.stream}: {line.text}")
+
+    def _cut(self, style: Style, text: str) -> str:
+        return styled(style, safe(text, self._width))
 
     def _event(self, event: PlayedEvent, subject_width: int) -> Iterator[str]:
         number = str(event.event_id) if event.event_id else "+"
-        start = f"{number:>6}  {event.event:<{_EVENT_WIDTH}} {event.subject:<{subject_width}}"
+        subject = event.subject
+        if self._width is not None:
+            shorten = short_container if subject.count("/") == 2 else short_pod
+            subject = shorten(safe(subject), max(self._width - _BESIDE_SUBJECT, subject_width))
+        start = f"{number:>6}  {event.event:<{_EVENT_WIDTH}} {subject:<{subject_width}}"
         if event.fault and (event.replies or not event.subject):
-            yield styled(Style.WARN, safe(f"        fault: {event.fault}", self._width))
+            yield self._cut(Style.WARN, f"        fault: {event.fault}")
         if event.skipped:
             yield from self._wrapped(start, f"not sent: {event.skipped}", Style.DIM)
         if event.note and event.replies:
-            yield styled(Style.WARN, safe(f"{_INDENT}{event.note}", self._width))
+            yield self._cut(Style.WARN, f"{_INDENT}{event.note}")
         elif event.note:
             yield from self._wrapped(start, event.note)
         for reply in event.replies:
@@ -103,7 +114,7 @@ class ResultFormatter:
             yield styled(style, safe(start.rstrip(), self._width))
         room = max(self._width - len(_INDENT), _WRAP_WIDTH_MIN)
         for line in textwrap.wrap(text, room, break_on_hyphens=False):
-            yield styled(style, safe(f"{_INDENT}{line}", self._width))
+            yield self._cut(style, f"{_INDENT}{line}")
 
     def _reply(self, start: str, event: PlayedEvent, reply: Reply) -> Iterator[str]:
         plugin = f"  {reply.plugin:<{self._name_width}}" if self._chain else ""
@@ -132,7 +143,7 @@ class ResultFormatter:
             if not changes_made and container.created and not container.start_failure:
                 continue
             yield ""
-            yield styled(Style.STRONG, safe(container.name, self._width))
+            yield self._cut(Style.STRONG, container.name)
             if not container.created:
                 why = f": {container.failure}" if container.failure else ""
                 yield from self._wrapped("", f"was not created{why}", Style.BAD)
@@ -151,21 +162,20 @@ class ResultFormatter:
         """Format one change as a line."""
         sign, style = _SIGNS.get(str(change.kind), (">", Style.WARN))
         values = _values(change, _VALUE_MAX if self._width is not None else None)
-        return styled(style, safe(f"  {sign} {label(change.path)}{values}{note}", self._width))
+        return self._cut(style, f"  {sign} {label(change.path)}{values}{note}")
 
     def differences(self, ours: Replayed, theirs: Replayed, label: str) -> Iterator[str]:
         """Yield the differences of each container, as changes from our chain's to theirs.
 
         ``label``: how the other chain differs, such as "without 20-b".
         """
-        is_different = False
-        for name, lines in differing(ours, theirs):
-            is_different = True
+        different = list(differing(ours, theirs))
+        for name, lines in different:
             yield ""
-            yield styled(Style.STRONG, safe(f"{name} {label}", self._width))
+            yield self._cut(Style.STRONG, f"{name} {label}")
             for line in lines:
                 yield self.change(line) if isinstance(line, Change) else f"  {line}"
-        if not is_different:
+        if not different:
             yield ""
             yield "both chains result in equal containers"
 
@@ -181,23 +191,20 @@ class ResultFormatter:
                 when = (
                     f"after event {plugin.gone_after}" if plugin.gone_after else "before any event"
                 )
-                text = f"{plugin.plugin} disconnected {when}: {plugin.gone}"
-                yield styled(Style.BAD, safe(text, self._width))
+                yield self._cut(Style.BAD, f"{plugin.plugin} disconnected {when}: {plugin.gone}")
             if plugin.deserted and not (plugin.gone and plugin.deserted.endswith(plugin.gone)):
-                text = f"{plugin.plugin}: {plugin.deserted}"
-                yield styled(Style.BAD, safe(text, self._width))
+                yield self._cut(Style.BAD, f"{plugin.plugin}: {plugin.deserted}")
             if plugin.started_again and not plugin.deserted:
                 text = (
                     f"{plugin.plugin} ended when its connection was closed, and replay started it "
                     f"again ({plugin.started_again}×); runtimes do not: --must-reconnect fails this"
                 )
-                yield styled(Style.WARN, safe(text, self._width))
+                yield self._cut(Style.WARN, text)
             for process in plugin.left_behind:
                 text = f"{plugin.plugin} left a process behind, which was killed: {process}"
-                yield styled(Style.BAD, safe(text, self._width))
+                yield self._cut(Style.BAD, text)
             if plugin.ending:
-                ended = f"{plugin.plugin} {plugin.ending}"
-                yield styled(Style.DIM, safe(ended, self._width))
+                yield self._cut(Style.DIM, f"{plugin.plugin} {plugin.ending}")
         replies = sum(tally.verdicts.values())
         not_sent = f" ({tally.skipped} more not sent)" if tally.skipped else ""
         text = (
@@ -259,11 +266,6 @@ def _value(json_value: Json, most: int | None) -> str:
     return text if most is None or len(text) <= most else f"{text[: most - 1]}…"
 
 
-def _printed(line: PrintedLine, *, chain: bool) -> str:
-    plugin = f"{line.plugin} " if chain else ""
-    return f"        {plugin}{line.stream}: {line.text}"
-
-
 def differing(ours: Replayed, theirs: Replayed) -> Iterator[tuple[str, list[Change | str]]]:
     """Yield the containers that differ between two chains, with their differences."""
     for name in dict.fromkeys([*ours.containers, *theirs.containers]):
@@ -281,14 +283,10 @@ def differing(ours: Replayed, theirs: Replayed) -> Iterator[tuple[str, list[Chan
                 name,
                 [f"starts with {'this' if second.start_failure else 'the other'} chain only"],
             )
-        elif first.created and (changes := differences(_sorted(first), _sorted(second))):
+        elif first.created and (changes := differences(_spec(first, first), _spec(second, second))):
             yield name, list(changes)
 
 
 def _spec(result: ContainerResult | None, counterpart: ContainerResult) -> Spec:
-    return sort_mounts(counterpart.before if result is None else result.spec)
-
-
-def _sorted(result: ContainerResult) -> Spec:
     # A runtime sorts all mounts if one is adjusted, which is not a difference of the chains.
-    return sort_mounts(result.spec)
+    return sort_mounts(counterpart.before if result is None else result.spec)
