@@ -32,11 +32,8 @@ class Line(TypedDict):
     took_ns: int
 
 
-def record_capture(name: str, path: Path, *, ended: bool = True) -> None:
-    """Write a recording with a session for each plugin: a probe if it is passive, else a tap.
-
-    With ``ended=False`` the sessions remain open, as if recording continued.
-    """
+def record_capture(name: str, path: Path) -> None:
+    """Write a recording with a session for each plugin: a probe if it is passive, else a tap."""
     recorder = Recorder.open(path)
     sessions: dict[str, int] = {}
     at_ns = 0
@@ -62,7 +59,7 @@ def record_capture(name: str, path: Path, *, ended: bool = True) -> None:
                 timeout_ns=line["timeout_ns"],
             ),
         )
-    for session in sessions.values() if ended else ():
+    for session in sessions.values():
         recorder.end_session(session, ENDS, at_ns)
     recorder.close()
 

@@ -2,8 +2,7 @@
 """Draw screenshots of the terminal interface for the documentation.
 
 ``python -m scripts.make_screenshots [NAME...]`` writes docs/images/tui-*.svg and the README's
-picture: all screens of scripts/screens.py, or those with the given names. They show real traffic, a
-capture of containerd with a chain of plugins (tests/data/captures) or, for the README,
+picture: all screens of scripts/screens.py, or those with the given names. They show real traffic,
 recordings/demo.nriscope.db, exported as SVG by Textual.
 """
 
@@ -18,7 +17,6 @@ import tempfile
 import time
 from pathlib import Path
 
-from scripts.captures import record_capture
 from scripts.screens import FIRST, SCREENS, THEMES, Screen, Shows
 from tests.tui.screen import showing
 from tests.tui.snapshot import wait_until_still
@@ -26,7 +24,6 @@ from tests.tui.snapshot import wait_until_still
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
 DEMO = ROOT / "recordings" / "demo.nriscope.db"
-CAPTURE = "containerd-2.1.9"
 NAME = "node-1.nriscope.db"
 """File name of the recording, visible on the screens."""
 _QUIET_S = 1.0
@@ -51,12 +48,9 @@ async def draw(screen: Screen, theme: str) -> str:
     """Return a screenshot as SVG."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / NAME
-        if is_first := screen is FIRST:
-            shutil.copy(DEMO, path)
-        else:
-            record_capture(CAPTURE, path, ended=False)
+        shutil.copy(DEMO, path)
         async with showing(path, size=screen.size, theme=theme, surveyed=True) as shown:
-            await shown.shows("3 problems" if is_first else "2 notes", "1 of ")
+            await shown.shows("3 problems", "1 of ")
             for key in screen.keys:
                 if isinstance(key, Shows):
                     await shown.shows(key)

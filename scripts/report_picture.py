@@ -33,6 +33,7 @@ from nri_scope.replay.run import Job, replay
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html
 from nri_scope.transport.loop import run
+from tests.sample_names import PROXY, REPORT
 
 ROOT = Path(__file__).parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -41,7 +42,7 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 WIDE, PHONE = 1180, 390
 _TIMEOUT_S = 120
 _CONSOLE = ":CONSOLE:"
-_DEVICE_DELAYS_S = {"sidecar": 1.3, "job": 5.0}
+_DEVICE_DELAYS_S = {PROXY: 1.3, REPORT: 5.0}
 
 
 class Injector:
@@ -91,7 +92,7 @@ class Policy:
 
 
 class Devices:
-    """Plugin that is slow for the sidecar and misses its deadline for the job."""
+    """Plugin that is slow for the proxy and misses its deadline for the report."""
 
     async def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
         await asyncio.sleep(_DEVICE_DELAYS_S.get(container.name, 0.004))

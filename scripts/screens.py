@@ -80,13 +80,13 @@ SCREENS = (
     Screen(
         "containers",
         "Pods and their containers with states, events and the plugins that changed them",
-        ("2", Shows("30 60"), *("down",) * 5, "right", Shows("PostStart")),
-        (110, 26),
+        ("2", Shows("30 60"), *("down",) * 8, "right", Shows("PostStart")),
+        (110, 28),
     ),
     Screen(
         "timeline",
         "A timeline of pods and containers: created, started, changed, stopped, removed",
-        ("3", Shows("◆"), *("down",) * 5, "o", "+", "+", "greater_than_sign"),
+        ("3", Shows("◆"), *("down",) * 8, "o", "+"),
         (110, 18),
     ),
     Screen(
@@ -97,13 +97,14 @@ SCREENS = (
     ),
     Screen(
         "compare",
-        "Two events of two containers side by side: only the differences",
+        "Two containers side by side: only the differences",
         (
-            "c",
-            Shows("matches: changed"),
+            "2",
+            Shows("30 60"),
+            *("down",) * 3,
             "m",
             Shows("is marked"),
-            "down",
+            *("down",) * 5,
             "d",
             Shows("differences"),
         ),
