@@ -88,6 +88,15 @@ RUNTIME_WORKERS ?= 3
 test-runtime: containerd ## tests against a real containerd (as root)
 	$(BIN)/pytest -n $(RUNTIME_WORKERS) --dist worksteal -m runtime tests/runtime $(PYTEST_ARGS)
 
+.PHONY: docker
+docker: $(STAMP) ## build dockerd for test-docker in a cache folder (needs Go, as root)
+	$(BIN)/python -m tests.docker.programs
+
+# Builds dockerd in a cache folder at first, which takes 6 minutes on two cores.
+.PHONY: test-docker
+test-docker: docker ## tests against a real Docker Engine (as root, needs Go)
+	$(BIN)/pytest -n 0 -m runtime tests/docker $(PYTEST_ARGS)
+
 # Builds Kubernetes in a cache folder at first, which takes 12 minutes on two cores.
 .PHONY: test-kubernetes
 test-kubernetes: image ## tests on a real Kubernetes: manifests, and the DaemonSet (as root, needs Go)

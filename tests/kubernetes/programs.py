@@ -126,9 +126,9 @@ def cache_folder() -> Path:
 
 def _unpack(package: str, folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent) as work:
-        _run(work, "apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", package)
+        run_command(work, "apt-get", "-q", "-o", "APT::Sandbox::User=root", "download", package)
         (archive,) = Path(work).glob("*.deb")
-        _run(work, "dpkg", "-x", str(archive), str(folder))
+        run_command(work, "dpkg", "-x", str(archive), str(folder))
 
 
 def _build_kubernetes(folder: Path) -> None:
@@ -137,7 +137,7 @@ def _build_kubernetes(folder: Path) -> None:
     missing = {name: package for name, package in packages.items() if not (folder / name).exists()}
     if not missing:
         return
-    module = _download("k8s.io/kubernetes", KUBERNETES)
+    module = download_module("k8s.io/kubernetes", KUBERNETES)
     staging = _STAGING.findall((module / "go.mod").read_text())
     replaced = [f"replace {name} => {name} v0.{KUBERNETES[2:]}" for name in staging]
     flags = " ".join(
@@ -173,27 +173,32 @@ def _build(
         Path(work, "go.sum").write_bytes(sums)
         imports = "\n".join(f'import _ "{package}"' for package in packages.values())
         Path(work, "tools.go").write_text(f"//go:build tools\n\npackage tools\n\n{imports}\n")
-        _run(work, "go", "mod", "tidy")
+        run_command(work, "go", "mod", "tidy")
         for name, package in packages.items():
             sys.stderr.write(f"building {name}\n")
             unfinished = folder / f".{name}"
             options = ("-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(unfinished))
-            _run(work, "go", "build", *options, package)
+            run_command(work, "go", "build", *options, package)
             unfinished.rename(folder / name)
 
 
-def _download(module: str, version: str) -> Path:
+def download_module(module: str, version: str) -> Path:
+    """Return the folder of a module of the Go module proxy, which is not writable."""
     with tempfile.TemporaryDirectory() as work:
         Path(work, "go.mod").write_text("module download\n")
         template = f"{module}@v{version}"
-        _run(work, "go", "mod", "download", template)
+        run_command(work, "go", "mod", "download", template)
         root = subprocess.run(
             ["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True
         ).stdout.strip()
     return Path(root) / template
 
 
-def _run(folder: str, *command: str) -> None:
+def run_command(folder: str | Path, *command: str) -> None:
+    """Run a command of a build.
+
+    :raises TestbedError: it failed; the message has the end of its output.
+    """
     if shutil.which(command[0]) is None:
         raise TestbedError(f"it cannot be built without {command[0]}")
     environment = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"}

@@ -32,7 +32,7 @@ def write_images(path: Path) -> None:
 
     :raises TestbedError: busybox is not installed, or is not a static binary.
     """
-    layer = _layer()
+    layer = image_layer()
     with tarfile.open(path, "w") as tar:
         manifests = [
             _image(tar, BUSYBOX, layer, ("sh",)),
@@ -44,7 +44,7 @@ def write_images(path: Path) -> None:
         _add(tar, "index.json", _json(index))
 
 
-def _layer() -> bytes:
+def image_layer() -> bytes:
     """Return an uncompressed root file system: /bin/busybox, links to it, and empty folders."""
     program = shutil.which("busybox")
     if program is None:
