@@ -17,6 +17,10 @@ RUNTIME, PLUGIN = "the runtime", "the plugin"
 ORPHANED = "the process that was connected to the runtime has ended"
 """Reason for the end of a connection whose process was killed, such as a tap by the runtime."""
 
+NEW_SOCKET = f"{RUNTIME}'s socket was made anew"
+"""Reason for a connection that nri-scope ended because the runtime listens on another socket. After
+a reload, Docker Engine keeps older connections open, and sends nothing more on them."""
+
 RUNTIME_RESTARTS, RUNTIME_ENDED = f"{RUNTIME} restarts", f"{RUNTIME} has ended"
 """Reasons of an emulated runtime."""
 

@@ -318,6 +318,14 @@ class Event:
         """The owners of the changes, each once; without changes, of the requests."""
         return self.owners_of(slice(self.changes or None))
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is about a container in no pod.
+
+        Docker Engine sends each container also as a pod with the same id.
+        """
+        return self.pod_id == self.container_id and bool(self.pod_id)
+
     def owners_of(self, some: slice) -> tuple[str, ...]:
         """Return the owners of some requests, each once; all owners if outcomes are not known."""
         return tuple(dict.fromkeys(self.owners[some] if self.outcomes else self.owners))
@@ -401,6 +409,11 @@ class Container:
     id: str
     name: str
     pod: Pod | None
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it is in no pod; see `Event.is_alone`."""
+        return self.pod is None or (self.pod.id == self.id and bool(self.id))
 
 
 @dataclass(frozen=True, slots=True)

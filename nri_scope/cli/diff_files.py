@@ -237,8 +237,9 @@ def _container(view: OpenRecording, file: Path, what: str) -> Container:
 def _names(recording: Recording, differ: Differ) -> NameOf:
     """Return a function from ids to names, as known to the recording, else to the differ."""
     # Names are built on demand: a million containers may share one long pod name.
-    subjects: dict[str, Pod | Container] = {one.id: one for one in recording.containers()}
-    subjects |= {pod.id: pod for pod in recording.pods()}
+    subjects: dict[str, Pod | Container] = {pod.id: pod for pod in recording.pods()}
+    # In Docker Engine, a container's pod has its id.
+    subjects |= {container.id: container for container in recording.containers()}
 
     def name_of(object_id: str) -> str:
         subject = subjects.get(object_id)

@@ -384,8 +384,7 @@ class _Creations:
         gaps = [gap for gap in self._gaps if gap.session in (None, tap.id)]
         if any(tap.started_ns <= gap.to_ns and gap.from_ns <= event.at_ns for gap in gaps):
             return
-        # Docker has no events of pods: a pod has the id of its container.
-        if event.pod_id not in ("", event.container_id) and self._is_new(event.pod_id):
+        if event.pod_id and not event.is_alone and self._is_new(event.pod_id):
             why = f"neither Synchronize nor {RUN_POD} of its tap (session {tap.id}) contained it"
             about = replace(event, container="", container_id="")
             pod = decode_request(event.method, request).pod

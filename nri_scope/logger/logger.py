@@ -163,7 +163,10 @@ class Logger:
         """Record the end of the session, whose connection has ended."""
         if self._session is not None:
             # Measured on the clock of the session's events, so that the gap begins after them.
-            self._unobserved_since = self._wall_offset + monotonic_ns()
+            until_ns = end.observed_ns or monotonic_ns()
+            if self._arrived:
+                until_ns = max(until_ns, self._arrived[-1])
+            self._unobserved_since = self._wall_offset + until_ns
             self._unobserved_reason = f"{NOT_CONNECTED}: {end.reason}"
             # Other connections may see the events that this one misses.
             self._unobserved_session = self._session if self.role is Role.PROBE else None

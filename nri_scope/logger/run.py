@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nri_scope.end_reasons import oversized_message
+from nri_scope.end_reasons import NEW_SOCKET, oversized_message
 from nri_scope.errors import ConnectError, NriScopeError, RecordingError, RpcError, UsageError
 from nri_scope.nri.events import DEFAULT_REQUEST_TIMEOUT_MS, EventKind, events_in
 from nri_scope.nri.runtime_setup import FailurePolicy
@@ -261,6 +261,7 @@ class _Run:
             more = (
                 "; waiting for the runtime to return" if end.configured else "; registering again"
             )
+            more = "; connecting to the new one" if end.reason == NEW_SOCKET else more
             more = "" if self._options.once else more
             self._say(f"session ended: {end.reason}{more}")
         if oversized_message([end.reason]):

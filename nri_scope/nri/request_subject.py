@@ -124,8 +124,12 @@ def container_of(method: str, message: Message) -> api.Container | None:
 
 
 def name_of_pod(pod: api.PodSandbox) -> str:
-    """Return the pod's name in Kubernetes. iSulad sends "k8s_POD_web_shop_UID_0" for "web"."""
-    name = pod.name
+    """Return the pod's name in Kubernetes. iSulad sends "k8s_POD_web_shop_UID_0" for "web".
+
+    Docker Engine has no pods; it sends each container also as a pod, with the same id and name:
+    "/web" for "web".
+    """
+    name = pod.name.removeprefix("/")
     if name.startswith("k8s_POD_") and (match := _LONG_NAME.fullmatch(name)) is not None:
         _, short, namespace, uid = match.groups()
         if pod.namespace in ("", namespace) and pod.uid in ("", uid):
@@ -134,14 +138,14 @@ def name_of_pod(pod: api.PodSandbox) -> str:
 
 
 def name_of_container(container: api.Container) -> str:
-    """Return the container's name in Kubernetes.
+    """Return the container's name in Kubernetes, or in Docker Engine, which sends "/web" for "web".
 
     iSulad sends "app" in CreateContainer, and "k8s_app_web_shop_UID_0" in all later events.
     """
     name = container.name
     if name.startswith("k8s_") and (match := _LONG_NAME.fullmatch(name)) is not None:
         return match[1]
-    return name
+    return name.removeprefix("/")
 
 
 def event_name(method: str, message: Message | None) -> str:

@@ -190,6 +190,8 @@ _CRI_O = (
     ("1.35.0", "0.11.0"),
     ("1.37.0", "0.12.0"),
 )
+# Docker Engine sends the NRI version; which of its releases has which is unknown.
+_DOCKER: tuple[tuple[str, str], ...] = ()
 # iSulad has the API of 0.6.1 and, regardless of its own version, sends "v2" "2.0.0-beta.2+unknown".
 _ISULAD = (("0.0", "0.6.1"),)
 
@@ -205,11 +207,17 @@ def _table(lines: tuple[tuple[str, str], ...]) -> _Table:
 _RUNTIMES = {
     "containerd": _table(_CONTAINERD),
     "cri-o": _table(_CRI_O),
+    "docker": _table(_DOCKER),
     "isulad": _table(_ISULAD),
 }
 
 _ALIASES = {"v2": "isulad", "crio": "cri-o"}
-_TITLES = {"containerd": "containerd", "cri-o": "CRI-O", "isulad": "iSulad"}
+_TITLES = {
+    "containerd": "containerd",
+    "cri-o": "CRI-O",
+    "docker": "Docker Engine",
+    "isulad": "iSulad",
+}
 
 
 def runtime_title(runtime_name: str) -> str:

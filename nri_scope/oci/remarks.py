@@ -3,15 +3,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.specs.json_spec import ABSENT, Json, Spec, pointer, text_at
+from nri_scope.nri.changes import requested_fields
+from nri_scope.specs.json_spec import ABSENT, Json, Spec, pointer, split, text_at
 from nri_scope.specs.path_labels import value_at
 
-from .adjustment import removed_key
-from .runtime_rules import UpdatePath
+from .adjustment import adjust, removed_key
+from .runtime_rules import UNKNOWN, RuntimeRules, UpdatePath
 from .values import device_rule, net_device, oci_name, rlimit
 
 RemarkKind: TypeAlias = Literal["dropped", "unresolved", "refused"]
@@ -65,15 +66,18 @@ def remarks(
     change: api.ContainerAdjustment | api.ContainerUpdate | api.LinuxResources,
     spec: Spec | None = None,
     path: UpdatePath = UpdatePath.CRI,
-    cdi_drop: str = "",
+    rules: RuntimeRules = UNKNOWN,
 ) -> tuple[Remark, ...]:
     """Return remarks on parts of `change` whose treatment is not visible in the resulting spec.
 
     `change` is a merged adjustment, an update or its resources. With the `spec` to be changed,
-    conflicts with it are included. `path` is the path of an update in the runtime, and `cdi_drop`
-    the reason why it drops CDI devices, see `RuntimeRules`.
+    conflicts with it are included. `path` is the path of an update in the runtime, and `rules` are
+    those of the runtime.
     """
     if isinstance(change, api.ContainerAdjustment):
+        if rules.treatment is not None:
+            return tuple(_by_treatment(change, spec or {}, rules.treatment))
+        cdi_drop = rules.drops_cdi_devices
         return (*_of_adjustment(change, spec or {}, cdi_drop), *_second_rlimits(change, spec or {}))
     resources = change.linux.resources if isinstance(change, api.ContainerUpdate) else change
     return tuple(_of_update(resources, path))
@@ -87,6 +91,24 @@ def empty_cpu_set(reply: api.LinuxResources) -> tuple[Remark, ...]:
     if not reply.HasField("cpu") or reply.cpu.ByteSize():
         return ()
     return (Remark(f"{_RESOURCES}/cpu/cpus", "", "dropped", _EMPTY_CPU),)
+
+
+def _by_treatment(
+    message: api.ContainerAdjustment,
+    spec: Spec,
+    treatment: Callable[[str, Json], tuple[str, str]],
+) -> Iterator[Remark]:
+    adjusted = adjust(spec, message)
+    for path, _ in requested_fields(message):
+        value = value_at(adjusted, path)
+        wanted = None if value is ABSENT else value
+        removed = removed_key(split(path)[-1])
+        if removed is not None:
+            path, wanted = pointer(path.rpartition("/")[0], removed), f"-{removed}"
+        refusal, reason = treatment(path, wanted)
+        if refusal or reason:
+            kind: RemarkKind = "refused" if refusal else "dropped"
+            yield Remark(path, wanted, kind, refusal or reason)
 
 
 def _of_adjustment(message: api.ContainerAdjustment, spec: Spec, cdi_drop: str) -> Iterator[Remark]:

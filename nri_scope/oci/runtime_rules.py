@@ -17,9 +17,9 @@ from nri_scope._gen.nri.api_pb2 import ContainerAdjustment
 from nri_scope.nri.events import POST_START, START
 from nri_scope.nri.merging import CreationMerging, IsuladCreation, IsuladStopping, StopMerging
 from nri_scope.nri.versions import V0_12, NriVersion, runtime_title, sort_key
-from nri_scope.specs.json_spec import Spec, copy_object, restore_if_unchanged
+from nri_scope.specs.json_spec import Json, Spec, copy_object, restore_if_unchanged
 
-from . import isulad_spec
+from . import docker_spec, isulad_spec
 from .adjustment import adjust
 from .container import update_by_oci_runtime, update_resources
 from .values import keep_unknown, unknown_fields
@@ -50,6 +50,10 @@ VOIDED = "replied with an update of the same container without resources, which 
 """See `RuntimeRules.voids_empty_updates`; the CRI call succeeds."""
 LOGGED = "this runtime only logs it if an update of another container fails"
 IGNORED = "with ignore_failure, a failure of the update is not reported"
+CREATIONS_ONLY = (
+    "this runtime informs plugins of the creation of a container only, before it is carried out: "
+    "whether it succeeded and later changes are not visible"
+)
 UNORDERED = (
     "this runtime calls plugins in random order, and sends each the original container: changes by "
     "plugins without a recorded connection are not visible"
@@ -107,6 +111,14 @@ class RuntimeRules:
     """
     drops_cdi_devices: str = ""
     """Why the runtime drops the CDI devices of plugins; "" if it injects them, or if unknown."""
+    treatment: Callable[[str, Json], tuple[str, str]] | None = None
+    """Returns why the runtime refuses a creation because of the adjustment of a path to a value,
+    and why it drops the adjustment; see `docker_spec.treatment`. None if it uses upstream's
+    generator, or if unknown."""
+    refuses_updates: str = ""
+    """Why the runtime applies no update that a plugin requests; "" if it does."""
+    shows_outcomes: bool = True
+    """Whether events after CreateContainer show whether the container was created."""
     adjusts_as_upstream: bool = False
     """Whether the runtime is known to apply adjustments with upstream's generator."""
     ignores_evictions: bool = False
@@ -140,13 +152,15 @@ class RuntimeRules:
     @property
     def blind_spot(self) -> str:
         """Which changes no passive connection can show; "" if each may be visible to one."""
+        if not self.shows_outcomes:
+            return CREATIONS_ONLY
         return "" if self.has_ordered_chain else UNORDERED
 
 
 _WITHOUT_CDI = (((1, 7, 26), (1, 7, 30)), ((2, 0, 0), (2, 1, 0)))
 """Versions of containerd, from and before, that drop CDI devices (1.7.29 tested, 2.0 read)."""
 _DROPS_CDI = "drops the CDI devices of plugins"
-_UNKNOWN = RuntimeRules()
+UNKNOWN = RuntimeRules()
 _RULES = {
     "containerd": RuntimeRules(
         own_updates=UpdatePath.CRI,
@@ -167,6 +181,16 @@ _RULES = {
         ignores_evictions=True,
         updates_stopped=False,
         reports_all_updates=False,
+    ),
+    "Docker Engine": RuntimeRules(
+        adjust=docker_spec.adjust,
+        sorts_mounts=False,
+        # Synchronize has variables, but no mounts.
+        reported_paths=("/process/env/",),
+        treatment=docker_spec.treatment,
+        refuses_updates=docker_spec.UPDATES,
+        shows_outcomes=False,
+        ignores_evictions=True,
     ),
     "iSulad": RuntimeRules(
         has_ordered_chain=False,
@@ -196,7 +220,7 @@ def runtime_rules_of(runtime_name: str, runtime_version: str = "") -> RuntimeRul
     With the version there, they include the rules of this version.
     """
     title = runtime_title(runtime_name)
-    rules = _RULES.get(title, _UNKNOWN)
+    rules = _RULES.get(title, UNKNOWN)
     key = sort_key(runtime_version)
     if title == "containerd" and key is not None and any(a <= key[:3] < b for a, b in _WITHOUT_CDI):
         return replace(rules, drops_cdi_devices=f"containerd {runtime_version} {_DROPS_CDI}")

@@ -15,6 +15,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import NriScopeError, RpcError, UsageError
 from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, SHUTDOWN, STATE_CHANGE_EVENTS, EventKind
 from nri_scope.nri.no_change import no_change
+from nri_scope.nri.request_subject import name_of_container, name_of_pod
 from nri_scope.nri.runtime_setup import ConfigureRequest, FailurePolicy, Introduction, negotiate
 from nri_scope.nri.versions import runtime_words
 from nri_scope.wire import Code, RequestReceived
@@ -358,8 +359,10 @@ def _subject(message: Message) -> str:
     """Return ``namespace/pod/container``; parts that the request lacks are omitted."""
     pod = getattr(message, "pod", None)
     container = getattr(message, "container", None)
-    names = [
-        *([pod.namespace, pod.name or pod.id[:12]] if isinstance(pod, api.PodSandbox) else ()),
-        *([container.name or container.id[:12]] if isinstance(container, api.Container) else ()),
-    ]
+    names: list[str] = []
+    # Docker Engine sends each container also as a pod.
+    if isinstance(pod, api.PodSandbox) and pod.id != getattr(container, "id", None):
+        names += [pod.namespace, name_of_pod(pod) or pod.id[:12]]
+    if isinstance(container, api.Container):
+        names.append(name_of_container(container) or container.id[:12])
     return "/".join(name for name in names if name)

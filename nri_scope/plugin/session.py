@@ -21,7 +21,7 @@ from nri_scope._gen.nri.api_pb2 import (
     UpdateContainersRequest,
     UpdateContainersResponse,
 )
-from nri_scope.end_reasons import RUNTIME
+from nri_scope.end_reasons import NEW_SOCKET, RUNTIME
 from nri_scope.errors import (
     ConnectError,
     ConnectionClosed,
@@ -66,6 +66,18 @@ class UnixSocket:
     ) -> Link:
         """Connect to the socket."""
         return await connect_unix(self.path, lambda: _link(on_request, on_notice))
+
+    @property
+    def file(self) -> tuple[int, int, int] | None:
+        """What distinguishes the socket's file from one made anew; None if there is no file.
+
+        Inode numbers are reused. Connecting and chmod(1) keep the time of modification.
+        """
+        try:
+            status = Path(self.path).stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def unix_socket(path: str | Path) -> Connect:
@@ -136,6 +148,9 @@ CONFIGURE_TIMEOUT = 10.0
 """Seconds from the reply to RegisterPlugin to Configure, which runtimes in Go send immediately.
 iSulad may lose a registration after its reply, and then leaves the connection open forever.
 """
+
+SOCKET_CHECK_S = 0.5
+"""Seconds between two checks whether the runtime's socket was made anew, each of some µs."""
 
 FAILURES_REPORTED = 20
 """Maximum number of different internal errors reported per session."""
@@ -210,6 +225,8 @@ class SessionEnd:
     synchronized: bool
     warning: str = ""
     """Consequence of the end for the runtime; "" for none."""
+    observed_ns: int = 0
+    """Time until which events came, on the monotonic clock; 0 for the end."""
 
 
 class PluginSession:
@@ -246,6 +263,8 @@ class PluginSession:
         """The registration, once it was sent."""
         self.registered_ns = 0
         """Time at which it was sent, on the monotonic clock."""
+        self._observed_ns = 0
+        """See `SessionEnd`."""
 
     @property
     def open(self) -> bool:
@@ -254,16 +273,20 @@ class PluginSession:
 
     def ended(self, reason: str) -> SessionEnd:
         """Return the summary of this session, which ended for ``reason``."""
-        return SessionEnd(reason, self._configured, self.synchronized)
+        return SessionEnd(
+            reason, self._configured, self.synchronized, observed_ns=self._observed_ns
+        )
 
     async def run(self, connect: Connect, *, require_configure: bool = False) -> SessionEnd:
         """Connect, register and serve. Returns when the connection has ended.
 
+        It ends, too, if the file of a `UnixSocket` is made anew: the runtime then listens there.
         ``require_configure`` closes it if no Configure arrives within `CONFIGURE_TIMEOUT`, for
         callers that can reconnect. Raises `ConnectError` if connecting fails; `RpcError`,
         `DeadlineExceeded` or `ConnectionClosed` if the registration fails; `UsageError` if the
         plugin rejects the runtime.
         """
+        file = connect.file if isinstance(connect, UnixSocket) else None
         link = await connect(
             self._on_request, lambda notice: self._plugin.noticed(f"from the runtime: {notice}")
         )
@@ -275,6 +298,9 @@ class PluginSession:
             NRI_version=NRI_VERSION,
         ).SerializeToString()
         self.registered_ns = monotonic_ns()
+        watch: asyncio.Task[None] | None = None
+        if isinstance(connect, UnixSocket):
+            watch = asyncio.create_task(self._watch(connect, file, link))
         try:
             # The runtime may send Configure before this reply; _on_request handles that.
             await link.call(RUNTIME_SERVICE, REGISTER, self.registration, timeout=REGISTER_TIMEOUT)
@@ -292,6 +318,8 @@ class PluginSession:
             reason = str(error)
         finally:
             link.close()
+            if watch is not None:
+                watch.cancel()
         if self._refused is not None:
             raise self._refused
         return self.ended(reason)
@@ -325,6 +353,17 @@ class PluginSession:
             return UpdateContainersResponse.FromString(reply)
         except DecodeError as error:
             raise RemoteProtocolError(f"UpdateContainers: undecodable reply: {error}") from error
+
+    async def _watch(
+        self, connect: UnixSocket, file: tuple[int, int, int] | None, link: Link
+    ) -> None:
+        """Close the link when the runtime's socket, of which this was the file, is made anew."""
+        checked_ns = monotonic_ns()
+        while connect.file in (file, None):
+            checked_ns = monotonic_ns()
+            await asyncio.sleep(SOCKET_CHECK_S)
+        self._observed_ns = checked_ns
+        link.close(NEW_SOCKET)
 
     def _give_up(self, link: Link) -> None:
         if not self._configuring:

@@ -5,7 +5,7 @@ A runtime sends PostUpdateContainer exactly for the updates that it carried out,
 PostCreateContainer exactly for the containers that it created. containerd undoes a failed creation
 by StopContainer and RemoveContainer (``UndoCreateContainer`` in internal/cri/nri);
 CRI-O sends no further event about a creation that failed after the chain. Both were verified by
-experiment.
+experiment. Docker Engine sends neither; a container in a later Synchronize was created.
 """
 
 from __future__ import annotations
@@ -231,6 +231,8 @@ class Creations:
         session = self._session(asked.session)
         if session is None or session.role == Role.REPLAY:
             return UNKNOWN
+        if not runtime_rules_of(session.runtime_name).shows_outcomes:
+            return CREATED if self._is_listed(asked) else UNKNOWN
         mine = (row for row in later if row.session == asked.session)
         end = next((row for row in mine if row.name in (*CONTAINER_ENDS, CREATE)), None)
         if not session.subscribes_to(POST_EVENT_OF[CREATE]):
@@ -266,6 +268,14 @@ class Creations:
                 break
             return OperationOutcome(OperationFate.FAILED, end.id)
         return UNKNOWN
+
+    def _is_listed(self, asked: _EventRow) -> bool:
+        """Return whether a later Synchronize has the container."""
+        query = (
+            "SELECT 1 FROM state WHERE event > ? "
+            "AND container = (SELECT container FROM event WHERE id = ?) LIMIT 1"
+        )
+        return self._number(query, asked.id, asked.id) is not None
 
     def _pod_end(self, asked: _EventRow) -> _EventRow | None:
         """Return the event that stopped the container's pod later, on the same connection."""

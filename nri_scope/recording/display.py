@@ -86,11 +86,12 @@ def subject(event: Event) -> str:
     """Return the subject of an event: ``ns/pod/container``, with ids for unknown names."""
     if not (event.pod_id or event.pod or event.container_id or event.container):
         return ""
+    container = safe(event.container or event.container_id[:SHORT_ID])
+    if event.is_alone:
+        return container
     pod = safe(event.pod) or f"pod {safe(event.pod_id[:SHORT_ID])}"
     named = f"{safe(event.namespace)}/{pod}" if event.namespace else pod
-    if not (event.container_id or event.container):
-        return named
-    return f"{named}/{safe(event.container or event.container_id[:SHORT_ID])}"
+    return f"{named}/{container}" if container else named
 
 
 def short_subject(event: Event, named: str, width: int) -> str:

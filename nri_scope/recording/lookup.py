@@ -51,13 +51,16 @@ def find(
     """
     if event := _event(recording, what):
         return event
-    pods, containers = recording.pods(), recording.containers()
+    containers = recording.containers()
+    ids = {container.id for container in containers}
+    # In Docker Engine, a pod is only another message about its container.
+    pods = [pod for pod in recording.pods() if pod.id not in ids]
     subjects: list[Pod | Container] = [*pods, *containers]
     matches: list[Pod | Container]
+    if named := [subject for subject in subjects if what and subject_name(subject) == what]:
+        return newest_of(recording, named, note)
     if "/" not in what:
         matches = _by_id(subjects, what)
-    elif named := [subject for subject in subjects if subject_name(subject) == what]:
-        return newest_of(recording, named, note)
     else:
         name, _, part = what.rpartition("/")
         matches = [pod for pod in pods if pod_name(pod) == name]
@@ -85,7 +88,8 @@ def newest_of(
     if note is not None and earlier:
         length = _distinct_length([subject.id for subject in named])
         pod = newest if isinstance(newest, Pod) else newest.pod
-        above = "" if pod is None else f"{pod_name(pod)}/"
+        is_alone = isinstance(newest, Container) and newest.is_alone
+        above = "" if pod is None or is_alone else f"{pod_name(pod)}/"
         listed = earlier[:-_LISTED:-1]
         others = ", ".join(f"{above}{old.id[:length]}{_seen(recording, old)}" for old in listed)
         more = len(earlier) - len(listed)
@@ -165,7 +169,9 @@ def pod_name(pod: Pod) -> str:
 
 def container_name(container: Container) -> str:
     """Return ``ns/pod/container``, without unknown parts."""
-    return f"{pod_name(container.pod)}/{container.name}" if container.pod else container.name
+    if container.pod is None or container.is_alone:
+        return container.name
+    return f"{pod_name(container.pod)}/{container.name}"
 
 
 def subject_name(subject: Pod | Container) -> str:

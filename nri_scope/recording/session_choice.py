@@ -12,9 +12,10 @@ from .reader import Recording
 def subject_of(event: Event) -> str:
     """Return ``namespace/pod`` or ``namespace/pod/container``; "" for an event about neither."""
     pod = f"{event.namespace}/{event.pod}" if event.pod or event.namespace else event.pod_id
-    if not event.container and not event.container_id:
+    container = event.container or event.container_id
+    if not container:
         return pod
-    return f"{pod}/{event.container or event.container_id}"
+    return container if event.is_alone else f"{pod}/{container}"
 
 
 def concerns(only: str, event: Event) -> bool:

@@ -291,14 +291,13 @@ class Effects:
         ``spec``: the container that is adjusted.
         """
         reported = {(dropped.plugin, dropped.container_id, dropped.path) for dropped in already}
-        drops_cdi = self._rules.drops_cdi_devices
         return [
             Dropped(plugin, target, dropped.path, json.dumps(dropped.value), dropped.reason)
             for plugin, wanted in asked
             if (target := container_id or getattr(wanted, "container_id", ""))
             in self._world.containers
             for dropped in (
-                *oci.remarks(wanted, spec, path, drops_cdi),
+                *oci.remarks(wanted, spec, path, self._rules),
                 *oci.empty_cpu_set(wanted.linux.resources),
             )
             if (plugin, target, dropped.path) not in reported

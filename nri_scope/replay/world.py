@@ -130,10 +130,13 @@ class World:
 
     def _named(self, container: api.Container) -> None:
         pod = self.pods.get(container.pod_sandbox_id)
-        prefix = container.pod_sandbox_id
-        if pod is not None:
-            prefix = f"{pod.namespace}/{name_of_pod(pod)}"
-        self._names[container.id] = f"{prefix}/{name_of_container(container)}"
+        prefix = f"{container.pod_sandbox_id}/"
+        if container.pod_sandbox_id == container.id:
+            # Docker Engine has no pods.
+            prefix = ""
+        elif pod is not None:
+            prefix = f"{pod.namespace}/{name_of_pod(pod)}/"
+        self._names[container.id] = f"{prefix}{name_of_container(container)}"
 
     # -- events -------------------------------------------------------------------------------
 

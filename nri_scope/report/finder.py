@@ -188,7 +188,8 @@ class _NewestNames(Latest[str, str]):
         if event.container_id and event.container:
             pod = event.pod or event.pod_id[:SHORT_ID]
             space = f"{event.namespace}/" if event.namespace else ""
-            self._put(event.container_id, f"{space}{pod}/{event.container}")
+            above = "" if event.is_alone else f"{space}{pod}/"
+            self._put(event.container_id, f"{above}{event.container}")
 
     def _put(self, key: str, name: str) -> None:
         if self.get(key) != name:

@@ -31,8 +31,10 @@ from nri_scope.nri import merging
 from nri_scope.nri.events import METHODS, STATE_CHANGE_EVENTS, EventKind
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.versions import asks_closed_validators
+from nri_scope.oci import docker_spec
 from nri_scope.oci.isulad_spec import MachineCpus, creation_refusal
-from nri_scope.oci.runtime_rules import runtime_rules_of
+from nri_scope.oci.remarks import remarks
+from nri_scope.oci.runtime_rules import RuntimeRules, runtime_rules_of
 from nri_scope.wire import Code
 
 from .answer import Answer
@@ -216,6 +218,12 @@ def merging_of(profile: Profile, event: EventKind) -> Callable[..., Merged] | No
     return kinds.get(event)
 
 
+def _refusal(adjustment: api.ContainerAdjustment, rules: RuntimeRules) -> str:
+    """Return Docker's error about an adjustment; "" for none that the adjustment shows."""
+    refused = (each for each in remarks(adjustment, rules=rules) if each.kind == "refused")
+    return docker_spec.error_of(each.reason for each in refused)
+
+
 @cache
 def _this_machine() -> MachineCpus | None:
     """Return the CPUs and memory nodes of this machine; None if the kernel does not list CPUs."""
@@ -262,10 +270,10 @@ class Dispatch:
             if asks_closed_validators(self._profile.version):
                 plugins = tuple(self._chain.registered)
             await self._ask_in_turn(plugins)
-            if not outcome.failure:
-                self._check_merged()
             if event is EventKind.CreateContainer and not outcome.failure:
                 await self._validate(plugins)
+            if not outcome.failure:
+                self._check_merged()
             self._chain.remove_closed()
         return outcome
 
@@ -328,18 +336,29 @@ class Dispatch:
         return True
 
     def _check_merged(self) -> None:
-        """Fail a creation whose merged replies iSulad cannot apply, and any of its updates."""
-        merged = self.outcome.merged
+        """Fail a creation whose merged replies iSulad or Docker cannot apply, and any update of
+        iSulad.
+        """
+        merged, rules = self.outcome.merged, runtime_rules_of(self._profile.runtime_name)
         if isinstance(merged, merging.IsuladCreation):
             refusal = creation_refusal(merged, _this_machine())
             if refusal is not None:
                 self._fail(refusal.plugin, refusal.reason, refused=True)
-        elif (
-            isinstance(merged, merging.UpdateMerging)
-            and runtime_rules_of(self._profile.runtime_name).dies_of_updates
-        ):
+        elif isinstance(merged, merging.UpdateMerging) and rules.dies_of_updates:
             self.outcome.fail(self._rules, UPDATE_EVENT_CRASH)
             self.outcome.killed = True
+        elif isinstance(merged, merging.CreationMerging) and rules.treatment is not None:
+            replies = [
+                (answer.plugin, cast("api.CreateContainerResponse", answer.reply))
+                for answer in self.outcome.answers
+                if answer.reply is not None
+            ]
+            if merged.updates:
+                plugin = next(plugin for plugin, reply in replies if reply.update)
+                self._fail(plugin, docker_spec.UPDATES, refused=True)
+            elif error := _refusal(merged.adjustment, rules):
+                own = (plugin for plugin, reply in replies if _refusal(reply.adjust, rules))
+                self._fail(next(own, ""), error, refused=True)
 
     # -- validation ---------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from .rules import (
     CONTAINERD_1_7,
     CONTAINERD_2_3,
     CRI_O,
+    DOCKER,
     ISULAD,
     VERBATIM,
     DispatchRules,
@@ -120,6 +121,8 @@ class Profile:
     @property
     def shows_rlimits(self) -> bool:
         """Whether events after a creation have the container's rlimits."""
+        if self.lifecycle_rules.is_sparse:
+            return False
         since = runtime_rules_of(self.runtime_name).rlimits_since
         version = self.version
         return since is None or (version is not None and version >= since)
@@ -158,6 +161,10 @@ RECORDED = "recorded"
 
 _NONE = frozenset[EventKind]()
 _POST_UPDATE_OF_PODS = frozenset({EventKind.PostUpdatePodSandbox})
+_ALL_BUT_CREATIONS = frozenset(EventKind) - {
+    EventKind.CreateContainer,
+    EventKind.ValidateContainerAdjustment,
+}
 _UPDATES_OF_PODS = _POST_UPDATE_OF_PODS | {EventKind.UpdatePodSandbox}
 
 PROFILES: dict[str, Profile] = {
@@ -177,6 +184,8 @@ PROFILES: dict[str, Profile] = {
         ("nri-0.12.5", "containerd", "2.4.2", "0.12.5", CONTAINERD_2_3, _NONE),
         # server/sandbox_update_resources.go sends only one of the two events.
         ("cri-o", "cri-o", "1.37.0", "0.12.0", CRI_O, _POST_UPDATE_OF_PODS),
+        # moby v2.0.0-beta.24 calls only these (daemon/internal/nri).
+        ("docker", "docker", "29.2.0", "0.12.3", DOCKER, _ALL_BUT_CREATIONS),
         # iSulad sends the name and version of containerd, after which it was modelled (plugin.cc).
         ("isulad", "v2", "2.0.0-beta.2+unknown", "0.6.1", ISULAD, _NONE),
     )

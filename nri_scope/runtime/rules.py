@@ -111,7 +111,16 @@ ISULAD_DISPATCH = DispatchRules(
     keeps_unsynchronized=True,
 )
 
-_RULES = {"CRI-O": CRI_O_DISPATCH, "iSulad": ISULAD_DISPATCH}
+DOCKER_DISPATCH = DispatchRules(
+    # The error of the API. A container that could not be created is undone without an event.
+    failure_prefixes=MappingProxyType({EventKind.CreateContainer: ""}),
+)
+
+_RULES = {
+    "CRI-O": CRI_O_DISPATCH,
+    "Docker Engine": DOCKER_DISPATCH,
+    "iSulad": ISULAD_DISPATCH,
+}
 
 
 def dispatch_rules_of(runtime_name: str) -> DispatchRules:
@@ -217,6 +226,10 @@ class LifecycleRules:
     long_names: bool = False
     """Whether names are those of iSulad: ``k8s_POD_web_shop_UID_0`` for the pod ``shop/web``, and
     ``k8s_app_web_shop_UID_0`` for its container ``app``, but ``app`` in CreateContainer."""
+    is_sparse: bool = False
+    """Whether pods and containers are those of Docker Engine: of a pod it tells only the id and the
+    name, of a container only names, labels, annotations, state, process id, arguments and
+    variables. Each container is its own pod, with the same id and name."""
     tells_states: bool = True
     """Whether it tells the states of containers, and sends events of the containers of a pod that
     is stopped or removed. iSulad does neither."""
@@ -234,7 +247,7 @@ class LifecycleRules:
         state = container and self.states.get(event, container.state)
         omits_id = self.creates_without_id and event is EventKind.CreateContainer
         if (container is None or (state == container.state and not omits_id)) and not (
-            self.long_names and pod is not None
+            (self.long_names or (self.is_sparse and container is not None)) and pod is not None
         ):
             return request
         adapted = deepcopy(request)
@@ -247,12 +260,17 @@ class LifecycleRules:
             if container is not None and event is not EventKind.CreateContainer:
                 _lengthen(container, pod)
             _lengthen(pod, pod)
+        if self.is_sparse and pod is not None and container is not None:
+            pod.CopyFrom(_strip(container))
         return adapted
 
     def adapted_state(
         self, pods: Sequence[api.PodSandbox], containers: Sequence[api.Container]
     ) -> tuple[list[api.PodSandbox], list[api.Container]]:
         """Return the pods and containers of Synchronize as this runtime sends them."""
+        if self.is_sparse:
+            own = [deepcopy(container) for container in containers]
+            return [_strip(container) for container in own], own
         if not self.long_names:
             return list(pods), list(containers)
         copies = [deepcopy(pod) for pod in pods]
@@ -264,6 +282,25 @@ class LifecycleRules:
             if container.pod_sandbox_id in by_id:
                 _lengthen(container, by_id[container.pod_sandbox_id])
         return copies, own
+
+
+def _strip(container: api.Container) -> api.PodSandbox:
+    """Remove what Docker Engine does not tell about a container; return its pod."""
+    name = container.name
+    sparse = api.Container(
+        id=container.id,
+        pod_sandbox_id=container.id,
+        name=name if name.startswith("/") else f"/{name}",
+        state=container.state,
+        labels=container.labels,
+        annotations=container.annotations,
+        args=container.args,
+        env=container.env,
+        linux=api.LinuxContainer(),
+        pid=container.pid,
+    )
+    container.CopyFrom(sparse)
+    return api.PodSandbox(id=sparse.id, name=sparse.name)
 
 
 def _lengthen(subject: api.PodSandbox | api.Container, pod: api.PodSandbox) -> None:
@@ -346,6 +383,11 @@ CRI_O = LifecycleRules(
         starts_late=True,
         pid_of_stopped_pod=True,
     ),
+)
+
+DOCKER = LifecycleRules(
+    states=MappingProxyType({EventKind.CreateContainer: _State.CONTAINER_CREATED}),
+    is_sparse=True,
 )
 
 ISULAD = LifecycleRules(

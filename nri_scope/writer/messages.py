@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 CRI_HINT = (
-    "what the runtime does with replies of plugins is only known where later events show it; --cri "
-    "asks the runtime"
+    "what the runtime does with replies of plugins is only known where later events show it; in "
+    "Kubernetes, --cri asks the runtime"
 )
 """Message for recorders that do not query the CRI."""
 

@@ -59,5 +59,5 @@ def test_some_versions_of_containerd_drop_cdi_devices(version: str, drops: bool)
     assert not runtime_rules_of("cri-o", version).drops_cdi_devices
     change = api.ContainerAdjustment()
     change.CDI_devices.add(name="vendor.com/gpu=0")
-    (one,) = remarks(change, cdi_drop=runtime_rules_of("containerd", version).drops_cdi_devices)
+    (one,) = remarks(change, rules=runtime_rules_of("containerd", version))
     assert one.kind == ("dropped" if drops else "unresolved")

@@ -15,6 +15,7 @@ from nri_scope.errors import (
     UsageError,
 )
 from nri_scope.nri.events import METHODS, EventKind
+from nri_scope.nri.merging import CreationMerging
 from nri_scope.nri.request_subject import (
     container_of,
     decode_request,
@@ -31,7 +32,7 @@ from nri_scope.runtime.operations import go_wording
 from .captures import exchanges
 
 EXPECTED = ("containerd-1.7", "containerd-2.1", "containerd-2.2", "containerd-2.3",
-            "containerd-2.4", "nri-0.12.5", "cri-o", "isulad")  # fmt: skip
+            "containerd-2.4", "nri-0.12.5", "cri-o", "docker", "isulad")  # fmt: skip
 
 
 def test_every_kind_of_runtime_has_a_profile() -> None:
@@ -52,7 +53,7 @@ def test_recorded_profile_is_taken_from_the_recording() -> None:
         ("containerd-2.5", "did you mean containerd-2"),
         ("crio", "did you mean cri-o?"),
         ("CRI-O", "did you mean cri-o?"),
-        ("docker", "profiles are containerd-1.7, "),
+        ("podman", "profiles are containerd-1.7, "),
     ],
 )
 def test_unknown_profile_s_error_names_the_nearest(name: str, hint: str) -> None:
@@ -70,6 +71,8 @@ def test_unknown_profile_s_error_names_the_nearest(name: str, hint: str) -> None
         ("containerd-2.2", EventKind.UpdatePodSandbox),
         ("containerd-2.2", EventKind.PostUpdatePodSandbox),
         ("cri-o", EventKind.PostUpdatePodSandbox),
+        ("docker", EventKind.PostCreateContainer),
+        ("docker", EventKind.StartContainer),
         ("isulad", EventKind.PostUpdatePodSandbox),
     ],
 )
@@ -85,6 +88,7 @@ def test_captured_events_are_not_skipped() -> None:
         ("containerd-2.1.9", "containerd-2.1"),
         ("containerd-2.4-beta", "containerd-2.3"),
         ("cri-o-1.37", "cri-o"),
+        ("docker-29.2", "docker"),
     ):
         for stored, _ in exchanges(capture):
             decoded = decode_request(stored.method, stored.request)
@@ -102,6 +106,7 @@ def test_container_states_match_captures() -> None:
         ("containerd-2.1.9", "containerd-2.1"),
         ("containerd-2.4-beta", "containerd-2.3"),
         ("cri-o-1.37", "cri-o"),
+        ("docker-29.2", "docker"),
     ):
         profile = PROFILES[name]
         for stored, _ in exchanges(capture):
@@ -174,7 +179,40 @@ def test_isulads_requests_match_captures(capture: str) -> None:
     assert checked > 15
 
 
-@pytest.mark.parametrize("name", [name for name in PROFILES if not name.startswith("nri-")])
+def test_dockers_requests_match_the_capture() -> None:
+    """Check what is told of containers, which captured requests have more of in Kubernetes."""
+    rules, checked = PROFILES["docker"].lifecycle_rules, 0
+    for exchange in exchanges("docker-29.2"):
+        if exchange.stored.plugin != "00-probe-a":
+            # Others see the adjustments of earlier plugins.
+            continue
+        decoded = decode_request(exchange.stored.method, exchange.stored.request)
+        message, container = decoded.message, decoded.container
+        if decoded.event != "CreateContainer" or message is None or container is None:
+            continue
+        plain = type(message).FromString(message.SerializeToString())
+        pod, full = pod_of("CreateContainer", plain), container_of("CreateContainer", plain)
+        assert pod is not None
+        assert full is not None
+        pod.namespace, pod.name, pod.uid, pod.id = "shop", "web", "uid", "pod-id"
+        full.name, full.pod_sandbox_id = name_of_container(full), pod.id
+        full.state = api.ContainerState.CONTAINER_UNKNOWN
+        full.mounts.add(destination="/etc/hosts")
+        full.linux.resources.cpu.shares.value = 2
+        sent = rules.adapted(EventKind.CreateContainer, plain)
+        assert isinstance(sent, api.CreateContainerRequest)
+        assert CreationMerging(sent, version=PROFILES["docker"].version).request == message
+        checked += 1
+    assert checked > 30
+
+
+def test_docker_tells_no_version_from_which_nri_is_inferred() -> None:
+    assert infer("docker", "29.2.0") is None
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in PROFILES if not name.startswith(("nri-", "docker"))]
+)
 def test_the_version_of_each_release_is_inferred(name: str) -> None:
     profile = PROFILES[name]
     assert infer(profile.runtime_name, profile.runtime_version) == profile.version

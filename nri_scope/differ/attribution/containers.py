@@ -36,7 +36,7 @@ _PODS_KEPT = 10_000
 
 
 NOT_REPORTED = (
-    "of the plugins' changes, this runtime's later events contain only devices; they do not show "
+    "of the plugins' changes, this runtime's later events contain only {}; they do not show "
     "what became of other requests"
 )
 
@@ -71,12 +71,13 @@ class Containers:
         """Store the container's name in an event; a creation replaces a stored name."""
         known = event.container_id in self._names and event.event != CREATE
         if event.container_id and event.container and not known:
-            where = f"{event.namespace}/{event.pod}/" if event.pod else ""
+            in_pod = event.pod and not event.is_alone
+            where = f"{event.namespace}/{event.pod}/" if in_pod else ""
             self._names[event.container_id] = f"{where}{event.container}"
 
     def learn_pod(self, pod: api.PodSandbox) -> None:
         """Store the name of a pod, to which its containers refer by id."""
-        self._pods.put(pod.id, f"{pod.namespace}/{name_of_pod(pod)}")
+        self._pods.put(pod.id, f"{pod.namespace}/{name_of_pod(pod)}/")
 
     def name_of(self, container_id: str) -> str:
         """Return ``ns/pod/container``; the beginning of the id if the name is unknown."""
@@ -89,7 +90,8 @@ class Containers:
         history = self.histories.get(container.id)
         if history is None:
             pod = self._pods.get(container.pod_sandbox_id)
-            name = name or (f"{pod}/{name_of_container(container)}" if pod else "")
+            above = "" if container.pod_sandbox_id == container.id else pod
+            name = name or ("" if above is None else f"{above}{name_of_container(container)}")
             self._names.setdefault(container.id, name)
             spec = oci.spec_of(container)
             history = History(container.id, self.name_of(container.id), base=spec, spec=spec)
@@ -220,7 +222,8 @@ class Containers:
         history.failure = ""
         history.created = history.created or not is_end
         if not rules.reports_adjustments:
-            history.add_remark(NOT_REPORTED)
+            members = [path.split("/")[-2] for path in rules.reported_paths]
+            history.add_remark(NOT_REPORTED.format(" and ".join(members)))
         # An unchanged state is new evidence if steps were added since the last event.
         mark = shown.described, len(history.steps)
         before = self._shown.get(container)

@@ -8,7 +8,7 @@ runtime's own list of owners, if there is one, is compared last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -28,6 +28,8 @@ from .attributed_changes import (
     ChangeStep,
     Evidence,
     Failure,
+    FailureKind,
+    Shows,
     dropped,
     refused,
 )
@@ -169,6 +171,12 @@ class CreationEvaluation:
             reason = _never_applied(made.change.path)
             if reason and self._last is not None and self._last.rules.adjusts_as_upstream:
                 made.settle(dropped(reason))
+            elif self._last is not None and made.container == self._id and made.is_open:
+                self._settle_by(self._last.rules.treatment, made)
+        if self._last is not None and self.results.updates and self._last.rules.refuses_updates:
+            owner = self.results.updates[0].source.owner
+            reason = f"{owner}: {self._last.rules.refuses_updates}"
+            self.results.fail(Failure(FailureKind.REFUSED, reason))
         newest = newest_steps(each for each in self.results.steps if each.is_expected)
         cancelled = {path: each for path, each in newest.items() if not each.has_effect}
         back: list[Change] = []
@@ -182,6 +190,17 @@ class CreationEvaluation:
                 # The value before the chain stays, not that of an earlier plugin.
                 request.exclude(superseded_by(later))
         return specs.apply(spec, back) if back else spec
+
+    def _settle_by(
+        self, treatment: Callable[[str, Json], tuple[str, str]] | None, made: ChangeStep
+    ) -> None:
+        """Settle a request that this runtime refuses or drops."""
+        refusal, reason = treatment(made.change.path, made.change.after) if treatment else ("", "")
+        if refusal:
+            made.settle(refused(refusal, Shows.RULE))
+            self.results.fail(Failure(FailureKind.REFUSED, f"{made.owner}: {refusal}"))
+        elif reason:
+            made.settle(dropped(reason))
 
     def _follow(self, pairs: Requests) -> Spec:
         """Return the spec after the last connection, and add the requests to the results."""
@@ -258,7 +277,7 @@ class CreationEvaluation:
     ) -> Spec:
         """Return the spec after a reply that `merged` contains, and add its changes."""
         source = RequestSource.of(part)
-        remarks = oci.remarks(reply.adjust, spec, cdi_drop=part.rules.drops_cdi_devices)
+        remarks = oci.remarks(reply.adjust, spec, rules=part.rules)
         empty = oci.empty_cpu_set(reply.adjust.linux.resources)
         self._expected = merged.request.container
         shown = oci.spec_of(merged.request.container)
@@ -278,6 +297,13 @@ class CreationEvaluation:
         for change in changes:
             self.results.steps.append(step(self._id, change, source))
         self._settle_dropped(merged.dropped, reply, spec, part)
+        if part.rules.treatment is not None:
+            # `_without_dropped` settles these: a later plugin may replace them.
+            paths = {change.path for change in changes}
+            for remark in remarks:
+                if not specs.touches(remark.path, paths):
+                    self.results.ask(self._id, remark.path, remark.value, source, REQUESTED)
+            return after
         for remark in (*remarks, *empty):
             path = path_of_change(remark, changes)
             self.results.add_remark(self._id, source, remark._replace(path=path))

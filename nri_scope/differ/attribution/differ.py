@@ -269,6 +269,8 @@ class Differ:
             history.created = is_created or not has_outcomes
             history.failure, history.doubt = results.failure, results.doubt
             history.remarks += results.remarks
+            if round_.parts[0].is_ordered and (limit := round_.parts[0].rules.blind_spot):
+                history.add_remark(limit)
             history.add(each for each in results.steps if each.container == history.id)
             results.created = history.created and not (results.cause or results.doubt)
             self._containers.created(history, round_.first, evaluation.described)

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.plain import UNKNOWN, Plain, clear_fields
+from nri_scope.nri.request_subject import name_of_container
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import many
 from nri_scope.text.yaml_text import inline, yaml_lines
@@ -240,7 +241,10 @@ def synchronized_names(request: Message) -> Iterator[tuple[str, str]]:
     if isinstance(request, api.SynchronizeRequest):
         pods = {pod.id: f"{pod.namespace}/{pod.name}" for pod in request.pods}
         for container in request.containers:
-            yield container.id, f"{pods.get(container.pod_sandbox_id, '?')}/{container.name}"
+            above = f"{pods.get(container.pod_sandbox_id, '?')}/"
+            # Docker Engine has no pods.
+            above = "" if container.pod_sandbox_id == container.id else above
+            yield container.id, f"{above}{name_of_container(container)}"
 
 
 def _events(names: Plain) -> str:

@@ -187,7 +187,7 @@ _FATAL = frozenset({RUN_POD, UPDATE_POD, CREATE, START, UPDATE})
 _LOG_ADVICE = "Find out why it did not answer: its own log, or `nri-scope replay FILE -- ./plugin`."
 _REFUSED_ADVICE = (
     "Other runtimes may accept this reply. Leave out the setting, and try the plugin with "
-    "`nri-scope replay FILE --profile isulad`."
+    "`nri-scope replay FILE -- ./plugin`."
 )
 _ENDS_CHAIN = "The chain ended: later plugins did not receive the event."
 _TWO_SETTINGS = (

@@ -98,9 +98,10 @@ class EventOrderDetector(Detector):
         session = self._facts.sessions.get(event.session)
         if session is None or not session.is_connection:
             return
-        subjects = (event.pod_id, POD_ORDER), (event.container_id, CONTAINER_ORDER)
+        pod = "" if event.is_alone else event.pod_id
+        subjects = (pod, POD_ORDER), (event.container_id, CONTAINER_ORDER)
         if event.event == CREATE:
-            self._events.setdefault((event.session, event.pod_id), set()).add(CREATE)
+            self._events.setdefault((event.session, pod), set()).add(CREATE)
         for subject, order in subjects:
             if subject and event.event in order:
                 self._check(event, subject, order)
@@ -206,8 +207,7 @@ class MissedSubjectDetector(Detector):
         """Check the first event of a pod and of a container at each connection."""
         if event.event == SYNCHRONIZE:
             self._synchronized.add(event.session)
-        # Docker has no events of pods: a pod has the id of its container.
-        is_pod = event.pod_id not in ("", event.container_id)
+        is_pod = event.pod_id and not event.is_alone
         if is_pod and event.event in CREATION_EVENTS:
             is_missed = event.event == CREATE and event.session in self._synchronized
             self._first(event, event.pod_id, "pod", is_missed=is_missed)

@@ -69,7 +69,7 @@ class SubjectDetails:
     @property
     def full_name(self) -> str:
         """``ns/pod/container``, without unknown parts."""
-        if self.container is None or self.container.pod is None:
+        if self.container is None or self.container.is_alone:
             return self.name
         return f"{SubjectDetails(pod=self.container.pod).name}/{self.name}"
 

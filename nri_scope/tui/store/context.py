@@ -123,9 +123,9 @@ class Context:
                 return ""
             case Pod():
                 return f"pod {_pod(self.about)}"
-            case Container(name=name, id=container_id, pod=pod):
+            case Container(name=name, id=container_id, pod=pod) as about:
                 own = safe(name, _MAX_COLUMNS) or f"container {safe(container_id[:SHORT_ID])}"
-                return f"{_pod(pod)}/{own}" if pod is not None else own
+                return own if pod is None or about.is_alone else f"{_pod(pod)}/{own}"
 
     def description(self) -> str:
         """Describe the restriction, including filter and marks; "" if there is none."""
