@@ -49,6 +49,7 @@ from nri_scope.nri.runtime_setup import (
 from nri_scope.nri.session import ConnectionEnd, ConnectionState, MessageKind
 from nri_scope.nri.versions import NriVersion
 from nri_scope.transport import Link, Notice, RequestHandler, adopt_descriptor, connect_unix
+from nri_scope.transport.sockets import SocketFile, made_anew, socket_file
 from nri_scope.wire import Code, Connection, RequestReceived
 
 Connect = Callable[[RequestHandler, Callable[[Notice], None]], Awaitable[Link]]
@@ -66,18 +67,6 @@ class UnixSocket:
     ) -> Link:
         """Connect to the socket."""
         return await connect_unix(self.path, lambda: _link(on_request, on_notice))
-
-    @property
-    def file(self) -> tuple[int, int, int] | None:
-        """What distinguishes the socket's file from one made anew; None if there is no file.
-
-        Inode numbers are reused. Connecting and chmod(1) keep the time of modification.
-        """
-        try:
-            status = Path(self.path).stat()
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 def unix_socket(path: str | Path) -> Connect:
@@ -148,9 +137,6 @@ CONFIGURE_TIMEOUT = 10.0
 """Seconds from the reply to RegisterPlugin to Configure, which runtimes in Go send immediately.
 iSulad may lose a registration after its reply, and then leaves the connection open forever.
 """
-
-SOCKET_CHECK_S = 0.5
-"""Seconds between two checks whether the runtime's socket was made anew, each of some µs."""
 
 FAILURES_REPORTED = 20
 """Maximum number of different internal errors reported per session."""
@@ -286,7 +272,7 @@ class PluginSession:
         `DeadlineExceeded` or `ConnectionClosed` if the registration fails; `UsageError` if the
         plugin rejects the runtime.
         """
-        file = connect.file if isinstance(connect, UnixSocket) else None
+        file = socket_file(connect.path) if isinstance(connect, UnixSocket) else None
         link = await connect(
             self._on_request, lambda notice: self._plugin.noticed(f"from the runtime: {notice}")
         )
@@ -300,7 +286,7 @@ class PluginSession:
         self.registered_ns = monotonic_ns()
         watch: asyncio.Task[None] | None = None
         if isinstance(connect, UnixSocket):
-            watch = asyncio.create_task(self._watch(connect, file, link))
+            watch = asyncio.create_task(self._watch(connect.path, file, link))
         try:
             # The runtime may send Configure before this reply; _on_request handles that.
             await link.call(RUNTIME_SERVICE, REGISTER, self.registration, timeout=REGISTER_TIMEOUT)
@@ -354,15 +340,9 @@ class PluginSession:
         except DecodeError as error:
             raise RemoteProtocolError(f"UpdateContainers: undecodable reply: {error}") from error
 
-    async def _watch(
-        self, connect: UnixSocket, file: tuple[int, int, int] | None, link: Link
-    ) -> None:
+    async def _watch(self, path: str | Path, file: SocketFile | None, link: Link) -> None:
         """Close the link when the runtime's socket, of which this was the file, is made anew."""
-        checked_ns = monotonic_ns()
-        while connect.file in (file, None):
-            checked_ns = monotonic_ns()
-            await asyncio.sleep(SOCKET_CHECK_S)
-        self._observed_ns = checked_ns
+        self._observed_ns = await made_anew(path, file)
         link.close(NEW_SOCKET)
 
     def _give_up(self, link: Link) -> None:

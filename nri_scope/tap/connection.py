@@ -11,13 +11,14 @@ from dataclasses import dataclass
 from time import monotonic_ns
 
 from nri_scope.capture.sink import Sink
-from nri_scope.end_reasons import PLUGIN, RUNTIME, tapped_close
+from nri_scope.end_reasons import NEW_SOCKET, PLUGIN, RUNTIME, tapped_close
 from nri_scope.errors import UsageError, reason_of
 from nri_scope.events import SessionStart
 from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.runtime_setup import FailurePolicy
 from nri_scope.plugin import Identity
 from nri_scope.transport.relay import Relay, RelayEnd
+from nri_scope.transport.sockets import SocketFile, made_anew, peer_path, socket_file
 
 from .session import TapSession
 
@@ -126,11 +127,16 @@ class TappedConnection:
             runtime.close()
             plugin.close()
             raise UsageError(f"the connection cannot be relayed: {reason_of(error)}") from error
+        path = peer_path(runtime)
+        watch = asyncio.create_task(self._watch(path, socket_file(path))) if path else None
         try:
             end = await relay.wait_closed()
         except asyncio.CancelledError:
             relay.close("the tap was cancelled")
             raise
+        finally:
+            if watch is not None:
+                watch.cancel()
         ended_ns = monotonic_ns()
         self._decode_all()
         reason = _end_reason(end, session.in_message)
@@ -154,6 +160,13 @@ class TappedConnection:
     def _plugin(self) -> str:
         identity = self._session.identity
         return plugin_id(identity.index, identity.name) if identity is not None else ""
+
+    async def _watch(self, path: str, file: SocketFile | None) -> None:
+        """Report when the runtime's socket is made anew. Only the plugin can connect again."""
+        await made_anew(path, file)
+        text = f"{NEW_SOCKET}: {self._plugin or 'a plugin'} may get no more events"
+        self._say(f"warning: {text} until it connects again")
+        self._session.note(text)
 
     def decode(self, piece: _Piece) -> None:
         """Decode a piece that was put into the queue."""

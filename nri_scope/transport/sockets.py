@@ -10,6 +10,7 @@ import socket
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from time import monotonic_ns
 
 from nri_scope.errors import ConnectError, reason_of
 from nri_scope.process.signals import root_hint
@@ -19,7 +20,13 @@ from .link import Link
 UNIX_PATH_MAX = 107
 """Maximum length of a path in bytes: sockaddr_un.sun_path has 108, including the final zero."""
 
+CHECK_S = 0.5
+"""Seconds between two checks whether a socket was made anew, each of some µs."""
+
 LinkFactory = Callable[[], Link]
+SocketFile = tuple[int, int, int]
+"""What distinguishes a socket's file from one made anew: inode numbers are reused. Connecting and
+chmod(1) keep the time of modification."""
 
 
 def check_path(path: str | Path) -> str:
@@ -62,6 +69,37 @@ async def connect_socket(path: str | Path) -> socket.socket:
         sock.close()
         raise
     return sock
+
+
+def socket_file(path: str | Path) -> SocketFile | None:
+    """Return what distinguishes the file at ``path``; None if there is none."""
+    try:
+        status = _status(os.fspath(path))
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def peer_path(sock: socket.socket) -> str:
+    """Return the path that the peer of a unix socket listens on; "" for none."""
+    try:
+        path = sock.getpeername()
+    except OSError:
+        return ""
+    # Bytes are the name of an abstract socket.
+    return path if isinstance(path, str) else ""
+
+
+async def made_anew(path: str | Path, file: SocketFile | None) -> int:
+    """Wait until another file than ``file`` is at ``path``.
+
+    Return the time of the last check before, on the monotonic clock in ns.
+    """
+    checked_ns = monotonic_ns()
+    while socket_file(path) in (file, None):
+        checked_ns = monotonic_ns()
+        await asyncio.sleep(CHECK_S)
+    return checked_ns
 
 
 async def adopt_descriptor(descriptor: int, new_link: LinkFactory) -> Link:

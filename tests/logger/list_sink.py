@@ -18,6 +18,7 @@ class ListSink(Sink):
         self.ends: list[tuple[int, str]] = []
         self.ended_ns: list[int] = []
         self.gaps: list[tuple[int | None, str, int | None]] = []
+        self.gap_times: list[tuple[int, int]] = []
         self.notes: list[tuple[int | None, str]] = []
 
     def begin_session(self, start: SessionStart) -> int:
@@ -36,6 +37,7 @@ class ListSink(Sink):
     ) -> None:
         assert from_ns <= to_ns
         self.gaps.append((session, reason, lost))
+        self.gap_times.append((from_ns, to_ns))
 
     def note(self, session: int | None, at_ns: int, text: str) -> None:
         self.notes.append((session, text))

@@ -19,6 +19,7 @@ from nri_scope.logger import logger as logger_module
 from nri_scope.logger.logger import Logger, LoggerService, SessionReport, watch_clock
 from nri_scope.nri.events import PLUGIN_SERVICE, EventKind
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
+from nri_scope.transport import sockets
 from tests.logger.list_sink import ListSink, exchange
 from tests.plugin.runtime_end import RuntimeEnd, call, configure, synchronize
 
@@ -172,6 +173,58 @@ async def test_a_restart_of_the_runtime_begins_a_session_after_a_gap(
     assert sink.gaps == [(None, "not connected to the runtime: closed by the runtime", None)] * 2
     assert [session for session, _ in sink.ends] == [1, 2, 3]
     assert sink.ends[-1] == (3, "enough")
+
+
+@pytest.mark.parametrize("removal", ["unlink", "rename"])
+async def test_a_socket_made_anew_begins_a_session_after_a_gap(
+    runtime: RuntimeEnd, tmp_path: Path, removal: str
+) -> None:
+    """Docker Engine leaves older connections open when it reloads its configuration."""
+    path = tmp_path / "nri.sock"
+    running = Running(path)
+    first, _registration = await runtime.registered()
+    await configure(first)
+    await synchronize(first)
+    if removal == "unlink":
+        path.unlink()
+    else:
+        path.rename(tmp_path / "old.sock")
+    second = RuntimeEnd()
+    await second.listen(path)
+    # An event of the old connection still counts.
+    await synchronize(first)
+    link, _registration = await second.registered()
+    await configure(link)
+    await finish(running)
+    await second.close()
+    sink = running.sink
+    assert [session for session, _ in sink.captured] == [1, 1, 1, 2]
+    assert sink.gaps == [
+        (None, "not connected to the runtime: the runtime's socket was made anew", None)
+    ]
+    assert sink.ends[0] == (1, "the runtime's socket was made anew")
+    ((from_ns, to_ns),) = sink.gap_times
+    assert from_ns == sink.captured[2][1].wall_ns == sink.ended_ns[0] < to_ns
+    assert first.closed
+
+
+async def test_a_changed_mode_or_a_missing_file_is_no_new_socket(
+    runtime: RuntimeEnd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "CHECK_S", 0.01)
+    path = tmp_path / "nri.sock"
+    running = Running(path)
+    link, _registration = await runtime.registered()
+    await configure(link)
+    await synchronize(link)
+    path.chmod(0o666)
+    await asyncio.sleep(0.1)
+    path.unlink()
+    await asyncio.sleep(0.1)
+    await synchronize(link)
+    await finish(running)
+    assert len(running.sink.sessions) == 1
+    assert not running.sink.gaps
 
 
 async def test_once_ends_with_the_session(runtime: RuntimeEnd, tmp_path: Path) -> None:

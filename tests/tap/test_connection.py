@@ -10,6 +10,7 @@ import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from nri_scope.errors import UsageError
 from nri_scope.nri.events import RUNTIME_SERVICE
 from nri_scope.tap import connection as connection_module
 from nri_scope.tap.session import TapSession
+from nri_scope.transport import sockets
 from nri_scope.wire import Code, Connection
 from tests.tap.sink import ListSink
 
@@ -66,6 +68,38 @@ async def test_a_refused_plugin_that_stays_connected_is_reported(
         assert "1x-thing: no such index" in message
         assert not relaying.done()
     assert (await relaying).refused == "no such index"
+
+
+async def test_a_socket_made_anew_is_reported_and_the_relay_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sockets, "CHECK_S", 0.01)
+    path, messages = tmp_path / "nri.sock", asyncio.Queue[str]()
+    listener = sockets.ListeningSocket(path)
+    ours = await sockets.connect_socket(path)
+    theirs, plugin = socket.socketpair()
+    plugin.setblocking(False)
+    tapped = connection_module.TappedConnection(
+        ListSink(), None, lambda start, policy: None, say=messages.put_nowait
+    )
+    with await listener.accept() as runtime, plugin:
+        relaying = asyncio.create_task(tapped.relay(ours, theirs))
+        path.chmod(0o666)
+        await asyncio.sleep(0.1)
+        assert messages.empty()
+        listener.close()
+        await asyncio.sleep(0.1)
+        assert messages.empty()
+        again = sockets.ListeningSocket(path)
+        async with asyncio.timeout(10):
+            assert await messages.get() == (
+                "warning: the runtime's socket was made anew: a plugin may get no more events "
+                "until it connects again"
+            )
+        runtime.send(b"a question")
+        assert await receive_some(plugin) == b"a question"
+        again.close()
+    await relaying
 
 
 async def test_closing_a_connection_closes_both_ends() -> None:
