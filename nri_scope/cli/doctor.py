@@ -56,8 +56,8 @@ def command(
 
     Checks the socket and its process, registers briefly as a passive plugin (00-nri-scope-doctor)
     to get the runtime's version and the size of Synchronize, and reads the configuration of
-    containerd, CRI-O and iSulad and the folders of plugins. It changes nothing. Run it as root. If
-    NRI is off, it prints the lines to add to the runtime's configuration.
+    containerd, CRI-O, Docker Engine and iSulad and the folders of plugins. It changes nothing. Run
+    it as root. If NRI is off, it prints the lines to add to the runtime's configuration.
 
     Exit status: 0 all checks passed, 1 a check failed or --metrics could not be read; with
     --install, 0 a way works now or the recorder is installed, else 1.

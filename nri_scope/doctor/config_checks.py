@@ -20,7 +20,7 @@ from .settings import NriConfig, Setting
 from .sockets import Registration
 
 # First versions with NRI in its current form, and with NRI on by default.
-_SINCE = {"containerd": "1.7.0-beta.1", "cri-o": "1.26.0"}
+_SINCE = {"containerd": "1.7.0-beta.1", "cri-o": "1.26.0", "docker": "29.2.0-beta"}
 _ON_SINCE = {"containerd": "2.0.0-beta.0", "cri-o": "1.30.0"}
 
 SHORT_REGISTRATION_S = 1.0
@@ -229,10 +229,11 @@ def _change(installation: Installation, line: str, setting: Setting | None) -> t
     ``line``: of `NriConfig`. ``setting``: the present one.
     """
     config = installation.config
-    restart = f"restart {runtime_title(config.runtime)}"
+    restart = _restarting(config)
     origin = "" if setting is None else setting.file
-    if setting is not None and setting.key == "disabled_plugins":
-        return f"remove NRI from disabled_plugins in {origin}, and {restart}", ""
+    if setting is not None and setting.key.endswith("disabled_plugins"):
+        what = "CRI" if setting.key.startswith("CRI") else "NRI"
+        return f"remove {what} from disabled_plugins in {origin}, and {restart}", ""
     if setting is not None and setting.is_argument:
         return f"change its command line, and {restart}", ""
     file = origin or config.missing or (config.files[0] if config.files else "its configuration")
@@ -243,8 +244,8 @@ def _change(installation: Installation, line: str, setting: Setting | None) -> t
     if not table:
         if file == config.missing:
             return f"create {file} with this content, and {restart}", f"{{\n  {line}\n}}"
-        verb = "change this member of" if origin else "add this member to"
-        return f"{verb} the JSON object in {file}, and {restart}", line
+        change = "change this member of" if origin else "add this member to"
+        return f"{change} the JSON object in {file}, and {restart}", line
     if setting is not None and origin == file:
         table = setting.table or table
     lines = f"{table}\n  {line}"
@@ -263,6 +264,12 @@ def _change(installation: Installation, line: str, setting: Setting | None) -> t
         version = _file_version(installation)
         return f"create {file} with these lines, and {restart}", f"{version}{lines}"
     return f"add these lines to {file}, and {restart}", lines
+
+
+def _restarting(config: NriConfig) -> str:
+    """Return how to apply a configuration. A restart of Docker Engine stops its containers."""
+    verb = "reload" if config.runtime == "docker" else "restart"
+    return f"{verb} {distribution_of(config) or runtime_title(config.runtime)}"
 
 
 def _file_version(installation: Installation) -> str:
@@ -351,10 +358,10 @@ def _restart(name: str, installation: Installation) -> Iterator[Check]:
     process, config = installation.process, installation.config
     if process is None:
         return
-    fix = f"restart {distribution_of(config) or runtime_title(config.runtime)}"
+    fix = _restarting(config)
     if process.replaced:
         text = f"{process.program} was replaced after process {process.pid} had started"
-        yield warn(name, text, fix)
+        yield warn(name, text, fix.replace("reload", "restart"))
     if process.started_at is not None and config.changed_at > process.started_at + 1:
         changed = datetime.fromtimestamp(config.changed_at, UTC)
         text = f"the configuration was changed after the start, at {changed:%Y-%m-%d %H:%M:%S} UTC"

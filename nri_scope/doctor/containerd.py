@@ -30,6 +30,7 @@ from .settings import (
 
 DEFAULT_CONFIG = "/etc/containerd/config.toml"
 NRI_PLUGIN = "io.containerd.nri.v1.nri"
+_CRI_PLUGINS = frozenset({"cri", "io.containerd.grpc.v1.cri"})
 FILES_MAX = 100
 
 _KEYS = NriKeys(
@@ -130,6 +131,9 @@ def _disabled_plugin(config: NriConfig, file: TomlFile, name: str) -> NriConfig:
     disabled = (file.table or {}).get("disabled_plugins", [])
     if isinstance(disabled, list) and name in disabled:
         return replace(config, enabled=Setting(False, file.path, "disabled_plugins"))
+    if isinstance(disabled, list) and not _CRI_PLUGINS.isdisjoint(disabled):
+        # NRI is a part of the CRI service.
+        return replace(config, enabled=Setting(False, file.path, "CRI in disabled_plugins"))
     return config
 
 

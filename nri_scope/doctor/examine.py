@@ -27,10 +27,17 @@ from nri_scope.nri.events import DEFAULT_SOCKET
 from nri_scope.nri.versions import runtime_title, sort_key
 from nri_scope.process.signals import root_hint
 
-from . import containerd, crio, isulad
+from . import containerd, crio, docker, isulad
 from .check import Check, Health, as_warnings, not_permitted, unknown, warn
 from .config_checks import NO_RUNTIME, Installation, check_installation, default_enabled
-from .host import Host, ProgramVersion, RuntimeProcess, program_version, running_runtimes
+from .host import (
+    RUNTIMES,
+    Host,
+    ProgramVersion,
+    RuntimeProcess,
+    program_version,
+    running_runtimes,
+)
 from .plugins import check_plugins, look_at_plugins
 from .settings import NriConfig, path_of, plugin_folders
 from .sockets import (
@@ -181,7 +188,7 @@ def examination(
     if result is None:
         checks.append(unknown("runtime", _HANGS.format("/proc and /etc")))
     elif not installations:
-        text = "no containerd, CRI-O or iSulad was found, neither a process nor a configuration"
+        text = "no container runtime was found, neither a process nor a configuration"
         checks.append(warn("runtime", text, root_hint("run this on the node itself, as root")))
 
     listener, registration = _socket(host, path, checks)
@@ -206,6 +213,8 @@ def examination(
     return Examination(checks, examined)
 
 
+_DOCKERS_OWN = "/containerd/containerd.toml"
+"""End of the path of the configuration that dockerd writes for its own containerd, without CRI."""
 _HANGS = "reading {} took too long; a file system may hang"
 
 
@@ -238,6 +247,8 @@ def _installations(host: Host, version_of: Callable[[int], ProgramVersion]) -> l
     for process in running_runtimes(host):
         version = version_of(process.pid) if process.program else ProgramVersion("")
         config = _config(host, process, version.text)
+        if any(path.endswith(_DOCKERS_OWN) for path in config.files):
+            continue
         installation = Installation(config, version.text, process, version_unknown=version.why)
         # Prefer a process with a known version: others may only have the name of a runtime.
         identity = (process.root, *_identity(config))
@@ -245,7 +256,7 @@ def _installations(host: Host, version_of: Callable[[int], ProgramVersion]) -> l
         if earlier is None or (installation.version and not earlier.version):
             installations[identity] = installation
     running = {item.config.runtime for item in installations.values()}
-    for runtime in ("containerd", "cri-o", "isulad"):
+    for runtime in RUNTIMES.values():
         config = _config(host, RuntimeProcess(runtime, 0, (), "", False, None), "")
         if runtime not in running and (config.files or config.problems or config.unreadable):
             installations.setdefault(_identity(config), Installation(config, "", None))
@@ -257,6 +268,8 @@ def _identity(config: NriConfig) -> tuple[str, ...]:
 
 
 def _config(host: Host, process: RuntimeProcess, version: str) -> NriConfig:
+    if process.runtime == "docker":
+        return docker.read_docker(host, process)
     host = host.below(process.root)
     if process.runtime == "containerd":
         key = sort_key(version)
@@ -373,7 +386,9 @@ def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
         # If NRI is off, the runtime starts no plugin, and so none can prevent its own start.
         off = bool(config.runtime) and item.registration is None and not _may_be_on(item)
         read_folder = partial(look_at_plugins, host.below(item.root), path, config_path)
-        started_at = item.process.started_at if item.process else None
+        # Docker Engine starts plugins again when it reloads its configuration.
+        process = item.process if config.runtime != "docker" else None
+        started_at = process.started_at if process else None
         findings = [unknown("plugins", _HANGS.format(path))]
         if (folder := _bounded(read_folder)) is not None:
             findings = check_plugins(folder, runtime=config.runtime, started_at=started_at, off=off)

@@ -134,7 +134,12 @@ def _parts(path: str) -> list[str]:
 
 PROCESSES_MAX = 50_000
 
-RUNTIMES = {"containerd": "containerd", "crio": "cri-o", "isulad": "isulad"}
+RUNTIMES = {
+    "containerd": "containerd",
+    "crio": "cri-o",
+    "dockerd": "docker",
+    "isulad": "isulad",
+}
 """Runtimes by their process names."""
 
 
@@ -250,6 +255,15 @@ def _command_line(host: Host, pid: int) -> list[str]:
         return host.read(f"/proc/{pid}/cmdline").decode(errors="replace").split("\0")[:-1]
     except OSError:
         return []
+
+
+def environment(host: Host, pid: int) -> dict[str, str]:
+    """Return a process's variables; none without permission to read them."""
+    try:
+        entries = host.read(f"/proc/{pid}/environ").decode(errors="replace").split("\0")
+    except OSError:
+        return {}
+    return {name: value for name, _, value in (entry.partition("=") for entry in entries)}
 
 
 def _has_other_root(host: Host, pid: int) -> bool:

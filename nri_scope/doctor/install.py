@@ -35,7 +35,7 @@ _HIDDEN = ("/home", "/root", "/run/user", "/tmp", "/var/tmp")
 """Folders that the unit's sandbox hides: ProtectHome= and PrivateTmp= of systemd.exec(5)."""
 _KUBELETS = ("kubelet", "k3s-server", "k3s-agent", "kubelite")
 """Process names of the kubelet: on its own, in k3s and in MicroK8s."""
-_SERVICES = {"containerd": "containerd", "cri-o": "crio", "isulad": "isulad"}
+_SERVICES = {"containerd": "containerd", "cri-o": "crio", "docker": "docker", "isulad": "isulad"}
 _PLUGIN = "00-nri-scope"
 _OF_SOCKET = ("socket", "listener", "registration")
 """Names of checks of which each must pass for external plugins."""
@@ -194,7 +194,7 @@ def _launched_plugin(host: Host, item: Installation, program: Program, problem: 
 
 def _runtime_fact(item: Installation, closed: Sequence[Check]) -> str:
     if item is NO_RUNTIME:
-        return "no containerd, CRI-O or iSulad was found"
+        return "no container runtime was found"
     if closed:
         return f"{item.title}: {closed[0].detail}"
     registration = item.registration
@@ -283,7 +283,9 @@ def _plugin_commands(
         yield f"sudo touch {shlex.quote(f'{configs}/{_PLUGIN}.conf')}"
     # A unit of the distribution runs containerd.
     if has_systemd and runtime and not distribution:
-        yield f"sudo systemctl restart {_SERVICES[runtime]}"
+        # A restart of Docker Engine stops its containers.
+        verb = "reload" if runtime == "docker" else "restart"
+        yield f"sudo systemctl {verb} {_SERVICES[runtime]}"
     else:
         yield f"# restart {distribution or runtime_title(runtime) or 'the runtime'}"
 
