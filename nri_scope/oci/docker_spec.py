@@ -37,8 +37,10 @@ _UNSUPPORTED = {
 }
 """Paths of the adjustments that Docker refuses, with its name for each, in its order."""
 _PREFIX = "unsupported container adjustments: "
+_NO_NAME = "empty environment variable key"
 _MOUNTS = "/mounts/"
 _ENV = "/process/env/"
+_DEVICES = "/linux/devices/"
 DROPPED = "Docker Engine ignores it"
 _NEEDS_SOURCE = frozenset({"bind", "image"})
 _MOUNT_TYPES = _NEEDS_SOURCE | {"volume", "tmpfs"}
@@ -53,7 +55,10 @@ def treatment(path: str, value: Json) -> tuple[str, str]:
     if path.startswith(_MOUNTS):
         return _refused_mount(split(path)[1], value) if path.count("/") == 2 else "", ""
     if path.startswith(_ENV):
-        return "" if path != _ENV else "empty environment variable key", ""
+        return "" if path != _ENV else _NO_NAME, ""
+    if path.startswith(_DEVICES) and path.count("/") == 3 and not isinstance(value, dict):
+        # A removed device is not in the merged adjustment.
+        return "", ""
     for unsupported, word in _UNSUPPORTED.items():
         if is_within(path, (unsupported,)):
             return f"{_PREFIX}{word}", ""
@@ -71,11 +76,13 @@ def error_outside_chain(event: str) -> str:
 def error_of(refusals: Iterable[str]) -> str:
     """Return Docker's error about all refusals of one creation; "" without any."""
     reasons = list(refusals)
+    if UPDATES in reasons:
+        return UPDATES
     words = {reason.removeprefix(_PREFIX) for reason in reasons if reason.startswith(_PREFIX)}
     if words:
         ordered = dict.fromkeys(word for word in _UNSUPPORTED.values() if word in words)
         return _PREFIX + ",".join(ordered)
-    return next(iter(reasons), "")
+    return _NO_NAME if _NO_NAME in reasons else next(iter(reasons), "")
 
 
 def _refused_mount(target: str, value: Json) -> str:

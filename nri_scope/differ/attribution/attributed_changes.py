@@ -195,7 +195,7 @@ class ChangeStep:
             self.note = self.note or self.outcome.reason
         self.outcome = outcome
 
-    def refuse(self, failure: str, *, is_explained: bool) -> None:
+    def refuse(self, failure: str, shown_by: Shows, *, is_explained: bool) -> None:
         """Set the outcome that the operation failed, unless a rule drops the request.
 
         Without an explanation, what the request's effect depends on stays as its note.
@@ -203,7 +203,7 @@ class ChangeStep:
         if self.outcome.kind is OutcomeKind.REQUESTED and not is_explained:
             self.note = self.note or self.outcome.reason
         if self.outcome.kind in (OutcomeKind.REQUESTED, OutcomeKind.SUPERSEDED):
-            self.outcome = refused(failure)
+            self.outcome = refused(failure, shown_by)
 
     def expect_no_longer(self) -> None:
         """Expect the value no longer, with the same outcome: the known state does not have it."""

@@ -20,6 +20,7 @@ from nri_scope.nri import merging
 from nri_scope.nri.changes import requested_fields
 from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
 from nri_scope.nri.no_change import is_empty_reply
+from nri_scope.oci import docker_spec
 from nri_scope.specs import Change, Json, Spec
 
 from .attributed_changes import (
@@ -171,12 +172,8 @@ class CreationEvaluation:
             reason = _never_applied(made.change.path)
             if reason and self._last is not None and self._last.rules.adjusts_as_upstream:
                 made.settle(dropped(reason))
-            elif self._last is not None and made.container == self._id and made.is_open:
-                self._settle_by(self._last.rules.treatment, made)
-        if self._last is not None and self.results.updates and self._last.rules.refuses_updates:
-            owner = self.results.updates[0].source.owner
-            reason = f"{owner}: {self._last.rules.refuses_updates}"
-            self.results.fail(Failure(FailureKind.REFUSED, reason))
+        if self._last is not None and self._last.rules.treatment is not None:
+            self._settle_by(self._last.rules.treatment, spec)
         newest = newest_steps(each for each in self.results.steps if each.is_expected)
         cancelled = {path: each for path, each in newest.items() if not each.has_effect}
         back: list[Change] = []
@@ -191,16 +188,28 @@ class CreationEvaluation:
                 request.exclude(superseded_by(later))
         return specs.apply(spec, back) if back else spec
 
-    def _settle_by(
-        self, treatment: Callable[[str, Json], tuple[str, str]] | None, made: ChangeStep
-    ) -> None:
-        """Settle a request that this runtime refuses or drops."""
-        refusal, reason = treatment(made.change.path, made.change.after) if treatment else ("", "")
-        if refusal:
-            made.settle(refused(refusal, Shows.RULE))
-            self.results.fail(Failure(FailureKind.REFUSED, f"{made.owner}: {refusal}"))
-        elif reason:
-            made.settle(dropped(reason))
+    def _settle_by(self, treatment: Callable[[str, Json], tuple[str, str]], spec: Spec) -> None:
+        """Settle the requests that Docker Engine refuses or drops. `spec`: after the chain."""
+        refusals = [(each.source.owner, docker_spec.UPDATES) for each in self.results.updates]
+        remaining = set(standing(self.results.steps))
+        for number, made in enumerate(self.results.steps):
+            if made.container != self._id or not made.is_open:
+                continue
+            path, value = made.change.path, made.change.after
+            if path.startswith("/mounts/") and path.count("/") > 2:
+                # A part of a mount was replaced.
+                path = "/".join(path.split("/")[:3])
+                value = value_at(spec, path)
+            refusal, reason = treatment(path, value)
+            if reason:
+                made.settle(dropped(reason))
+            elif refusal and number in remaining:
+                made.settle(refused(refusal, Shows.RULE))
+                refusals.append((made.owner, refusal))
+        if error := docker_spec.error_of(refusal for _, refusal in refusals):
+            kind = error.partition(":")[0]
+            owner = next(owner for owner, refusal in refusals if refusal.startswith(kind))
+            self.results.fail(Failure(FailureKind.REFUSED, f"{owner}: {error}"))
 
     def _follow(self, pairs: Requests) -> Spec:
         """Return the spec after the last connection, and add the requests to the results."""

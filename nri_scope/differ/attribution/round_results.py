@@ -167,8 +167,10 @@ class RoundResults:
 
     def refuse(self, failure: str, *, is_explained: bool) -> None:
         """Refuse all requests that no rule drops: the operation failed."""
+        is_rule = self.cause is not None and self.cause.kind is FailureKind.REFUSED
         for request in self.steps:
-            request.refuse(failure, is_explained=is_explained)
+            shown_by = Shows.RULE if is_rule else Shows.EVENT
+            request.refuse(failure, shown_by, is_explained=is_explained)
 
     def leave_open(self, doubt: str) -> None:
         """Say of open requests why their outcome is not known."""
