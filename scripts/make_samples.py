@@ -6,8 +6,9 @@ As root on Debian, with ``runc`` and ``busybox-static`` installed::
     .venv/bin/python -m scripts.make_samples                  # all bundles
     .venv/bin/python -m scripts.make_samples conflict cri-o   # names with one of these words
 
-Scenes (`scripts.scenes`) are played on each available containerd; captures of other runtimes
-(``tests/data/captures``) are converted. Recordings are written to a temporary folder, and only
+Scenes (`scripts.scenes`) are played on each available containerd, others
+(`scripts.docker_scenes`) on a Docker Engine; captures of other runtimes (``tests/data/captures``)
+are converted. Recordings are written to a temporary folder, and only
 the output of `nri-scope export --redact` is stored.
 """
 
@@ -24,9 +25,12 @@ from functools import partial
 from pathlib import Path
 
 from nri_scope.recording.reader import Recording
+from scripts import docker_scenes
 from scripts.captures import record_capture
 from scripts.make_recordings import FOLDER, set_host_name
 from scripts.scenes import SCENES
+from tests.docker.engine import running as running_engine
+from tests.docker.programs import programs
 from tests.runtime.testbed.containerd import running
 from tests.runtime.testbed.packages import (
     SUITES,
@@ -116,7 +120,11 @@ def samples() -> list[Sample]:
     captures = [
         Sample(name, note, _converted(capture)) for name, (capture, note) in CAPTURES.items()
     ]
-    return [*scenes, *captures]
+    docker = [
+        Sample(f"docker-29.2-{name}", _first_line(scene.__doc__), _played_by_docker(name))
+        for name, scene in docker_scenes.SCENES.items()
+    ]
+    return [*scenes, *captures, *docker]
 
 
 def _played(series: str, scene: str) -> Callable[[Path], None]:
@@ -125,6 +133,14 @@ def _played(series: str, scene: str) -> Callable[[Path], None]:
             await SCENES[scene](containerd, file)
 
     return lambda file: asyncio.run(play(file))
+
+
+def _played_by_docker(scene: str) -> Callable[[Path], None]:
+    def play(file: Path) -> None:
+        with running_engine(programs()) as engine:
+            asyncio.run(docker_scenes.SCENES[scene](engine, file))
+
+    return play
 
 
 def _converted(capture: str) -> Callable[[Path], None]:

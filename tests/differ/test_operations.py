@@ -20,7 +20,10 @@ from tests.runtime_emulation.captures import NAMES
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.nriscope.*"))
 
-CHAINS = ("demo", "conflict", "normal-life", "slow-plugin", "containerd-2.4", "cri-o", "isulad")
+CHAINS = (
+    *("demo", "conflict", "normal-life", "slow-plugin", "containerd-2.4", "cri-o", "isulad"),
+    "docker-29.2-replies",
+)
 """Recordings of several connections at the same time."""
 
 

@@ -384,7 +384,8 @@ def test_findings_are_limited_to_the_selected_subject(tmp_path: Path) -> None:
 def test_only_containers_of_a_pod_were_slow_to_create_or_lack_a_plugin(path: Path) -> None:
     # A plugin may update them in its reply to the creation of a container of another pod.
     with Recording.open(path) as recording:
-        pod_of = {one.id: f"{one.namespace}/{one.pod}" for one in recording.events() if one.pod}
+        events = [one for one in recording.events() if one.pod and not one.is_alone]
+        pod_of = {one.id: f"{one.namespace}/{one.pod}" for one in events}
     for pod in set(pod_of.values()):
         for finding in found(path, pod):
             if finding.kind in (FindingKind.DEADLINE, FindingKind.DISCONNECTED):

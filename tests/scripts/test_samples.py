@@ -15,8 +15,10 @@ from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame.owned_lines import FinalOwners
 from nri_scope.differ.recording_differ import histories
 from nri_scope.events import Event, Role
+from nri_scope.nri.events import CREATE
 from nri_scope.recording.bundle.unpack import unpack
 from nri_scope.recording.reader import Recording
+from nri_scope.specs.path_labels import value_at
 from scripts.make_samples import SIZE_MAX, samples
 from tests.plugin_builders import adjust
 from tests.replay.plays import played
@@ -92,17 +94,22 @@ def test_no_bundle_contains_a_secret(bundle: Path, tmp_path: Path) -> None:
 
 @each
 def test_a_bundle_can_be_replayed(bundle: Path) -> None:
+    # iSulad would fail the creation if it were a variable, Docker if it were an annotation.
+    is_docker = bundle.name.startswith("docker")
+    path = "/process/env/replayed" if is_docker else "/annotations/replayed"
+
     class Plugin:
         def create_container(self, pod: PodSandbox, container: Container) -> ContainerAdjustment:
-            # iSulad would fail the creation if it were a variable.
+            if is_docker:
+                return adjust(env={"replayed": "yes"})
             return adjust(annotations={"replayed": "yes"})
 
     result = played(bundle, {"10-mine": Plugin()})
     assert list(result.failures()) == []
-    assert result.tally.events >= 5
+    assert result.tally.events >= (1 if is_docker else 5)
     created = [one for one in result.containers.values() if one.changes]
     assert created
-    assert all(one.spec["annotations"]["replayed"] == "yes" for one in created)  # type: ignore[index,call-overload]
+    assert all(value_at(one.spec, path) == "yes" for one in created)
 
 
 # -- scenes -----------------------------------------------------------------------------------
@@ -184,6 +191,37 @@ def test_captures_have_plugins_with_their_replies(name: str) -> None:
     assert (
         str(FinalOwners(app).by_events("/linux/devices/~1dev~1nri-null")[0]) == "20-device-injector"
     )
+
+
+def test_dockers_replies_are_refused_dropped_or_open() -> None:
+    path = FOLDER / "docker-29.2-replies.nriscope.zip"
+    with Recording.open(path) as recording:
+        found = {one.name: one for one in histories(recording).values() if one.created_event}
+    assert len(found) == 3
+    api, database, job = found.values()
+    assert not api.failure
+    outcomes = {step.change.path: str(step.outcome.kind) for step in api.steps}
+    assert outcomes == {
+        "/process/env/OWNER": "requested",
+        "/process/env/FOO": "requested",
+        "/mounts/~1etc~1ssl~1certs": "requested",
+        "/linux/resources/pids/limit": "dropped",
+    }
+    assert database.failure == ("40-limits: unsupported container adjustments: linux.resources.cpu")
+    assert job.failure == "20-labels: unsupported container adjustments: annotations"
+    assert {str(step.outcome.kind) for step in database.steps} == {"refused"}
+    assert {str(step.outcome.kind) for step in job.steps} == {"refused", "dropped"}
+
+
+def test_a_reload_of_docker_is_a_gap_between_two_sessions() -> None:
+    path = FOLDER / "docker-29.2-restart.nriscope.zip"
+    with Recording.open(path) as recording:
+        reasons = [session.end_reason for session in recording.sessions()]
+        (gap,) = recording.gaps()
+        created = [event.container for event in recording.events() if event.event == CREATE]
+    assert reasons[0] == "the runtime's socket was made anew"
+    assert gap.reason.endswith(reasons[0])
+    assert len(created) == 2
 
 
 def test_isulads_capture_has_joined_containers_and_exact_owners() -> None:
