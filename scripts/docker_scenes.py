@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -71,7 +71,7 @@ async def restart(engine: Engine, file: Path) -> None:
         await asyncio.sleep(0.5)
 
 
-SCENES: dict[str, Callable[[Engine, Path], Awaitable[None]]] = {
+SCENES: dict[str, Callable[[Engine, Path], Coroutine[None, None, None]]] = {
     scene.__name__: scene for scene in (replies, restart)
 }
 """Scenes by name."""

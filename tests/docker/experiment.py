@@ -59,6 +59,8 @@ class Experiment:
     """A recording of all plugins by a tap."""
     probed: Path
     """A recording of passive connections around the plugins."""
+    validated: Path
+    """A recording of the requests to a validator before the plugins."""
     baseline: Creation
     """A container that no plugin adjusted."""
 
@@ -115,6 +117,7 @@ async def perform(engine: Engine, folder: Path, seed: int) -> Experiment:
     creations = {f"app-{n}": Creation(f"app-{n}", reply) for n, reply in enumerate(replies)}
     baseline = Creation("baseline", dict.fromkeys(INDICES))
     tapped, probed = folder / "tap.nriscope.db", folder / "probes.nriscope.db"
+    validated = folder / "validator.nriscope.db"
     tap, runtime = engine.folder / "tap.sock", str(engine.nri_socket)
     async with AsyncExitStack() as stack:
         options: tuple[str, ...] = ("--socket", runtime, "--listen", str(tap), "-o", str(tapped))
@@ -127,11 +130,13 @@ async def perform(engine: Engine, folder: Path, seed: int) -> Experiment:
             stack.callback(task.cancel)
         options = ("--live", "--probes", "00,99", "--socket", runtime, "-o", str(probed))
         await stack.enter_async_context(command("diff", *options, says="99-"))
+        options = ("--validate", "--index", "05", "--socket", runtime, "-o", str(validated))
+        await stack.enter_async_context(command("record", *options, says="recording"))
         await asyncio.sleep(2)
         for creation in (baseline, *creations.values()):
             await asyncio.to_thread(_create, engine, creation)
         await asyncio.sleep(1)
-    return Experiment(creations, tapped, probed, baseline)
+    return Experiment(creations, tapped, probed, validated, baseline)
 
 
 def _create(engine: Engine, creation: Creation) -> None:

@@ -96,7 +96,7 @@ def test_the_experiment_has_all_kinds_of_results(experiment: Experiment) -> None
     assert not [each.start_error for each in experiment.creations.values() if each.start_error]
 
 
-@pytest.mark.parametrize("recorder", ["tapped", "probed"])
+@pytest.mark.parametrize("recorder", ["tapped", "probed", "validated"])
 def test_failures_are_stated_as_they_happened(
     experiment: Experiment, recorder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -115,7 +115,7 @@ def test_failures_are_stated_as_they_happened(
             assert all(word in creation.error for word in words), (name, failure, creation.error)
 
 
-@pytest.mark.parametrize("recorder", ["tapped", "probed"])
+@pytest.mark.parametrize("recorder", ["tapped", "probed", "validated"])
 def test_outcomes_are_stated_as_they_happened(
     experiment: Experiment, recorder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

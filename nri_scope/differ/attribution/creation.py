@@ -172,8 +172,9 @@ class CreationEvaluation:
             reason = _never_applied(made.change.path)
             if reason and self._last is not None and self._last.rules.adjusts_as_upstream:
                 made.settle(dropped(reason))
-        if self._last is not None and self._last.rules.treatment is not None:
-            self._settle_by(self._last.rules.treatment, spec)
+        observed = self._last or self.owner_list
+        if observed is not None and observed.rules.treatment is not None:
+            self._settle_by(observed.rules.treatment, spec)
         newest = newest_steps(each for each in self.results.steps if each.is_expected)
         cancelled = {path: each for path, each in newest.items() if not each.has_effect}
         back: list[Change] = []
@@ -190,7 +191,10 @@ class CreationEvaluation:
 
     def _settle_by(self, treatment: Callable[[str, Json], tuple[str, str]], spec: Spec) -> None:
         """Settle the requests that Docker Engine refuses or drops. `spec`: after the chain."""
-        refusals = [(each.source.owner, docker_spec.UPDATES) for each in self.results.updates]
+        updates = [*self.results.updates]
+        if self.owner_list is not None:
+            updates += self.owner_list.updates(self.chain.between(None, None))
+        refusals = [(each.source.owner, docker_spec.UPDATES) for each in updates]
         remaining = set(standing(self.results.steps))
         for number, made in enumerate(self.results.steps):
             if made.container != self._id or not made.is_open:

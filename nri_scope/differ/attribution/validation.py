@@ -46,6 +46,8 @@ class OwnerList:
     """The event of the request."""
     request: api.ValidateContainerAdjustmentRequest
     version: NriVersion | None
+    rules: oci.RuntimeRules
+    """The rules of the runtime."""
     _by_container: dict[str, dict[str, tuple[str, ...]]] = field(default_factory=dict)
 
     @classmethod
@@ -54,7 +56,7 @@ class OwnerList:
         for part in parts:
             request = part.request_as(api.ValidateContainerAdjustmentRequest)
             if request is not None:
-                return cls(part.event, request, part.version)
+                return cls(part.event, request, part.version, part.rules)
         return None
 
     @property
@@ -198,10 +200,14 @@ class Validation:
 
     def _add_remarks(self, adjustment: api.ContainerAdjustment, rest: Owner) -> None:
         """Settle the requests of the merged adjustment on which there are remarks."""
+        rules = self.owner_list.rules
         requests = newest_steps(self.results.steps)
         changes = [each.change for each in requests.values()]
-        for remark in oci.remarks(adjustment, self.base):
+        for remark in oci.remarks(adjustment, self.base, rules=rules):
             asked = requests.get(path_of_change(remark, changes))
+            if rules.treatment is not None:
+                # `CreationEvaluation` settles them.
+                remark = remark._replace(kind="unresolved", reason="")
             if asked is not None and asked.outcome == REQUESTED:
                 asked.settle(outcome_of(remark))
             elif asked is None:
