@@ -270,7 +270,9 @@ class LifecycleRules:
         """Return the pods and containers of Synchronize as this runtime sends them."""
         if self.is_sparse:
             own = [deepcopy(container) for container in containers]
-            return [_strip(container) for container in own], own
+            ids = {container.pod_sandbox_id for container in own}
+            alone = [api.Container(id=pod.id, name=pod.name) for pod in pods if pod.id not in ids]
+            return [_strip(container) for container in (*own, *alone)], own
         if not self.long_names:
             return list(pods), list(containers)
         copies = [deepcopy(pod) for pod in pods]

@@ -196,6 +196,9 @@ def read_pods(exist: bool, node: Node, position: Position) -> dict[str, Scenario
             pod.namespace = namespace
         containers = values.get("containers", {})
         own = {f"{key}/{container.key}": container.message.id for container in containers.values()}
+        if len(own) == 1 and pod.id in own.values():
+            # In Docker Engine, each container is its own pod.
+            own = {}
         for owner, number in {key: pod.id, **own}.items():
             if number and ids.setdefault(number, owner) != owner:
                 problem = f"{owner} has the id of {ids[number]}"

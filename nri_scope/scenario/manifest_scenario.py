@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.versions import runtime_title
 from nri_scope.runtime import Profile
@@ -148,6 +149,8 @@ def _runtime(profile: Profile, node: NodeFacts) -> _Runtime:
             return CriO(node)
         case "iSulad":
             return Isulad()
+        case "Docker Engine":
+            raise UsageError("Docker Engine runs no pods", "choose the runtime of a kubelet")
     return Containerd(profile, node)
 
 

@@ -34,7 +34,9 @@ def short_container(name: str, width: int) -> str:
     """
     if columns(name) <= width or not name.isascii():
         return safe(name, width)
-    before, _, container = name.rpartition("/")
+    before, slash, container = name.rpartition("/")
+    if not slash:
+        return middle_cut(container, width)
     namespace, _, pod = before.rpartition("/")
     if namespace and len(pod) + len(container) + 3 <= width:
         return f"…/{pod}/{container}"

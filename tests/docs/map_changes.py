@@ -198,7 +198,7 @@ CHANGES = {
     "runtime": Change(
         (
             Edit("nri/versions.py", '"isulad": _table', '"podd": _table((("1.0", "0.12.0"),)),'),
-            Edit("nri/versions.py", '_TITLES = {"', '_TITLES = {"podd": "Podd", "', replaces=True),
+            Edit("nri/versions.py", "_TITLES = {", '    "podd": "Podd",'),
             Edit(
                 "oci/runtime_rules.py",
                 "_RULES = {",
@@ -206,9 +206,8 @@ CHANGES = {
             ),
             Edit(
                 "runtime/rules.py",
-                '_RULES = {"',
-                '_RULES = {"Podd": ISULAD_DISPATCH, "',
-                replaces=True,
+                "_RULES = {",
+                '    "Podd": ISULAD_DISPATCH,',
                 is_noticed=False,
             ),
             Edit("runtime/rules.py", "VERBATIM = Life", "PODD = LifecycleRules(tracks_pods=True)"),
@@ -223,8 +222,8 @@ CHANGES = {
         (
             Edit(
                 "tests/runtime_emulation/test_profiles.py",
-                '"cri-o", "isulad")',
-                '"cri-o", "isulad", "podd")',
+                '"cri-o", "docker", "isulad")',
+                '"cri-o", "docker", "isulad", "podd")',
                 replaces=True,
             ),
             Edit(
@@ -254,8 +253,8 @@ CHANGES = {
         (
             Edit(
                 "tests/runtime_emulation/test_profiles.py",
-                '"containerd-2.4", "nri-0.12.5", "cri-o", "isulad")',
-                '"containerd-2.4", "containerd-2.6", "nri-0.12.5", "cri-o", "isulad")',
+                '"containerd-2.4", "nri-0.12.5", "cri-o", "docker", "isulad")',
+                '"containerd-2.4", "containerd-2.6", "nri-0.12.5", "cri-o", "docker", "isulad")',
                 replaces=True,
             ),
             Edit(

@@ -369,7 +369,7 @@ async def test_coroutine(nri_replay, loop):
         ('"recordings/web.db", session=7', "web.db: contains no session 7; it has 1 (00-nri-"),
         ('"recordings/web.db", where="event:"', "filter: "),
         ('"recordings/web.db", only="a/b"', "session 1 has no event of a/b"),
-        ('"recordings/web.db", profile="docker"', "there is no profile 'docker'; "),
+        ('"recordings/web.db", profile="podman"', "there is no profile 'podman'; "),
         ("__file__", "test_it.py: "),
         ('"recordings"', "recordings: "),
     ],

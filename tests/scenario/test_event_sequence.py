@@ -45,9 +45,13 @@ STEPS_OF_LIFE = [
 ]
 
 
-@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"isulad"}))
+@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"isulad", "docker"}))
 def test_verbs_lead_to_the_events_of_the_runtime(profile: str) -> None:
     assert events(f"runtime: {profile}\n{LIFE}") == STEPS_OF_LIFE
+
+
+def test_docker_sends_creations_only() -> None:
+    assert events(f"runtime: docker\n{LIFE}") == ["start", "CreateContainer /app//app"]
 
 
 def test_isulad_has_long_names_and_creates_without_id() -> None:

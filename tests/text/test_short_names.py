@@ -28,6 +28,10 @@ def test_pod_suffix_and_container_stay(width: int, shown: str) -> None:
     assert short_container(f"{_POD}/istio-proxy", width) == shown
 
 
+def test_a_container_in_no_pod_has_no_slash() -> None:
+    assert short_container("payments-prod_checkout-api", 18) == "payments-prod…-api"
+
+
 @pytest.mark.parametrize(
     ("width", "shown"),
     [

@@ -23,7 +23,8 @@ _ADVICE = (
     "Reply first and do slow work (API calls, hardware, locks) afterwards or ahead of time. "
     "`nri-scope replay FILE -- ./plugin` measures the plugin alone. If it cannot be faster, raise "
     "the runtime's deadline: plugin_request_timeout in containerd's NRI section, "
-    "nri_plugin_request_timeout in CRI-O's; a slow plugin can then delay each container that long."
+    "nri_plugin_request_timeout in CRI-O's (Docker Engine's is fixed); a slow plugin can then "
+    "delay each container that long."
 )
 _OWN_ADVICE = (
     "The node was probably short of CPU or memory; compare with its load at that time. "

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from nri_scope._gen.nri import api_pb2 as api
+from nri_scope.errors import UsageError
 from nri_scope.runtime import PROFILES
 from nri_scope.scenario.manifest.node_facts import NodeFacts
 from nri_scope.scenario.manifest_scenario import ManifestPod, pods_of
@@ -33,7 +34,13 @@ def container(fields: str, profile: str = "containerd-2.4") -> api.Container:
     return only(text, profile).containers[0].container
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+def test_docker_runs_no_pods() -> None:
+    text = next(MANIFESTS.glob("*.yaml")).read_text()
+    with pytest.raises(UsageError, match="Docker Engine runs no pods"):
+        pods_of(text, PROFILES["docker"])
+
+
+@pytest.mark.parametrize("profile", [name for name in PROFILES if name != "docker"])
 def test_conversion_is_repeatable_and_json_is_yaml(profile: str) -> None:
     for path in MANIFESTS.glob("*.yaml"):
         text = path.read_text()
