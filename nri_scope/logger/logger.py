@@ -80,6 +80,8 @@ class Logger:
     _wall_offset: int = 0
     """Wall clock time minus monotonic time, measured once per session: setting the clock does not
     change the order of events in a session."""
+    _answered_ns: int = 0
+    """Monotonic time of the last reply."""
     _arrived: deque[int] = field(default_factory=lambda: deque(maxlen=_ARRIVALS))
 
     # -- Plugin -----------------------------------------------------------------------------
@@ -119,6 +121,7 @@ class Logger:
         if not code and 0 < request.timeout_ns < exchange.took_ns:
             code, message = Code.DEADLINE_EXCEEDED, LATE
         self._arrived.append(exchange.arrived_ns)
+        self._answered_ns = exchange.arrived_ns + exchange.took_ns
         self.sink.capture(
             session,
             CapturedCall(
@@ -163,9 +166,7 @@ class Logger:
         """Record the end of the session, whose connection has ended."""
         if self._session is not None:
             # Measured on the clock of the session's events, so that the gap begins after them.
-            until_ns = end.observed_ns or monotonic_ns()
-            if self._arrived:
-                until_ns = max(until_ns, self._arrived[-1])
+            until_ns = max(end.observed_ns or monotonic_ns(), self._answered_ns)
             self._unobserved_since = self._wall_offset + until_ns
             self._unobserved_reason = f"{NOT_CONNECTED}: {end.reason}"
             # Other connections may see the events that this one misses.
