@@ -113,10 +113,11 @@ class Engine:
             self.configure()
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                # Its mounts vanish with the last process of the namespace.
+                # Its mounts, and what it writes to /run, vanish with the namespace's last process.
                 (
-                    *("unshare", "--mount", "--propagation", "private"),
-                    *(self._programs.dockerd, "--config-file", self._config),
+                    *("unshare", "--mount", "--propagation", "private", "sh", "-c"),
+                    'mount -t tmpfs tmpfs /run && exec "$@"',
+                    *("sh", self._programs.dockerd, "--config-file", self._config),
                 ),
                 env={"PATH": self._programs.path, "HOME": str(self.folder)},
                 stdin=subprocess.DEVNULL,
