@@ -53,7 +53,7 @@ def test_recorded_profile_is_taken_from_the_recording() -> None:
         ("containerd-2.5", "did you mean containerd-2"),
         ("crio", "did you mean cri-o?"),
         ("CRI-O", "did you mean cri-o?"),
-        ("podman", "profiles are containerd-1.7, "),
+        ("rkt", "profiles are containerd-1.7, "),
     ],
 )
 def test_unknown_profile_s_error_names_the_nearest(name: str, hint: str) -> None:
