@@ -14,15 +14,16 @@ INTRODUCTION = """\
 
 ```
 nri-scope tui FILE            # show a recording, also while it grows
+nri-scope tui FILE OTHER      # begin with the differences between two recordings
 sudo nri-scope tui --live     # record and show events now; takes the options of `record`
 ```
 
 {picture}
 
 It needs a terminal of at least 40×10. In a smaller one, and without a terminal, it runs `log`
-instead, or with `--live` `record --print text`. If the terminal becomes too small later, one line
-says so until it grows again. On exit it prints the path of the recording. The recorder of `--live`
-is a separate process: a stalled screen loses no events.
+instead, or with two recordings `diff`, or with `--live` `record --print text`. If the terminal
+becomes too small later, one line says so until it grows again. On exit it prints the path of the
+recording. The recorder of `--live` is a separate process: a stalled screen loses no events.
 
 The cursor begins at the first event that failed or was slow, if there is one.
 
@@ -64,7 +65,9 @@ events.
 Details of the selected row are beside the list or below it, in tabs: a summary, the container as of
 this event, the changes by plugins in this event, the plugin behind each line of the container as of
 the end of the recording, and the messages. Two marked events, or a marked one and the selected one,
-can be compared side by side.
+can be compared: a row for each difference. Enter shows its whole values, and how they came about in
+A and in B. `tui FILE OTHER` begins with such rows, those that `diff FILE OTHER` prints; Esc leads
+to the events of FILE.
 
 The details of a plugin, or of the plugins between two connections, are its five slowest calls, a
 plot of all its times, which marks the deadline, and the paths that it changed with the number of

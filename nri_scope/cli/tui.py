@@ -7,7 +7,8 @@ import gc
 import os
 import signal
 import sys
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -40,6 +41,7 @@ _OF_RECORD = {*record.RecorderOptions.__annotations__, "keep"}
     described=("nri-scope record", _OF_RECORD),
     rules=(
         Exclude(("--live", "FILE"), hint="use -o to name the recording"),
+        Exclude(("OTHER", "--where"), hint="differences are not filtered"),
         Need(
             tuple(each.opts[0] for each in record.shared_options(_OF_RECORD)),
             ("--live",),
@@ -49,6 +51,7 @@ _OF_RECORD = {*record.RecorderOptions.__annotations__, "keep"}
     ),
 )
 @click.argument("file", required=False, type=ANY_PATH)
+@click.argument("other", required=False, type=ANY_PATH)
 @click.option(
     "--where",
     type=WHERE,
@@ -65,6 +68,7 @@ _OF_RECORD = {*record.RecorderOptions.__annotations__, "keep"}
 def command(
     context: click.Context,
     file: Path | None,
+    other: Path | None,
     where: Filter | None,
     theme: str | None,
     live: bool,  # noqa: ARG001  # for the rules of the options
@@ -74,16 +78,20 @@ def command(
 
     FILE may still be growing: new events are shown as they are recorded. It can also be a scenario
     or a manifest of Kubernetes. ? shows the keys, q quits.
+
+    With OTHER, begin with the differences between both, a row for each, as `diff FILE OTHER` prints
+    them: before and after the upgrade of a plugin, for example.
     """
     followed = context.find_object(Followed)
+    files = [each for each in (file, other) if each is not None]
     if reason := tui_obstacle():
-        _fall_back(context, reason, file, where, followed)
+        _fall_back(context, reason, files, where, followed)
     elif file is None:
         _record_and_show(record.record_options(recording), where, theme)
     elif followed is not None:
         show_recording(file, where, theme, followed.status, followed.title)
     else:
-        _browse(file, where, theme)
+        _browse(files, where, theme)
 
 
 command.params += record.shared_options(_OF_RECORD)
@@ -114,12 +122,29 @@ class Followed:
     """Of what writes it."""
 
 
-def _browse(file: Path, where: Filter | None, theme: str | None) -> None:
+@contextmanager
+def _recordings(files: Sequence[Path]) -> Iterator[list[Path]]:
+    """Yield recordings of what is in files. Raises NriScopeError."""
     from nri_scope.scenario.playable import playable
 
-    with playable(file, on_note=say) as recording:
+    with ExitStack() as stack:
+        yield [stack.enter_context(playable(each, on_note=say)) for each in files]
+
+
+def _check(recordings: Iterable[Path]) -> None:
+    """Raise NriScopeError if one of the recordings cannot be read."""
+    from nri_scope.recording.reader import Recording
+
+    for each in recordings:
+        Recording.open(each).close()
+
+
+def _browse(files: Sequence[Path], where: Filter | None, theme: str | None) -> None:
+    with _recordings(files) as recordings:
+        file, recording, *other = files[0], *recordings
+        _check(other)
         source = "" if recording == file else file.name
-        show_recording(recording, where, theme, None, source)
+        show_recording(recording, where, theme, None, source, other=next(iter(other), None))
     if recording == file:
         say(f"recording: {file}")
 
@@ -127,29 +152,32 @@ def _browse(file: Path, where: Filter | None, theme: str | None) -> None:
 def _fall_back(
     context: click.Context,
     reason: str,
-    file: Path | None,
+    files: Sequence[Path],
     where: Filter | None,
     followed: Followed | None,
 ) -> None:
-    instead = f"log {file}" if file is not None else "record --print text"
+    names = " ".join(map(str, files))
+    instead = f"{'log' if len(files) == 1 else 'diff'} {names}" if files else "record --print text"
     if followed is not None:
         instead = f"kubectl nri-scope log {' '.join(followed.arguments)}"
     # Which events are recorded must not depend on the terminal.
-    left_out = ", without --where" if where is not None and file is None else ""
+    left_out = "" if files or where is None else ", without --where"
     notice = f"tui: {reason}; running `{instead}` instead{left_out}"
-    if file is not None:
-        from nri_scope.recording.reader import Recording
-        from nri_scope.scenario.playable import playable
-
-        with playable(file, on_note=say) as recording:
-            # A file that cannot be read is one error, without the notice.
-            Recording.open(recording).close()
-            say(notice)
-            context.invoke(log.command, file=recording, where=where)
-    else:
+    if not files:
         say(notice)
         options = {name: context.params[name] for name in record.RecorderOptions.__annotations__}
         context.invoke(record.command, **options, where=None, print_format="text")
+        return
+    with _recordings(files) as recordings:
+        # A file that cannot be read is one error, without the notice.
+        _check(recordings)
+        say(notice)
+        if len(recordings) == 1:
+            context.invoke(log.command, file=recordings[0], where=where)
+            return
+        from .diff_files import two_recordings
+
+        context.exit(two_recordings(recordings[0], str(recordings[1]), None, "text"))
 
 
 def _record_and_show(options: RecordOptions, where: Filter | None, theme: str | None) -> None:
@@ -179,6 +207,7 @@ def show_recording(
     source: str = "",
     *,
     live: bool = False,
+    other: Path | None = None,
 ) -> None:
     """Show a recording until the user quits; see `ScopeApp`."""
     import asyncio
@@ -206,9 +235,10 @@ def show_recording(
             recorder=recorder,
             store=store,
             source=source,
+            other=other,
         )
         app.started = started
-        app.opens_on_problem = not live and where is None
+        app.opens_on_problem = not live and where is None and other is None
         await app.run_async()
         return app
 

@@ -7,7 +7,7 @@ Values that a runtime generates, such as ids, differ between any two containers 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -111,9 +111,14 @@ class Comparison:
         return bool(plugins or self.only_a or self.only_b or self.differ)
 
 
-def compare_recordings(a: Recording, b: Recording) -> Comparison:
-    """Compare two recordings. Raises RecordingError."""
-    (of_a, plugins_a), (of_b, plugins_b) = (_histories_and_plugins(each) for each in (a, b))
+def compare_recordings(
+    a: Recording, b: Recording, check: Callable[[], None] = lambda: None
+) -> Comparison:
+    """Compare two recordings. ``check`` is called for each event, and may raise, to cancel.
+
+    Raises RecordingError.
+    """
+    (of_a, plugins_a), (of_b, plugins_b) = (_histories_and_plugins(each, check) for each in (a, b))
     # A recording that names no plugin does not show that none was in the chain.
     both = plugins_a | plugins_b if plugins_a and plugins_b else set[str]()
     return replace(
@@ -124,14 +129,17 @@ def compare_recordings(a: Recording, b: Recording) -> Comparison:
     )
 
 
-def _histories_and_plugins(recording: Recording) -> tuple[dict[str, History], set[str]]:
+def _histories_and_plugins(
+    recording: Recording, check: Callable[[], None]
+) -> tuple[dict[str, History], set[str]]:
     """Return every container's history by its id; and the names of the plugins that had a recorded
     connection, or that the runtime listed for a validator.
     """
     sessions = recording.sessions()
     own = {each.plugin for each in sessions if each.role in (*PASSIVE_ROLES, Role.CRI)}
     plugins = {each.plugin for each in sessions}
-    return histories(recording, lambda diff: plugins.update(diff.chain)), plugins - own
+    found = histories(recording, lambda diff: plugins.update(diff.chain), check)
+    return found, plugins - own
 
 
 def compare_containers(a: Recording, of_a: Container, b: Recording, of_b: Container) -> Comparison:

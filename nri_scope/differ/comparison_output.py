@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.records import SCHEMA_VERSION, rfc3339, to_json
-from nri_scope.specs import label
+from nri_scope.specs import Change, label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.quantities import many
 from nri_scope.text.short_names import middle_cut, short_container
@@ -62,6 +62,10 @@ class DifferenceRow(NamedTuple):
     """The value in A and in B; one of them is "" if the other says all."""
     owners: tuple[str, str] = ("", "")
     """The owner in A and in B; "" for a value that never was in that recording."""
+    pair: Pair | None = None
+    """The container; None for a plugin, and for a container in one of A and B."""
+    path: str = ""
+    """The path in the container's spec; "" if something else differs."""
 
 
 def rows(result: Comparison) -> Iterator[DifferenceRow]:
@@ -76,11 +80,18 @@ def rows(result: Comparison) -> Iterator[DifferenceRow]:
     for pair in result.differ:
         name = "" if result.of_pair else pair.name
         if pair.a.failure or pair.b.failure:
-            yield DifferenceRow(name, "! creation", (_creation(pair.a), _creation(pair.b)))
+            values = _creation(pair.a), _creation(pair.b)
+            yield DifferenceRow(name, "! creation", values, pair=pair)
         for each in pair.differences:
-            before, after = (value or _NO_VALUE for value in sides(each.change))
-            what = f"{GLYPHS[each.change.kind]} {label(each.change.path)}"
-            yield DifferenceRow(name, what, (before, after), (_owner(each.a), _owner(each.b)))
+            row = change_row(each.change)
+            yield row._replace(name=name, owners=(_owner(each.a), _owner(each.b)), pair=pair)
+
+
+def change_row(change: Change) -> DifferenceRow:
+    """Return the row of a change, without a name and owners."""
+    before, after = (value or _NO_VALUE for value in sides(change))
+    what = f"{GLYPHS[change.kind]} {label(change.path)}"
+    return DifferenceRow("", what, (before, after), path=change.path)
 
 
 def row_lines(all_rows: Sequence[DifferenceRow], width: int | None) -> Iterator[StyledText]:
@@ -134,39 +145,47 @@ def _cut_pair(a: str, b: str, *, width: int) -> str:
 
 
 def _text(a: str, b: str, result: Comparison, layout: Layout) -> Iterator[str]:
-    yield from layout.sentence(f"A: {a}", 0, Style.STRONG)
-    yield from layout.sentence(f"B: {b}", 0, Style.STRONG)
-    for side, observed in zip("AB", result.observed, strict=False):
-        if not observed.is_whole:
-            yield from layout.sentence(f"{side}: {observed.words}", 0, Style.WARN)
+    def lines(spans: Iterable[Span]) -> Iterator[str]:
+        for text, style in spans:
+            yield from layout.sentence(text, 0, style)
+
+    yield from lines(title(a, b, result))
     yield ""
     if all_rows := [*rows(result)]:
         yield from row_lines(all_rows, layout.width)
         yield ""
-    yield from layout.sentence(_tally(result), 0, Style.STRONG)
+    yield from lines(tally(result))
+    yield from lines(Span(text, Style.DIM) for text in legend(result))
+
+
+def title(a: str, b: str, result: Comparison) -> Iterator[Span]:
+    """Yield lines of what is compared, and of what was not observed of it."""
+    yield from (Span(f"A: {a}", Style.STRONG), Span(f"B: {b}", Style.STRONG))
+    for side, observed in zip("AB", result.observed, strict=False):
+        if not observed.is_whole:
+            yield Span(f"{side}: {observed.words}", Style.WARN)
+
+
+def tally(result: Comparison) -> Iterator[Span]:
+    """Yield lines of the number of differences, and of what was not compared."""
+    yield Span(_tally(result), Style.STRONG)
     if result.remark:
-        yield from layout.sentence(result.remark, 0, Style.WARN)
-    for line in _legend(result):
-        yield from layout.sentence(line, 0, Style.DIM)
+        yield Span(result.remark, Style.WARN)
 
 
-def _legend(result: Comparison) -> Iterator[str]:
-    legend, is_sorted = Legend(), False
+def legend(result: Comparison) -> Iterator[str]:
+    """Yield the sources of the compared values, and the meaning of the owners."""
+    items, is_sorted = Legend(), False
     for pair in result.differ:
         for difference in pair.differences:
             for side in (difference.a, difference.b):
-                legend.add(side.owner, side.evidence)
+                items.add(side.owner, side.evidence)
                 is_sorted = is_sorted or side.is_sorted
     if real := sum(pair.real for pair in result.differ):
         yield f"{many(real, 'container')} compared by the specs that the runtimes actually used"
     if is_sorted:
         yield _SORTED
-    yield from legend.lines()
-
-
-def owners_of(difference: Difference) -> str:
-    """Return the owner in A, and the one in B if it differs: ``10-x (tap) → 20-y (tap)``."""
-    return _joined(_owner(difference.a), _owner(difference.b))
+    yield from items.lines()
 
 
 def _owner(side: ComparedValue) -> str:

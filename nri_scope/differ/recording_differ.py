@@ -203,11 +203,13 @@ def history_from(events: HistoryEvents) -> History:
 
 
 def histories(
-    recording: Recording, on_round: Callable[[RoundDiff], None] = lambda diff: None
+    recording: Recording,
+    on_round: Callable[[RoundDiff], None] = lambda diff: None,
+    check: Callable[[], None] = lambda: None,
 ) -> dict[str, History]:
     """Return every container's history, by its id. Raises RecordingError."""
     differ = differ_of(recording)
-    for diff in _fed(differ, recording):
+    for diff in _fed(differ, recording, check=check):
         on_round(diff)
     return differ.histories
 

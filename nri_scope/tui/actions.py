@@ -77,8 +77,7 @@ _ROWS = (
     Scope.SESSIONS,
     Scope.FINDINGS,
 )
-_READING = (Scope.DETAIL, Scope.COMPARE)
-_LINES = (*_ROWS, *_READING)
+_LINES = (*_ROWS, Scope.DETAIL, Scope.COMPARE)
 _FILTER = (Scope.FILTER,)
 
 ACTIONS: tuple[Action, ...] = (
@@ -121,6 +120,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("first_line", ("g",), "to the first line", _LINES, False),
     Action("last_line", ("G",), "to the last line, again: follow", _LINES, False),
     Action("open", ("enter",), "go deeper: unfold the line, or go to its event", _ROWS, False),
+    Action("open_row", ("enter",), "show whole values, and their history", (Scope.COMPARE,), False),
     # -- events
     Action("toggle_operations", ("v",), "a row per operation, or per event (toggle)", _EVENTS),
     Action("follow", ("F",), "follow new events, like tail -f", _EVENTS),
@@ -133,7 +133,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("mark", ("m",), "mark the event, or unmark it", _APP),
     Action("comment", ("M",), "mark the event with a comment", _APP),
     Action("clear_marks", ("U",), "remove all marks", _APP),
-    Action("compare", ("d",), "compare two marked events", _APP),
+    Action("compare", ("d",), "compare two marked events, or the two recordings", _APP),
     # -- detail pane
     Action("blame", ("b",), "show who set what in the container", _APP),
     Action("toggle_detail", ("p",), "show or hide the details", _APP),
@@ -147,9 +147,9 @@ ACTIONS: tuple[Action, ...] = (
         "in Blame: all lines, or only changed ones; of a plugin: go to the event",
         (Scope.DETAIL,),
     ),
-    Action("wrap", ("W",), "wrap long lines, or scroll sideways", _READING),
-    Action("shift_left", ("left", "h"), "scroll to the left", _READING, False),
-    Action("shift_right", ("right", "l"), "scroll to the right", _READING, False),
+    Action("wrap", ("W",), "wrap long lines, or scroll sideways", (Scope.DETAIL,)),
+    Action("shift_left", ("left", "h"), "scroll to the left", (Scope.DETAIL,), False),
+    Action("shift_right", ("right", "l"), "scroll to the right", (Scope.DETAIL,), False),
     # -- containers
     Action("expand", ("right", "l"), "unfold", (Scope.CONTAINERS,), False),
     Action("collapse", ("left", "h"), "fold, or go to the parent", (Scope.CONTAINERS,), False),

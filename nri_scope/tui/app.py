@@ -27,7 +27,7 @@ from nri_scope.survey.foreground import ATTRIBUTED
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import clock
 
-from .actions import Scope, bindings
+from .actions import Scope, bindings, key_of
 from .commands.copy import Copier
 from .commands.filter import FILTER_GROUP, Narrower
 from .commands.job import Jobs
@@ -85,6 +85,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         store: Store | None = None,
         surveyed: bool = True,
         source: str = "",
+        other: Path | None = None,
     ) -> None:
         """Create the app. ``live``: this program records the file; ``recorder`` is its recorder.
 
@@ -92,6 +93,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         ``ansi`` is used. ``store``: the recording if already open; the app closes it in any case.
         ``surveyed``: whether to survey the recording in the background. ``source``: name of what a
         temporary recording was made from, which the title shows; "" if it is not temporary.
+        ``other``: a recording whose differences are shown first.
         """
         super().__init__()
         self._themes = themes_of(colors)
@@ -104,6 +106,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         """Files created by commands, to be listed on exit."""
         self._live = live
         self._surveyed = surveyed
+        self._other = other
         self._store = store
         self._recorder = recorder
         self._marks = UserMarks(path, is_temporary=bool(source))
@@ -188,6 +191,8 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
         self.poller.begin()
         if self._surveyed:
             self.surveyor.begin(self._has_started)
+        if self._other is not None:
+            self._compare()
         begin(self, self._complete_start, "start")
 
     async def _complete_start(self) -> None:
@@ -251,7 +256,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             "narrow_pod": narrower.narrow_to_pod,
             "mark": marker.toggle,
             "clear_marks": marker.clear,
-            "compare": marker.compare,
+            "compare": self._compare,
             "copy": copier.copy,
             "save_recording": saver.save_recording,
             "export_bundle": saver.export_bundle,
@@ -261,6 +266,19 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             setattr(self, f"action_{name}", action)
         self._has_commands = True
         begin(self, marker.load, MARKS_GROUP)
+
+    def _compare(self) -> None:
+        """Compare the other recording if there is one and no event is marked, or else events."""
+        if self._other is None or len(self._marks):
+            self.marker.compare()
+            return
+        # Imported late, because importing the differ takes long.
+        from .detail.comparison import CompareScreen, of_recordings
+
+        def closed(_: None) -> None:
+            self.frame.say(f"events of A; {key_of('compare')} shows the differences again")
+
+        self.push_screen(CompareScreen(of_recordings(self.path, self._other)), closed)
 
     def _span(self) -> TimeSpan | None:
         return self.store.facts.span

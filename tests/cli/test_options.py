@@ -37,6 +37,8 @@ def words_of(command: click.Command, names: Sequence[str]) -> list[str]:
     """The words of a command line with these parameters, and the required ones."""
     options: list[str] = []
     arguments: list[str] = []
+    left_out: list[str] = []
+    """Values of optional arguments, without which there is no later one."""
     for param in command.params:
         known = spellings(param)
         chosen = [name for name in names if name.split()[0] in known]
@@ -46,6 +48,10 @@ def words_of(command: click.Command, names: Sequence[str]) -> list[str]:
         if isinstance(param, click.Argument):
             choices = kind.choices if isinstance(kind, click.Choice) else ()
             chosen_value = [name for name in names if name in choices]
+            if chosen:
+                arguments += left_out
+            elif not param.required and param.nargs == 1:
+                left_out.append(str(value))
             if chosen or chosen_value or param.required:
                 arguments += ["--"] * (known[0] == "COMMAND") + (chosen_value or [str(value)])
         elif chosen or param.required:

@@ -28,7 +28,7 @@ from tests.runtime_emulation.stored_requests import (
     requests_of_the_first_session,
     split_setup,
 )
-from tests.tui.screen import RECORDING
+from tests.tui.screen import RECORDING, RECORDINGS
 from tests.tui.terminal import needs_tmux, terminal
 
 
@@ -39,16 +39,29 @@ def test_without_a_terminal_log_runs_with_a_notice(capfd: pytest.CaptureFixture[
     assert errors == f"tui: this is not a terminal; running `log {RECORDING}` instead\n"
 
 
+def test_without_a_terminal_the_differences_of_two_recordings_are_printed(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    other = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
+    assert run(["diff", str(RECORDING), str(other)]) == 1
+    out, _ = capfd.readouterr()
+    assert run(["tui", str(RECORDING), str(other)]) == 1
+    found, errors = capfd.readouterr()
+    assert found == out != ""
+    assert errors == f"tui: this is not a terminal; running `diff {RECORDING} {other}` instead\n"
+
+
 @pytest.mark.parametrize("name", ["folder", "missing.db", "text.md"])
 def test_without_a_terminal_a_file_that_cannot_be_read_is_one_error(
     name: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "text.md").write_text("# No recording\n")
-    assert run(["tui", str(tmp_path / name)]) == 2
-    out, errors = capfd.readouterr()
-    assert not out and errors.startswith(f"nri-scope: {tmp_path / name}: ")
-    assert errors.count("\n") == 1
+    for first in ([], [str(RECORDING)]):
+        assert run(["tui", *first, str(tmp_path / name)]) == 2
+        out, errors = capfd.readouterr()
+        assert not out and errors.startswith(f"nri-scope: {tmp_path / name}: ")
+        assert errors.count("\n") == 1
 
 
 def test_live_without_a_terminal_runs_record(
@@ -80,6 +93,9 @@ def test_live_without_a_terminal_runs_record(
             "--index needs --live; add --live, and leave out FILE",
         ),
         (["a.db", "--where", "spod:x"], 'unknown field "spod"'),
+        (["a.db", "b.db", "--where", "ns:a"], "OTHER and --where exclude each other"),
+        (["a.db", "b.db", "--live"], "--live and FILE exclude each other"),
+        (["a.db", "b.db", "c.db"], "unexpected extra argument (c.db)"),
     ],
 )
 def test_invalid_input_is_rejected(
@@ -119,6 +135,31 @@ async def test_an_unsuitable_terminal_gets_the_log(
     # The terminal wraps and cuts lines anywhere.
     assert words.replace(" ", "") in "".join(text.split())
     assert "StopPod" in text
+
+
+@needs_tmux
+async def test_two_recordings_begin_with_their_differences(tmp_path: Path) -> None:
+    other = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
+    command = f"tui {shlex.quote(str(RECORDING))} {shlex.quote(str(other))}"
+    async with terminal(tmp_path, command, (80, 24)) as window:
+        await window.shows(f"A: {RECORDING}"[:70], "containers: 3 differ", "Esc closes")
+        await window.press("q")
+        await window.shows("events of A; d shows the differences again", "CreateContainer")
+        await window.press("d")
+        await window.shows("containers: 3 differ")
+        await window.press("q", "q")
+        await window.shows("ended with 0")
+
+
+@needs_tmux
+@pytest.mark.exhaustive
+async def test_two_files_of_which_one_is_no_recording_are_rejected_in_one_line(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "a.db").write_text("nothing")
+    async with terminal(tmp_path, f"tui {shlex.quote(str(RECORDING))} a.db") as window:
+        text = await window.shows("ended with 2")
+    assert text.startswith("nri-scope: a.db: ")
 
 
 @needs_tmux

@@ -405,7 +405,7 @@ async def test_too_small_terminal_shows_a_message_until_enlarged() -> None:
     [
         (["?"], "keys of this screen", "down", "Events"),
         (["ctrl+p"], "show pods and containers", "z", "maximise the details"),
-        (["m", "down", "m", "d"], "No differences.", "W", "No differences."),
+        (["m", "down", "m", "d"], "no differences", "W", "no differences"),
     ],
 )
 async def test_overlay_reappears_when_a_too_small_terminal_is_enlarged(

@@ -65,7 +65,7 @@ async def test_all_text_contrasts_with_its_background(
             _assert_readable(screen, colors, words)
             await screen.press("]")
         await screen.press("m", "down", "d")
-        await screen.shows("ids, random names")
+        await screen.shows("9 differences")
         _assert_readable(screen, colors, "compare")
         await screen.press("escape", "p", "x")
         for key, words in {

@@ -273,33 +273,22 @@ class Marker(KeyCommands):
             rule = "compare needs two events, or the events of two containers"
             self.frame.say(f"{have}: {rule}; {key} marks and unmarks", problem=True)
             return
-        if problem := _events_without_container(events):
-            self.frame.say(f"compare needs events of containers: {problem}", problem=True)
+        bare = [str(event.id) for event in events if not event.container_id]
+        if bare:
+            words = f"compare needs events of containers, unlike {' and '.join(bare)}"
+            self.frame.say(words, problem=True)
             return
         a, b = [await self._as_seen_last(event) for event in events]
         # Imported late, because importing the differ takes long.
-        from ..detail.comparison import CompareScreen
+        from ..detail.comparison import CompareScreen, of_events
 
         which = f": {a.id} and {b.id} of {marked:,} marked events" if marked > 2 else ""
-        await self.app.push_screen(CompareScreen(self.store, a, b, f"compare{which}"))
+        await self.app.push_screen(CompareScreen(of_events(self.store, a, b), f"compare{which}"))
 
 
 def _last_alike(recording: Recording, event: Event, numbers: Sequence[int]) -> Event:
     """Return the last of these events with the same name as ``event``, which is one of them."""
     return [each for each in recording.events(among=numbers) if each.event == event.event][-1]
-
-
-def _events_without_container(pair: list[Event]) -> str:
-    """Say which of two events have no container; "" if both have one."""
-    bare = [event for event in pair if not event.container_id]
-    if not bare:
-        return ""
-    which = " and ".join(str(event.id) for event in bare)
-    if len(bare) == 1:
-        has = "concerns a pod" if bare[0].pod_id else "has no container"
-        return f"event {which} {has}"
-    have = "concern pods" if all(event.pod_id for event in bare) else "have no container"
-    return f"events {which} {have}"
 
 
 Chosen = Callable[[bool], object]

@@ -1,21 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparison of the OCI specs of two events' containers, on a modal screen."""
+"""Differences between two recordings, or between two events' containers, on a modal screen."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, TypeAlias
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import ModalScreen
 
-from nri_scope.differ.comparison import compare_containers
-from nri_scope.differ.comparison_output import owners_of
-from nri_scope.differ.render.values import clipped_pair, sides
-from nri_scope.differ.render.wording import GLYPHS
+from nri_scope.differ.blame.output import page
+from nri_scope.differ.comparison import Comparison, compare_containers, compare_recordings
+from nri_scope.differ.comparison_output import (
+    DifferenceRow,
+    change_row,
+    legend,
+    row_lines,
+    rows,
+    tally,
+    title,
+)
+from nri_scope.differ.render.values import clipped_pair
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.events import Container, Event
 from nri_scope.nri.events import CREATE
@@ -25,26 +34,121 @@ from nri_scope.recording import event_messages, lookup
 from nri_scope.recording.display import subject
 from nri_scope.recording.reader import Recording
 from nri_scope.recording.subject_queries import container_of_event
-from nri_scope.specs import Change, Spec, differences, label
-from nri_scope.text.escape import columns, safe
+from nri_scope.specs import Spec, differences
 from nri_scope.text.quantities import clock, day, many
-from nri_scope.text.styled_text import break_text
+from nri_scope.text.styled_text import spans_of
 
 from ..actions import ACTION_OF, Scope, actions_of, bindings, key_of
-from ..store.reader_thread import CancelFlag
+from ..store.reader_thread import CancelFlag, LateReader
 from ..store.store import Store
-from ..text.styled_line import Span, Style, StyledLine, line
+from ..text.styled_line import Span, Style, StyledLine, clipped_text, folded, line
 from ..textual_workarounds import begin
+from ..widgets.board import GUTTER
 from ..widgets.lines import LinesView
 from ..widgets.screens import ReadingScreen, help_lines
 
-BESIDE_FROM = 100
-"""Minimum width for values side by side, in columns."""
 _VALUE_MAX = 400
-"""Maximum characters of one value."""
-_CHANGES_MAX = 5_000
-_STYLES = {"added": Style.GOOD, "removed": Style.BAD, "changed": Style.WARN, "moved": Style.NOTE}
-_NOWHERE = "—"
+"""Maximum characters of one value in a row."""
+_ROWS_MAX = 5_000
+_PAGE_WIDTH = 66
+"""Columns of the page of a row: those in a terminal with 80; narrower ones wrap its lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """Rows of the differences from A to B, with the lines above and below them."""
+
+    head: Sequence[StyledLine]
+    rows: Sequence[DifferenceRow] = ()
+    legend: Sequence[StyledLine] = ()
+
+    @classmethod
+    def of(cls, a: str, b: str, result: Comparison) -> Differences:
+        """Return the differences as ``diff`` prints them; ``a`` and ``b`` are named in the head."""
+        head = (*title(a, b, result), *tally(result))
+        legend_lines = [line(text, Style.DIM) for text in legend(result)]
+        return cls([(span,) for span in head], [*rows(result)], legend_lines)
+
+    def lines(self, width: int) -> tuple[list[StyledLine], int]:
+        """Return lines for ``width``, and the index of that of the first row."""
+        head = [part for each in self.head for part in folded(each, width, 2)]
+        shown = [
+            row._replace(values=clipped_pair(*row.values, _VALUE_MAX))
+            for row in self.rows[:_ROWS_MAX]
+        ]
+        lines = [*head, (), *map(spans_of, row_lines(shown, width)), ()]
+        if len(self.rows) > _ROWS_MAX:
+            lines.append(line(f"… {len(self.rows) - _ROWS_MAX:,} more", Style.WARN))
+        lines += [part for each in self.legend for part in folded(each, width, 2)]
+        return lines, len(head) + 1
+
+
+def page_of(row: DifferenceRow) -> list[StyledLine]:
+    """Return the whole values and owners of a difference, and the history of its path in A and B.
+
+    Instead of the history of a path, that of a failed creation is all of the container.
+    """
+    lines: list[StyledLine] = [(Span(f"{row.what}  ", Style.STRONG), Span(row.name))]
+    for side, value, owner in zip("AB", row.values, row.owners, strict=True):
+        if value:
+            whole = Span(clipped_text(value))
+            lines.append((Span(f"{side}: ", Style.KEY), whole, Span(f"  {owner}", Style.DIM)))
+    if row.pair is not None:
+        for side, history in (("A", row.pair.a), ("B", row.pair.b)):
+            lines += [(), line(f"{side}: blame", Style.KEY)]
+            lines += map(spans_of, page(history, row.path, "usual", _PAGE_WIDTH))
+    return lines
+
+
+Read: TypeAlias = Callable[[CancelFlag], Awaitable[Differences]]
+"""Returns differences. Raises NriScopeError, and CancelledError after `CancelFlag.set`."""
+
+
+def of_events(store: Store, a: Event, b: Event) -> Read:
+    """Return a reader of the differences between two events' containers."""
+    return lambda stop: store.run(lambda recording: compare(recording, a, b, stop))
+
+
+def of_recordings(path: Path, other: Path) -> Read:
+    """Return a reader of the differences between two recordings, with a thread of its own."""
+
+    async def read(stop: CancelFlag) -> Differences:
+        def work(b: Recording) -> Differences:
+            with Recording.open(path) as a:
+                result = compare_recordings(a, b, stop.check)
+            return Differences.of(str(path), str(other), result)
+
+        reader = LateReader(other)
+        try:
+            return await reader.soon(work)
+        finally:
+            stop.set()
+            await reader.close()
+
+    return read
+
+
+def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> Differences:
+    """Compare the containers of two events: one container as of both events, or two containers in
+    their final state, as ``diff FILE A B`` does.
+
+    Raises RecordingError, and CancelledError after `CancelFlag.set`.
+    """
+    sides = [_compared_container(recording, event) for event in (a, b)]
+    side_a, side_b = sides
+    stop.check()
+    is_same = bool(a.container_id) and a.container_id == b.container_id
+    if not is_same and side_a.container is not None and side_b.container is not None:
+        # No event but a creation contains all of a spec, so the last event would not do.
+        with suppress(UsageError):
+            result = compare_containers(recording, side_a.container, recording, side_b.container)
+            return Differences.of(subject(a), subject(b), result)
+    head = [part for name, side in zip("AB", sides, strict=True) for part in side.title(name)]
+    if not is_same or side_a.spec is None or side_b.spec is None:
+        return Differences([*head, (), line("There is nothing to compare.")])
+    changed = [change_row(change) for change in differences(side_a.spec, side_b.spec)]
+    words = many(len(changed), "difference") if changed else "no differences"
+    return Differences([*head, line(words, Style.STRONG)], changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,93 +162,17 @@ class ComparedContainer:
     spec: Spec | None
     """The container's spec; None if no event contains it."""
 
-    @property
-    def title(self) -> str:
-        """Title such as ``#42 CreateContainer shop/web/app``; only the names are escaped."""
-        return f"#{self.event.id} {self.event.event} {subject(self.event)}".rstrip()
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerComparison:
-    """The differences from `a` to `b`."""
-
-    a: ComparedContainer
-    b: ComparedContainer
-    changes: tuple[Change, ...]
-    same_container: bool
-    owners: tuple[str, ...] | None = None
-    """For two containers in their final state: the owners of each change. None: as of the
-    events."""
-    remark: str = ""
-    """What was not compared; "" if all was."""
-
-    def lines(self, width: int) -> list[StyledLine]:
-        """Lay out lines for ``width``, with values side by side if they fit."""
-        return [*self._head(), (), *self._body(width)]
-
-    def _head(self) -> Iterator[StyledLine]:
-        for name, side in (("A", self.a), ("B", self.b)):
-            if self.owners is not None:
-                yield Span(f"{name}  ", Style.KEY), Span(subject(side.event), Style.STRONG)
-                continue
-            at_ns = side.event.at_ns
-            yield (
-                Span(f"{name}  ", Style.KEY),
-                Span(side.title, Style.STRONG),
-                Span(f"  {day(at_ns)[:10]} {clock(at_ns)}", Style.DIM),
-            )
-            if side.spec is None:
-                yield (Span("   no event contains the container's spec", Style.WARN),)
-            elif side.shown_by_event != side.event.id:
-                yield (Span(f"   container as of event {side.shown_by_event}", Style.DIM),)
-
-    def _body(self, width: int) -> Iterator[StyledLine]:
-        are_known = self.same_container and None not in (self.a.spec, self.b.spec)
-        if self.owners is None and not are_known:
-            yield (Span("There is nothing to compare."),)
-            return
-        if not self.changes:
-            yield (Span("No differences."),)
-        else:
-            yield (Span(many(len(self.changes), "difference"), Style.STRONG),)
-        if self.remark:
-            yield (Span(self.remark, Style.WARN),)
-        if not self.same_container:
-            what = "ids, random names and timestamps specific to each container are omitted"
-            yield (Span(what, Style.DIM),)
-        for at, change in enumerate(self.changes[:_CHANGES_MAX]):
-            yield ()
-            owner = self.owners[at] if self.owners else ""
-            yield (
-                Span(f"{GLYPHS[change.kind]} {label(change.path)}", _STYLES[change.kind]),
-                Span(f"  {owner}" if owner else "", Style.DIM),
-            )
-            yield from _values(change, width)
-        if len(self.changes) > _CHANGES_MAX:
-            yield (Span(f"… {len(self.changes) - _CHANGES_MAX:,} more", Style.WARN),)
-
-
-def compare(recording: Recording, a: Event, b: Event, stop: CancelFlag) -> ContainerComparison:
-    """Compare the containers of two events: one container as of both events, or two containers in
-    their final state, as ``diff FILE A B`` does.
-
-    Raises RecordingError, and CancelledError after `CancelFlag.set`.
-    """
-    side_a, side_b = _compared_container(recording, a), _compared_container(recording, b)
-    stop.check()
-    same = bool(a.container_id) and a.container_id == b.container_id
-    changes: tuple[Change, ...] = ()
-    if same and side_a.spec is not None and side_b.spec is not None:
-        changes = differences(side_a.spec, side_b.spec)
-    elif not same and side_a.container is not None and side_b.container is not None:
-        # No event but a creation contains all of a spec, so the last event would not do.
-        with suppress(UsageError):
-            compared = compare_containers(recording, side_a.container, recording, side_b.container)
-            owned = compared.differ[0].differences if compared.differ else ()
-            changed = tuple(difference.change for difference in owned)
-            owners = tuple(map(owners_of, owned))
-            return ContainerComparison(side_a, side_b, changed, same, owners, compared.remark)
-    return ContainerComparison(side_a, side_b, changes, same)
+    def title(self, name: str) -> Iterator[StyledLine]:
+        """Yield lines such as ``A: #42 CreateContainer shop/web/app``, with the time."""
+        at_ns, event = self.event.at_ns, self.event
+        yield (
+            Span(f"{name}: #{event.id} {event.event} {subject(event)}".rstrip(), Style.STRONG),
+            Span(f"  {day(at_ns)[:10]} {clock(at_ns)}", Style.DIM),
+        )
+        if self.spec is None:
+            yield (Span("   no event contains the container's spec", Style.WARN),)
+        elif self.shown_by_event != event.id:
+            yield (Span(f"   container as of event {self.shown_by_event}", Style.DIM),)
 
 
 def _compared_container(recording: Recording, event: Event) -> ComparedContainer:
@@ -162,82 +190,42 @@ def _compared_container(recording: Recording, event: Event) -> ComparedContainer
     return ComparedContainer(event, newest.event, container, spec)
 
 
-def _values(change: Change, width: int) -> Iterator[StyledLine]:
-    before, after = (safe(text) for text in clipped_pair(*sides(change), _VALUE_MAX))
-    if width < BESIDE_FROM:
-        room = width - 5
-        for name, text, style in (("A", before, Style.BAD), ("B", after, Style.GOOD)):
-            for at, piece in enumerate(break_text(text or _NOWHERE, room, room)):
-                yield Span(" " * 5 if at else f"  {name}: ", Style.KEY), Span(piece, style)
-        return
-    half = (width - 5) // 2
-    left = break_text(before or _NOWHERE, half, half)
-    right = break_text(after or _NOWHERE, half, half)
-    for at in range(max(len(left), len(right))):
-        half_line = left[at] if at < len(left) else ""
-        other = right[at] if at < len(right) else ""
-        yield (
-            Span("  "),
-            Span(half_line + " " * max(0, half - columns(half_line)), Style.BAD),
-            Span(" │ ", Style.DIM),
-            Span(other, Style.GOOD),
-        )
-
-
-class _Differences(LinesView, inherit_bindings=False):
+class _Rows(LinesView, inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = bindings(Scope.COMPARE)
 
-    comparison: ContainerComparison | None = None
+    laid_out: Callable[[], None] = lambda: None
+    """Lays out lines for the current width."""
+    action_open_row = LinesView.action_open
 
     def resized(self) -> None:
         """Lay out lines for the new width, once it is known."""
         super().resized()
-        self.call_after_refresh(self.lay_out)
-
-    def lay_out(self) -> None:
-        """Lay out lines for the current width."""
-        if self.comparison is not None:
-            width = max(20, self.scrollable_content_region.width)
-            self.show(self.comparison.lines(width), keep_position=True)
+        self.call_after_refresh(self.laid_out)
 
 
-class CompareScreen(ModalScreen[None], inherit_bindings=False):
-    """Screen of the differences between two events' containers. Escape closes it."""
+class CompareScreen(ReadingScreen, inherit_bindings=False):
+    """Screen of differences, a row for each. Enter shows all of one; Escape closes the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,backspace,d,ctrl+c", "dismiss", show=False),
         Binding(",".join(ACTION_OF["help"].keys), "help", show=False, id="help"),
     ]
-    DEFAULT_CSS = """
-    CompareScreen { align: center middle; }
-    CompareScreen > LinesView {
-        width: 100%; height: 100%; border: round $primary; padding: 0 1;
-    }
-    """
+    HINT = f"{key_of('open_row')} whole values, blame · Esc closes · {key_of('help')} keys"
+    DEFAULT_CSS = "CompareScreen > LinesView { width: 100%; max-width: 100%; height: 100%; }"
 
-    def __init__(
-        self,
-        store: Store,
-        a: Event,
-        b: Event,
-        title: str = "compare",
-    ) -> None:
-        """Compare from ``a`` to ``b``."""
-        super().__init__()
-        self._title = title
-        self._store = store
-        self._events = a, b
+    def __init__(self, read: Read, title: str = "compare") -> None:
+        """Show the differences that ``read`` returns."""
+        self._rows = _Rows([line("comparing…", Style.DIM)], cursor=True)
+        super().__init__(title, self._rows)
+        self._read_differences = read
+        self._found = Differences(())
+        self._first = 0
+        """Index of the line of the first row."""
         self._stop = CancelFlag()
-        self._lines = _Differences([line("…", Style.DIM)], wrap=True)
-
-    def compose(self) -> ComposeResult:
-        """Compose the lines."""
-        self._lines.border_title = self._title
-        self._lines.border_subtitle = f"Esc closes · {key_of('help')} keys"
-        yield self._lines
+        self._rows.laid_out, self._rows.gutter_width = self._lay_out, GUTTER
 
     def on_mount(self) -> None:
-        """Read the two events."""
+        """Read the differences."""
         begin(self, self._read, "compare", exclusive=True)
 
     def on_unmount(self) -> None:
@@ -250,12 +238,27 @@ class CompareScreen(ModalScreen[None], inherit_bindings=False):
         lines = help_lines((Scope.COMPARE,), names)
         self.app.push_screen(ReadingScreen("keys of the comparison", lines))
 
+    def on_lines_view_opened(self, message: LinesView.Opened) -> None:
+        """Show all of a difference."""
+        at = message.index - self._first
+        if 0 <= at < min(len(self._found.rows), _ROWS_MAX):
+            begin(self, partial(self._open, self._found.rows[at]), "row", exclusive=True)
+
+    async def _open(self, row: DifferenceRow) -> None:
+        lines = await asyncio.to_thread(page_of, row)
+        await self.app.push_screen(ReadingScreen("difference", lines, wrap=True))
+
     async def _read(self) -> None:
-        a, b = self._events
         try:
-            found = await self._store.run(lambda recording: compare(recording, a, b, self._stop))
+            self._found = await self._read_differences(self._stop)
         except NriScopeError as error:
-            self._lines.show([line(str(error), Style.BAD)])
+            self._rows.show([line(str(error), Style.BAD)])
             return
-        self._lines.comparison = found
-        self._lines.lay_out()
+        self._lay_out()
+        self._rows.cursor = self._first if self._found.rows else 0
+
+    def _lay_out(self) -> None:
+        if self._found.head:
+            width = max(20, self._rows.scrollable_content_region.width - GUTTER)
+            lines, self._first = self._found.lines(width)
+            self._rows.show(lines, keep_position=True)

@@ -82,9 +82,8 @@ class DetailPane(Widget):
         store: Store,
         *,
         hidden: bool = False,
-        id: str | None = None,
     ) -> None:
-        super().__init__(id=id)
+        super().__init__()
         self._store = store
         self._tab_line = TabLine({tab: tab for tab in Tab}, padded=True)
         self._body = _Body(wrap=True)

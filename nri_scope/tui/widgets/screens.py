@@ -115,24 +115,16 @@ class ReadingScreen(ModalScreen[None], inherit_bindings=False):
     """
 
     def __init__(
-        self,
-        title: str,
-        lines: Sequence[StyledLine],
-        *,
-        wrap: bool = False,
+        self, title: str, lines: Sequence[StyledLine] | LinesView, *, wrap: bool = False
     ) -> None:
         """Create the screen. ``wrap``: wrap long lines."""
         super().__init__()
-        self._title = title
-        self._lines = lines
-        self._wrap = wrap
+        self.view = lines if isinstance(lines, LinesView) else LinesView(lines, wrap=wrap)
+        self.view.border_title, self.view.border_subtitle = title, self.HINT
 
     def compose(self) -> ComposeResult:
         """Compose the lines."""
-        lines = LinesView(self._lines, wrap=self._wrap)
-        lines.border_title = self._title
-        lines.border_subtitle = self.HINT
-        yield lines
+        yield self.view
 
 
 class KeyHelp(ReadingScreen):

@@ -11,7 +11,7 @@ from textual.pilot import Pilot
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import Event
-from nri_scope.tui.detail.comparison import CompareScreen
+from nri_scope.tui.detail.comparison import CompareScreen, of_events
 from nri_scope.tui.store.store import Store
 from tests.replay.recordings import RECORDING
 from tests.tui.keyboard import press, wait_until_handled
@@ -43,11 +43,10 @@ async def test_differences_fit_the_width_and_escape_closes_them(store: Store) ->
     one, other, *_ = await _events(store)
     app: App[None] = App()
     async with app.run_test(size=(140, 40)) as pilot:
-        await app.push_screen(CompareScreen(store, one, other))
-        text = await _wait_for(pilot, "differences")
-        assert '"ledger-db.acme.internal"  ' in text and " │ —" in text
+        await app.push_screen(CompareScreen(of_events(store, one, other)))
+        await _wait_for(pilot, "annotations[io.kubernetes.cri.container-name]  ")
         await pilot.resize_terminal(80, 40)
-        await _wait_for(pilot, 'A: "ledger-db.acme.internal"')
+        await _wait_for(pilot, "annotations[io.kuber…name]  ")
         await press(pilot, "escape")
         assert not isinstance(app.screen, CompareScreen)
 
@@ -60,7 +59,8 @@ async def test_read_error_is_shown(store: Store) -> None:
     one, other, *_ = await _events(store)
     app: App[None] = App()
     async with app.run_test(size=(140, 40)) as pilot:
-        await app.push_screen(CompareScreen(Damaged(), one, other))  # type: ignore[arg-type]
+        damaged = of_events(Damaged(), one, other)  # type: ignore[arg-type]
+        await app.push_screen(CompareScreen(damaged))
         await _wait_for(pilot, "x.db: it is damaged at event 5")
 
 
@@ -68,9 +68,31 @@ async def test_help_lists_the_keys(store: Store) -> None:
     one, other, *_ = await _events(store)
     app: App[None] = App()
     async with app.run_test(size=(80, 24)) as pilot:
-        await app.push_screen(CompareScreen(store, one, other))
+        await app.push_screen(CompareScreen(of_events(store, one, other)))
         await press(pilot, "?")
         await _wait_for(pilot, "keys of the comparison")
-        await _wait_for(pilot, "wrap long lines")
+        await _wait_for(pilot, "show whole values, and their history")
         await press(pilot, "escape")
         assert isinstance(app.screen, CompareScreen)
+
+
+async def test_enter_shows_all_of_a_difference_and_escape_returns_to_the_rows(
+    store: Store,
+) -> None:
+    one, other, *_ = await _events(store)
+    app: App[None] = App()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await app.push_screen(CompareScreen(of_events(store, one, other)))
+        await _wait_for(pilot, "7 differences")
+        while not _line(app, "env DB_HOST").startswith("│ >"):
+            await press(pilot, "down")
+        await press(pilot, "enter")
+        text = await _wait_for(pilot, "B: blame")
+        assert 'A: "db.shop.svc"  Pod spec/CRI' in text
+        await press(pilot, "escape")
+        assert isinstance(app.screen, CompareScreen)
+        assert _line(app, "env DB_HOST").startswith("│ >")
+
+
+def _line(app: App[None], words: str) -> str:
+    return next(line for line in text_on(app).splitlines() if words in line)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from asyncio import CancelledError
 from collections.abc import Iterator
 from itertools import pairwise
@@ -14,7 +15,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import columns
-from nri_scope.tui.detail.comparison import ContainerComparison, compare
+from nri_scope.tui.detail.comparison import Differences, compare, page_of
 from nri_scope.tui.store.reader_thread import CancelFlag
 from nri_scope.tui.text.styled_line import shown, text_of
 from tests.replay.recordings import POD, RECORDING, container
@@ -39,36 +40,43 @@ def _event(recording: Recording, name: str, container_name: str = "") -> Event:
     )
 
 
-def _compared(recording: Recording, a: Event, b: Event) -> ContainerComparison:
+def _compared(recording: Recording, a: Event, b: Event) -> Differences:
     return compare(recording, a, b, CancelFlag())
 
 
-def _lines(found: ContainerComparison, width: int = 120) -> list[str]:
-    return [text_of(line) for line in found.lines(width)]
+def _lines(found: Differences, width: int = 160) -> list[str]:
+    lines, _ = found.lines(width)
+    return [text_of(line) for line in lines]
+
+
+def _pages(found: Differences) -> list[str]:
+    return ["\n".join(text_of(line) for line in page_of(row)) for row in found.rows]
 
 
 def test_two_events_of_one_container_show_its_changes(recording: Recording) -> None:
     a = _event(recording, "CreateContainer", API)
     b = _event(recording, "PostUpdateContainer", API)
     found = _compared(recording, a, b)
-    assert [change.path for change in found.changes] == [
+    assert [row.path for row in found.rows] == [
         "/linux/resources/memory/limit",
         "/linux/resources/memory/swap",
         "/linux/resources/cpu/shares",
     ]
     lines = _lines(found)
     assert "3 differences" in lines
-    assert lines[0].startswith(f"A  #5 CreateContainer {CHECKOUT_API}  2026-12-")
+    assert lines[0].startswith("A: #5 CreateContainer shop/web/app  2026-11-")
+    (row,) = (line for line in lines if "memory.limit" in line)
+    assert row.split("  ")[1:] == ["+ memory.limit", "— → 67108864"]
 
 
 def test_generated_values_of_two_containers_are_not_compared(recording: Recording) -> None:
     a, b = (_event(recording, "CreateContainer", name) for name in (API, PROXY))
     found = _compared(recording, a, b)
-    assert "/process/env/FOO" in [change.path for change in found.changes]
+    assert "/process/env/FOO" in [row.path for row in found.rows]
     assert not any(a.container_id in line for line in _lines(found))
     # Swapping the events swaps the kinds of change.
-    kinds = {change.path: change.kind for change in _compared(recording, b, a).changes}
-    assert kinds["/process/env/FOO"] == "added"
+    kinds = {row.path: row.what[0] for row in _compared(recording, b, a).rows}
+    assert kinds["/process/env/FOO"] == "+"
 
 
 def test_the_owner_of_a_place_is_not_that_of_the_mount() -> None:
@@ -76,14 +84,17 @@ def test_the_owner_of_a_place_is_not_that_of_the_mount() -> None:
     with Recording.open(path) as recording:
         a, b = (_event(recording, "CreateContainer", name) for name in (API, PROXY))
         lines = _lines(_compared(recording, a, b))
-    at = lines.index("> mounts[/dev/mqueue]  runtime (cri) → Pod spec/CRI")
-    assert lines[at + 1].split("│")[0].strip() == "4th place"
-    assert lines[at + 1].split("│")[1].strip() == "4th place, after different members"
+    (row,) = (line for line in lines if "> mounts[/dev/mqueue]" in line)
+    assert re.split(" {2,}", row.strip()) == [
+        "> mounts[/dev/mqueue]",
+        "4th place → 4th place, after different members",
+        "runtime → Pod spec/CRI",
+    ]
 
 
 def test_equal_containers_have_no_differences(recording: Recording) -> None:
     event = _event(recording, "CreateContainer")
-    assert "No differences." in _lines(_compared(recording, event, event))
+    assert "no differences" in _lines(_compared(recording, event, event))
 
 
 def test_an_event_without_a_container_cannot_be_compared(recording: Recording) -> None:
@@ -103,16 +114,30 @@ def test_event_with_only_an_id_uses_the_container_of_an_earlier_event(tmp_path: 
         a, b = _event(found, "CreateContainer"), _event(found, "StopContainer")
         lines = _lines(_compared(found, a, b))
         assert f"   container as of event {a.id}" in lines
-        assert "No differences." in lines
+        assert "no differences" in lines
 
 
-@pytest.mark.parametrize("width", [30, 80, 99, 100, 160])
-def test_values_are_side_by_side_from_100_columns(recording: Recording, width: int) -> None:
-    a, b = (_event(recording, "CreateContainer", name) for name in (API, PROXY))
-    lines = _lines(_compared(recording, a, b), width)
-    values = [line for line in lines if line.startswith("  ")]
-    assert any(" │ " in one for one in values) == (width >= 100)
-    assert all(columns(one) <= width for one in values)
+@pytest.mark.parametrize("width", [30, 80, 160])
+def test_each_difference_is_a_row_of_the_width(recording: Recording, width: int) -> None:
+    a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
+    found = _compared(recording, a, b)
+    lines, first = found.lines(width)
+    texts = [text_of(line) for line in lines]
+    assert all(columns(one) <= width for one in texts)
+    rows = texts[first : first + len(found.rows)]
+    assert texts[first - 1] == texts[first + len(rows)] == ""
+    assert [row.strip()[0] for row in rows] == [row.what[0] for row in found.rows]
+
+
+def test_the_page_of_a_difference_has_whole_values_and_both_histories(
+    recording: Recording,
+) -> None:
+    a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
+    found = _compared(recording, a, b)
+    page = dict(zip((row.what for row in found.rows), _pages(found), strict=True))["- env DB_HOST"]
+    assert 'A: "db.shop.svc"  Pod spec/CRI' in page and "B: —" in page
+    of_a, _, of_b = page.partition("B: blame")
+    assert "A: blame" in of_a and "shop/web/app" in of_a and "shop/web/sidecar" in of_b
 
 
 def test_cancelled_comparison_stops(recording: Recording) -> None:
@@ -129,5 +154,9 @@ def test_hostile_recording_is_escaped(tmp_path: Path) -> None:
         events = [event for event in found.events() if event.event == "CreateContainer"]
         for a, b in pairwise(events[:10]):
             for width in (60, 120):
-                lines = _compared(found, a, b).lines(width)
+                compared = _compared(found, a, b)
+                lines, _ = compared.lines(width)
                 assert_harmless("\n".join(text_of(shown(line)) for line in lines))
+                for row in compared.rows:
+                    page = page_of(row)
+                    assert_harmless("\n".join(text_of(shown(line)) for line in page))
