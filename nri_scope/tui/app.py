@@ -481,8 +481,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
 
     def action_stop(self) -> None:
         """Stop a search, a job or a filter; otherwise leave the detail pane or end highlighting."""
-        if self.frame.work.searching:
-            self.searcher.stop()
+        if self.stop_selecting():
             self.frame.say("search stopped")
         elif self.jobs.busy:
             self.jobs.stop()

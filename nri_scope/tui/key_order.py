@@ -13,14 +13,16 @@ from typing import cast
 
 from textual import events, on
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
 
-from .actions import ACTION_OF, ACTIONS, Action, Scope, footer, keys_of
+from .actions import ACTION_OF, ACTIONS, Action, Scope, footer, key_of, keys_of, shown
 from .commands.filter import NARROW_GROUP, Narrower
 from .commands.jump import GROUP as JUMP_GROUP
 from .commands.search import GROUP as SEARCH_GROUP
+from .commands.search import SearchCommands
 from .frame import Frame
 from .list.event_list import EventList
 from .terminal import TerminalDriver
@@ -64,8 +66,18 @@ _ALWAYS = ("quit", "help", "redraw", "suspend")
 """Actions that need no search, at the end of the palette."""
 _IMMEDIATE = ("quit", "stop")
 """Actions that never wait, so that the user can leave a view that is slow to read."""
-_LEAVING = tuple(f"mode_{name}" for name in SCOPES)
-"""Actions that leave a view, which need not wait until it has been read."""
+_LEAVING = (
+    *(f"mode_{name}" for name in SCOPES), "filter", "clear_filter", "view_errors", "view_changed",
+    "view_slow", "view_marked", "back", "go_to", "search",
+)  # fmt: skip
+"""Actions that leave a view or its lines, and so end what is being read or searched for them."""
+_ASIDE = (
+    "help", "command_palette", "toggle_detail", "maximise_detail", "move_detail", "next_tab",
+    "previous_tab", "theme",
+)  # fmt: skip
+"""Actions that need no line of a view."""
+_LASTING = (*(each.name for each in ACTIONS if Scope.APP in each.scopes), "filter_window")
+"""Actions with an effect beyond a view, so that leaving the view does not discard them."""
 _MOVING = ("up", "down", "page_up", "page_down", "home", "end", "first_line", "last_line")
 """Actions that do not need the content of lines."""
 _OPENING = (
@@ -77,6 +89,8 @@ _OF_SHOWN = ("save_recording", "export_bundle")
 """Actions on the shown events, which wait in every view until these are shown."""
 _GROUPS = (JUMP_GROUP, NARROW_GROUP, SEARCH_GROUP)
 """Groups of work that selects other events, to which the following keys refer."""
+_ANSWER_S = 0.03
+"""Seconds until a waiting key is answered: one that leaves, by dropping the keys before it."""
 
 
 class KeyOrderApp(TerminalApp, inherit_bindings=False):
@@ -86,11 +100,14 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
     views: Views
     bar: FilterBar
     narrower: Narrower
+    searcher: SearchCommands
 
     def __init__(self) -> None:
         super().__init__(driver_class=TerminalDriver)
         self._held: deque[events.Key] = deque()
         """Keys waiting for lines of the current view."""
+        self._answer: Timer | None = None
+        """Timer of `_answer_held`."""
         self.is_ending = False
         """Whether a signal has ended the app, possibly before it was shown."""
 
@@ -151,7 +168,9 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
         if not self.screen_stack:
             # The app is ending.
             return True
-        if any(worker.group in _GROUPS and not worker.is_finished for worker in self.workers):
+        if _is_for(_ASIDE, key):
+            return False
+        if self._is_selecting:
             return True
         if self.narrower.is_beginning and (
             isinstance(self.focused, EventList) or _is_for(_OF_SHOWN, key)
@@ -164,6 +183,8 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
             return False
         if self.narrower.is_beginning and _is_for(_OF_SHOWN, key):
             return True
+        if _is_for(_LEAVING, key):
+            return False
         # Movement needs no content. If it waited, a held-down key would move on after its release.
         return not board.has_content or (board.lacks_line and not _is_for(_MOVING, key))
 
@@ -175,17 +196,41 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
         if _is_for(_IMMEDIATE, key) and not (opens and key.is_printable):
             self._held.clear()
             return False
-        is_reading = bool(self.screen_stack) and isinstance(self.focused, BoardLines)
-        is_left = is_reading and _is_for(_LEAVING, key)
-        if is_left and all(_is_for(_MOVING, held) for held in self._held):
-            # No line of the view, which is still being read, has been chosen.
-            self._held.clear()
-            return False
         if len(self._held) < _MAX_HELD_KEYS:
             self._held.append(key)
+        if self._answer is None:
+            self._answer = self.set_timer(_ANSWER_S, self._answer_held)
         if isinstance(self.views.current, Board):
             await self.views.current.update()
         return True
+
+    @property
+    def _is_selecting(self) -> bool:
+        return any(each.group in _GROUPS and not each.is_finished for each in self.workers)
+
+    def stop_selecting(self) -> bool:
+        """Stop work that selects other events, such as a search; return whether there was any."""
+        is_selecting = self._is_selecting
+        self.searcher.stop()
+        for group in _GROUPS:
+            self.workers.cancel_group(self, group)
+        return is_selecting
+
+    async def _answer_held(self) -> None:
+        """Leave the view that keys wait for, or the search, if one of them does so."""
+        self._answer = None
+        if not self._held or not self._must_wait(self._held[0]):
+            return
+        for at, key in enumerate(self._held):
+            if _is_for(_LEAVING, key):
+                self.stop_selecting()
+                self._held = deque([*self._held][at:])
+                await self._handle(self._held.popleft())
+                await self._handle_held()
+                return
+            if _is_for(_LASTING, key):
+                break
+        self.frame.say(f"{shown(self._held[0].key)} waits for lines; {key_of('stop')} drops it")
 
     async def _handle(self, key: events.Key) -> None:
         self.frame.status.clear_message()

@@ -7,21 +7,12 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from textual.events import Key
 
 from nri_scope.recording.marks.sidecar import marks_of
 from nri_scope.recording.reader import Recording
 from nri_scope.tui.containers.container_board import ContainerBoard
-from tests.sample_names import (
-    API,
-    CHECKOUT_API,
-    CHECKOUT_PROXY,
-    CHECKOUT_WORKLOAD,
-    NIGHTLY_UPLOAD,
-    NODE,
-    PROXY,
-    UPLOAD,
-)
+from nri_scope.tui.store.store import Store
+from nri_scope.tui.textual_workarounds import pressed
 from tests.tui.screen import Shown, copy_recording, showing
 
 
@@ -99,7 +90,7 @@ async def test_details_follow_the_cursor_of_the_current_view() -> None:
 def _type(shown: Shown, *keys: str) -> None:
     """Type keys without waiting between them."""
     for key in keys:
-        shown.app.post_message(Key(key, key if len(key) == 1 else None))
+        shown.app.post_message(pressed(key))
 
 
 async def test_keys_typed_right_after_a_view_key_are_not_lost() -> None:
@@ -200,6 +191,61 @@ async def test_another_view_does_not_wait_for_a_slow_one(slow: asyncio.Event) ->
         _type(shown, "2", "down", "1", "down", "3")
         await shown.shows("[3 Timeline]", "x2x9z")
         assert not slow.is_set()
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (["enter", "down", "1"], "[1 Events]"),
+        (["enter", "right", "4"], "[4 Plugins]"),
+        (["enter", "f", *"ns:jobs", "enter"], "ns:jobs"),
+        (["?"], "Esc closes"),
+        ([":"], "Enter accept"),
+    ],
+    ids=["other-view", "another-view", "filter", "help", "input"],
+)
+async def test_a_key_that_needs_no_line_does_not_wait_for_a_slow_view(
+    slow: asyncio.Event, keys: list[str], words: str
+) -> None:
+    async with showing() as shown:
+        _type(shown, "2", *keys)
+        await shown.shows(words)
+        assert not slow.is_set()
+
+
+async def test_a_key_that_waits_for_a_line_says_so_and_is_kept(slow: asyncio.Event) -> None:
+    async with showing() as shown:
+        _type(shown, "2", "down", "down", "down", "i", "1")
+        await shown.shows("↓ waits for lines; Esc drops it")
+        slow.set()
+        await shown.shows("[1 Events]", "shop/web/app")
+        assert "waits" not in shown.text()
+
+
+async def test_a_search_in_a_slow_view_waits_for_its_lines(slow: asyncio.Event) -> None:
+    async with showing() as shown:
+        _type(shown, "2", "/", *"sidecar", "enter")
+        await shown.shows("searching for sidecar")
+        slow.set()
+        await shown.until(lambda: "sidecar" in shown.line(">   "))
+
+
+@pytest.mark.parametrize(
+    ("key", "words"), [("2", "[2 Containers]"), ("f", "Enter accept"), ("escape", "search stopped")]
+)
+async def test_a_long_search_ends_at_once(
+    monkeypatch: pytest.MonkeyPatch, key: str, words: str
+) -> None:
+    async def find(*_arguments: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Store, "find", find)
+    async with showing() as shown:
+        _type(shown, "/", *"app", "enter")
+        await shown.shows("searching for app")
+        _type(shown, key)
+        await shown.shows(words)
+        await shown.hides("searching for app")
 
 
 @pytest.mark.parametrize("keys", [["q"], ["down", "q"], ["f", "ctrl+c"]])

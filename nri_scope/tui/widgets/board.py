@@ -5,6 +5,7 @@ the cursor.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
@@ -30,6 +31,8 @@ from ..textual_workarounds import begin
 from .lines import LinesView
 from .messages import Failed, LinesAvailable, RowChosen, begin_reading
 
+_CONTENT_CHECK_S = 0.05
+"""Seconds between checks of a search for the first lines."""
 GUTTER = 2
 """Columns before each line, for the signs of cursor and mark, as in the list of events."""
 
@@ -219,6 +222,8 @@ class Board(Widget, can_focus=False):
         ``here``: include the line under the cursor. Raises NriScopeError.
         """
         self.body.highlight = text
+        while not self.has_content:
+            await asyncio.sleep(_CONTENT_CHECK_S)
         start = self.body.cursor + (0 if here else 1 if forwards else -1)
         found = await self.find_line(text, start, forwards=forwards)
         if found is None:
