@@ -7,6 +7,7 @@ Times are integers in nanoseconds: ``*_ns`` wall-clock values count from the Uni
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
@@ -487,3 +488,24 @@ class InitialState:
     """Serialised Container messages."""
     complete: bool
     """False if the last part of Synchronize never arrived."""
+
+
+def is_set_up(events: Sequence[Event]) -> bool:
+    """Return whether a plugin joined its runtime by these events of an operation."""
+    return len(events) > 1 and events[0].method in SET_UP
+
+
+class SetUps:
+    """The events of `SET_UP` in order: which of them are adjacent, and of one session."""
+
+    def __init__(self) -> None:
+        self._newest = (0, 0, 0)
+        """First, last and session of the newest ones."""
+
+    def first_of(self, number: int, session: int) -> int:
+        """Return the first one of those to which the next one belongs."""
+        first, last, earlier_session = self._newest
+        if (last + 1, earlier_session) != (number, session):
+            first = number
+        self._newest = (first, number, session)
+        return first

@@ -8,11 +8,23 @@ delaying the recorder.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from nri_scope.cluster.pod_events import PodEvent
 from nri_scope.differ.operations import Operation
 from nri_scope.entries import Began, Ended, Item, time_of
-from nri_scope.events import LATE, CapturedCall, Event, Gap, Note, Printed, Problem, Session, Status
+from nri_scope.events import (
+    LATE,
+    CapturedCall,
+    Event,
+    Gap,
+    Note,
+    Printed,
+    Problem,
+    Session,
+    Status,
+    is_set_up,
+)
 from nri_scope.nri.identity import index_of
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import (
@@ -119,7 +131,10 @@ class LogLines:
                 return [*self._new_day(item.at_ns), self._event(item, _detail(item, delay))]
             case Operation():
                 event = item.summary()
-                return [*self._new_day(event.at_ns), self._event(event, _operation_detail(item))]
+                if is_set_up(item.events):
+                    event = replace(event, event="set-up", method="")
+                detail = _operation_detail(item, event)
+                return [*self._new_day(event.at_ns), self._event(event, detail)]
             case Gap():
                 if item.is_left_out:
                     return []
@@ -303,13 +318,16 @@ def _cut(text: str) -> str:
     return safe(text, _MAX_DETAIL)
 
 
-def _operation_detail(operation: Operation) -> str:
-    """Return the result, changes, connections and longest time of an operation."""
-    event = operation.summary()
+def _operation_detail(operation: Operation, event: Event) -> str:
+    """Return the result, changes, connections and longest time of an operation, which is shown as
+    ``event``.
+    """
     parts = [part for part in (_detail(event).strip(),) if part]
     if len(operation.events) > 1:
         parts.append(f"events {operation.first.id} to {operation.events[-1].id}")
-    if operation.slowest_words:
+    if is_set_up(operation.events):
+        parts.append(f"of {_cut(event.plugin)}")
+    elif operation.slowest_words:
         parts.append(f"slowest: {_cut(operation.slowest_words)}")
     return f"  {'; '.join(parts)}" if parts else ""
 

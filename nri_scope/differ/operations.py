@@ -2,7 +2,8 @@
 """Group the events of a recording into operations.
 
 An operation is one event on its way through the chain, as seen by all connections that received it.
-The validators' request belongs to the creation before it.
+The validators' request belongs to the creation before it. The events by which a plugin joins its
+runtime are one operation, too.
 """
 
 from __future__ import annotations
@@ -13,7 +14,18 @@ from dataclasses import dataclass, replace
 from time import time_ns
 
 from nri_scope.entries import Began, Ended, Item
-from nri_scope.events import HAPPENED, Event, Gap, Note, Printed, Problem, Session, Status
+from nri_scope.events import (
+    HAPPENED,
+    SET_UP,
+    Event,
+    Gap,
+    Note,
+    Printed,
+    Problem,
+    Session,
+    SetUps,
+    Status,
+)
 from nri_scope.filter import Filter
 from nri_scope.nri.events import CREATE, VALIDATE
 from nri_scope.nri.plain import Plain
@@ -38,6 +50,7 @@ class Grouping:
         """First event of the open operation."""
         self._is_creation = False
         """Whether the newest round is a creation, to which a validation would belong."""
+        self._set_ups = SetUps()
         self.update(recording)
 
     def update(self, recording: Recording) -> None:
@@ -48,6 +61,12 @@ class Grouping:
     def first_of(self, event: Event) -> int:
         """Return the number of the first event of the operation of the next event."""
         self._rounds.feed(event)
+        if event.method in SET_UP and not self._rounds.goes_on(event):
+            self._rounds.flush()
+            first, self._is_creation = self._set_ups.first_of(event.id, event.session), False
+            if first == event.id:
+                self._begun = event
+            return first
         open_round = self._rounds.open
         if open_round is None or open_round.parts[-1].event is not event:
             # The event is outside the chain.
@@ -64,16 +83,6 @@ class Grouping:
     def sessions(self) -> Mapping[int, Session]:
         """The sessions by id."""
         return self._rounds.sessions
-
-    def finish(self, event: Event) -> bool:
-        """End the open operation if no event of it may follow ``event``; return whether none is
-        open.
-        """
-        if self._rounds.goes_on(event):
-            return False
-        self._rounds.flush()
-        self._begun, self._is_creation = None, False
-        return True
 
     def begins(self, event: Event) -> bool:
         """Return whether this newest event has begun the open operation."""
@@ -314,6 +323,9 @@ class OperationMerger:
                     self._held += self._operation([item])
             elif self._open and self._open[0].id == first:
                 self._open.append(item)
+            else:
+                # Its operation was yielded, as nothing said that this event would follow.
+                self._held += self._operation([item])
             if not self._open:
                 yield from self._finish()
             elif len(self._held) > _HELD_MAX:

@@ -274,6 +274,19 @@ def validations(
     )
 
 
+def of_methods(
+    recording: Recording, after: int, until: int, methods: Sequence[str]
+) -> list[tuple[int, ...]]:
+    """Return ids and sessions of the events of some methods after ``after`` up to ``until``."""
+    names = f"SELECT id FROM name WHERE text IN ({', '.join('?' * len(methods))})"
+    return query_numbers(
+        recording,
+        f"SELECT id, session FROM event WHERE id > {after} AND id <= {until} "
+        f"AND method IN ({names}) ORDER BY id",
+        *methods,
+    )
+
+
 # -- some of them ---------------------------------------------------------------------------
 
 

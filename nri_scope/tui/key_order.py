@@ -206,7 +206,10 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
 
     @property
     def _is_selecting(self) -> bool:
-        return any(each.group in _GROUPS and not each.is_finished for each in self.workers)
+        return self._is_at_work(*_GROUPS)
+
+    def _is_at_work(self, *groups: str) -> bool:
+        return any(each.group in groups and not each.is_finished for each in self.workers)
 
     def stop_selecting(self) -> bool:
         """Stop work that selects other events, such as a search; return whether there was any."""
@@ -219,7 +222,7 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
     async def _answer_held(self) -> None:
         """Leave the view that keys wait for, or the search, if one of them does so."""
         self._answer = None
-        if not self._held or not self._must_wait(self._held[0]):
+        if not self._held or not self._must_wait(self._held[0]) or self._is_at_work(NARROW_GROUP):
             return
         for at, key in enumerate(self._held):
             if _is_for(_LEAVING, key):
@@ -230,7 +233,8 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
                 return
             if _is_for(_LASTING, key):
                 break
-        self.frame.say(f"{shown(self._held[0].key)} waits for lines; {key_of('stop')} drops it")
+        if not self._is_selecting:
+            self.frame.say(f"{shown(self._held[0].key)} waits for lines; {key_of('stop')} drops it")
 
     async def _handle(self, key: events.Key) -> None:
         self.frame.status.clear_message()

@@ -199,7 +199,16 @@ def test_operations_are_one_line_each() -> None:
     records = [json.loads(line) for line in log(CONFLICT, "--operations", "--format", "jsonl")]
     events = [number for one in records for number in one["events"]]
     assert sorted(events) == list(range(1, 66))
-    assert [one["id"] for one in records if len(one["events"]) == 1] == [*range(1, 9), 49]
+    assert [one["id"] for one in records if len(one["events"]) == 1] == [49]
+    set_ups = [line.split(maxsplit=3) for line in lines if "set-up" in line]
+    assert [[number, text] for number, _, _, text in set_ups] == [
+        [str(first), f"set-up                 events {first} to {first + 1}; of {plugin}"]
+        for first, plugin in zip(
+            (1, 3, 5, 7),
+            ("00-nri-scope", "30-nri-scope", "50-nri-scope", "99-nri-scope"),
+            strict=True,
+        )
+    ]
 
 
 def test_a_slow_event_names_what_delayed_it_as_operations_and_the_diagnosis_do() -> None:

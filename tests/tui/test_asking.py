@@ -90,7 +90,7 @@ async def test_a_command_asks_which_events_are_meant(
 async def test_a_narrowed_view_is_the_first_choice_so_that_enter_exports_it(path: Path) -> None:
     """The README's keys lead to the pod, whether or not a mark is left over."""
     async with showing(path, WIDE) as screen:
-        await mark(screen, 2)
+        await mark(screen, 4)
         await screen.press("2", "down", "down", "I")
         await screen.shows(f"> pod {CHECKOUT}")
         await screen.press("E")

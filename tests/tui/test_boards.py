@@ -76,7 +76,7 @@ async def test_an_event_of_the_timeline_opens_in_the_list() -> None:
 
 async def test_details_follow_the_cursor_of_the_current_view() -> None:
     async with showing(size=(160, 50)) as shown:
-        await shown.shows("1 of 34", "[Summary]", "reason ")
+        await shown.shows("1 of 32", "[Summary]", "set-up of 00-nri-scope")
         await shown.press("2")
         await shown.shows(f"▾ {CHECKOUT_WORKLOAD}", f"▸ {API}")
         await shown.press("down", "down", "down", "right")
@@ -84,7 +84,7 @@ async def test_details_follow_the_cursor_of_the_current_view() -> None:
         await shown.press("down")
         await shown.shows("number ", f"CreateContainer {CHECKOUT_API}")
         await shown.press("1")
-        await shown.shows("> session 1", "reason ")
+        await shown.shows("▸ session 1", "set-up of 00-nri-scope")
 
 
 def _type(shown: Shown, *keys: str) -> None:
@@ -137,7 +137,7 @@ async def test_keys_typed_right_after_the_palette_or_help_key_are_not_lost() -> 
 async def test_keys_after_a_filter_act_on_the_matching_events(tmp_path: Path) -> None:
     path = copy_recording(tmp_path)
     async with showing(path) as shown:
-        await shown.shows("1 of 34")
+        await shown.shows("1 of 32")
         _type(shown, "f", *"event:PostUpdateContainer", "enter", "home", "m")
         await shown.shows("event 14 is marked")
         _type(shown, "x", "end", "up", "m", "f", *"event:StopPodSandbox", "enter", "home", "m")

@@ -21,6 +21,7 @@ async def click(screen: Shown, kind: type[KeyLine | EventHeader], words: str) ->
 
 async def test_a_click_on_a_key_of_the_footer_presses_it() -> None:
     async with showing(size=WIDE) as screen:
+        await screen.shows("Enter connections")
         await click(screen, KeyLine, "filter")
         await screen.shows("Enter accept")
         await click(screen, KeyLine, "Esc")
@@ -31,7 +32,7 @@ async def test_a_click_on_a_key_of_the_footer_presses_it() -> None:
 
 async def test_a_click_on_a_column_head_selects_the_column() -> None:
     async with showing(size=WIDE) as screen:
-        await screen.press("g", "down", "down", "down")
+        await screen.press("g", "down")
         await click(screen, EventHeader, "Event ")
         await screen.press("=")
         await screen.shows("event:RunPodSandbox")
@@ -70,8 +71,10 @@ async def test_the_help_leads_to_a_search_of_all_actions() -> None:
 
 async def test_the_palette_begins_with_the_keys_of_the_footer() -> None:
     async with showing(size=WIDE) as screen:
+        await screen.press("down")
+        await screen.shows("Enter details")
         await screen.press("ctrl+p")
         await screen.shows("next failed or slow event")
         lines = [line for line in screen.text().splitlines() if "   (" in line]
-        assert [line.split()[-1] for line in lines[:2]] == ["(f)", "(/)"]
+        assert [line.split()[-1] for line in lines[:2]] == ["(m)", "(f)"]
         assert not any("(q" in line for line in lines)

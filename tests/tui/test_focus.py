@@ -50,7 +50,7 @@ async def test_any_keys_leave_the_focus_on_a_visible_widget(
     chosen = random.Random(str(size))
     keys = [*_KEYS, "escape", "z", "z", "z", "tab", "tab", "p", *"123456"]
     async with showing(copy_recording(tmp_path), size) as shown:
-        await shown.shows("Configure")
+        await shown.shows("session 1")
         await _check_after_each(shown, chosen.choices(keys, k=amount(80, 80)))
 
 
@@ -58,17 +58,17 @@ async def test_any_keys_leave_the_focus_on_a_visible_widget(
 @pytest.mark.parametrize("view", "1236")
 async def test_keys_from_maximised_details_show_what_they_focus(view: str) -> None:
     async with showing() as shown:
-        await shown.shows("Configure")
+        await shown.shows("session 1")
         for key in ("tab", "escape", "b", "/", "f", "}", ")"):
             await _check_after_each(shown, [view, "z", key, "escape", "escape", view])
 
 
 async def test_tab_from_maximised_details_restores_the_list() -> None:
     async with showing() as shown:
-        await shown.shows("Configure")
+        await shown.shows("session 1")
         await shown.press("z")
         await shown.press("tab", "down")
-        await shown.shows("2 of 34", "> ", "Pod/container")
+        await shown.shows("2 of 32", "> ", "Pod/container")
         assert shown.app.focused is shown.app.views.events
 
 
@@ -92,7 +92,7 @@ async def test_details_below_a_view_leave_its_cursor_visible() -> None:
 
 async def test_only_an_accepted_filter_leaves_the_details() -> None:
     async with showing() as shown:
-        await shown.shows("Configure")
+        await shown.shows("session 1")
         await shown.press("z")
         await shown.press("f", "escape")
         assert shown.app.views.in_detail
@@ -104,8 +104,8 @@ async def test_only_an_accepted_filter_leaves_the_details() -> None:
 
 async def test_a_key_after_the_one_that_hides_the_details_reaches_the_list() -> None:
     async with showing(size=(100, 40)) as shown:
-        await shown.shows("Configure", "[Summary]")
+        await shown.shows("session 1", "[Summary]")
         await shown.press("tab", "p", "down")
-        await shown.shows("2 of 34")
+        await shown.shows("2 of 32")
         await shown.press("z", "z", "down")
-        await shown.shows("3 of 34")
+        await shown.shows("3 of 32")

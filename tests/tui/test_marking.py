@@ -154,7 +154,7 @@ async def test_number_of_marked_events_is_always_shown(path: Path) -> None:
         await screen.shows("· 1 marked")
     # Marks of an earlier run are counted, too, because keys act on them.
     async with showing(path) as screen:
-        await screen.shows("1 of 34 · 1 marked")
+        await screen.shows("1 of 32 · 1 marked")
         await screen.press("E")
         await screen.shows("1 marked event, or 32 shown?")
 
@@ -368,7 +368,7 @@ async def test_marks_are_saved_beside_a_bundle_a_finished_and_a_growing_recordin
     assert (bundle.read_bytes(), finished.read_bytes()) == before
     # After the end of the recording the mark is still shown.
     async with showing(path) as screen:
-        await screen.shows("1 of 34 · 1 marked")
+        await screen.shows("1 of 32 · 1 marked")
         await screen.go_to(5)
         await screen.press("M")
         await screen.shows("kept beside the recording")
@@ -541,7 +541,7 @@ async def test_marking_in_another_view_keeps_the_details_of_its_selected_event(
         await wait_until_still(screen, 0.3)
         await screen.shows(f"[Summary] Container  Changes  Blame  Raw  #{number} ")
         await screen.press("1")
-        await screen.shows("[Summary] Container  Changes  Blame  Raw  session 1: ")
+        await screen.shows("[Summary] Container  Changes  Blame  Raw  #1 Configure")
 
 
 async def test_marks_in_a_temporary_recording_are_said_to_be_lost(path: Path) -> None:

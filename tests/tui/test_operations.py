@@ -47,21 +47,13 @@ async def test_log_prints_the_rows_of_a_filter(
         await wait_until_still(screen, 1.0)
         for noun in ("operation", "event"):
             await screen.until(partial(shows_all, noun))
-            shown.append(with_set_ups(screen))
+            shown.append(event_rows(screen))
             assert 1 < len(shown[-1]) < 60
             await screen.press("v")
     for option, expected in zip((["--operations"], []), shown, strict=True):
         assert run(["log", str(CONFLICT), *option, "--where", times]) == 0
         numbers = re.findall(r"(?m)^ *([0-9]+) [0-9:.]+ ", capsys.readouterr().out)
         assert list(map(int, numbers)) == expected
-
-
-def with_set_ups(screen: Shown) -> list[int]:
-    """Return the numbers of rows, with all events of the starts of sessions, as `log` prints."""
-    view = screen.app.views.events.view
-    set_ups = set() if view.groups is None else view.groups.set_ups
-    rows = event_rows(screen)
-    return [each for row in rows for each in (view.events_of(row) if row in set_ups else [row])]
 
 
 def event_rows(screen: Shown) -> list[int]:
@@ -248,10 +240,17 @@ async def test_the_start_of_a_session_is_one_row_that_opens() -> None:
         assert event_rows(screen)[:2] == [1, 2]
 
 
-async def test_a_recording_of_one_connection_has_a_row_for_each_event() -> None:
+async def test_a_recording_of_one_connection_has_a_row_for_each_event_after_the_start() -> None:
     async with showing(SINGLE, WIDE) as screen:
-        assert event_rows(screen) == list(range(1, 33))
-        assert "▸" not in screen.text()
+        await screen.until(lambda: event_rows(screen) == [1, *range(3, 33)])
+        assert screen.text().count("▸") == 1 and "▸ session 1 " in screen.line(">   1")
+        await screen.press("S")
+        await screen.shows("Enter saves 32 shown events")
+        await screen.press("escape", "enter")
+        await screen.shows("    1 ", "Configure", "Synchronize")
+        await screen.press("f", *"event:Configure", "enter")
+        await screen.shows("1 match: event:Configure")
+        assert event_rows(screen) == [1] and "session 1" not in screen.text()
 
 
 @pytest.mark.exhaustive

@@ -52,7 +52,7 @@ async def _save(screen: Shown) -> Recording:
 
 async def test_all_events_are_saved_without_a_filter(path: Path) -> None:
     async with showing(path, size=(120, 24)) as screen:
-        await screen.shows("1 of 34")
+        await screen.shows("1 of 32")
         with await _save(screen) as recording:
             assert len(list(recording.events())) == 32
         await screen.shows("all 32 events")
@@ -213,7 +213,7 @@ async def test_escape_stops_saving_and_leaves_no_file(
     held = _Held(done=False)
     monkeypatch.setattr(redacted_copy, "copy_recording", held)
     async with showing(path) as screen:
-        await screen.shows("1 of 34")
+        await screen.shows("1 of 32")
         await screen.press("S", "enter")
         await asyncio.wait_for(held.started.wait(), 30)
         await screen.shows("saving all 32 events: 0%")
@@ -231,7 +231,7 @@ async def test_escape_after_the_file_was_written_reports_the_file(
     held = _Held(done=True)
     monkeypatch.setattr(redacted_copy, "copy_recording", held)
     async with showing(path, size=(120, 24)) as screen:
-        await screen.shows("1 of 34")
+        await screen.shows("1 of 32")
         await screen.press("S", "enter")
         await asyncio.wait_for(held.started.wait(), 30)
         # A second Escape does not change the message.
@@ -248,7 +248,7 @@ async def test_quitting_stops_saving_and_leaves_no_file(
     held = _Held(done=False)
     monkeypatch.setattr(redacted_copy, "copy_recording", held)
     async with showing(path) as screen:
-        await screen.shows("1 of 34")
+        await screen.shows("1 of 32")
         await screen.press("S", "enter")
         await asyncio.wait_for(held.started.wait(), 30)
         screen.app.exit()
@@ -263,7 +263,7 @@ async def test_deleted_current_folder_is_reported(
     gone.mkdir()
     monkeypatch.chdir(gone)
     async with showing(path) as screen:
-        await screen.shows("1 of 34")
+        await screen.shows("1 of 32")
         gone.rmdir()
         await screen.press("S")
         await screen.shows("! the current folder no longer exists; start in another folder")
@@ -279,7 +279,7 @@ async def test_home_is_used_if_the_current_folder_is_not_writable(
     monkeypatch.setattr(save, "_is_writable", lambda folder: folder != current)
     monkeypatch.setenv("HOME", str(home))
     async with showing(path, size=(160, 24)) as screen:
-        await screen.shows("1 of 34")
+        await screen.shows("1 of 32")
         await screen.press("S", "enter")
         await screen.shows(f"saved {home}/nri-32-events-")
         assert [made.parent for made in screen.app.made] == [home]
@@ -345,7 +345,7 @@ async def test_error_of_a_failed_export_is_shown_in_full(
 
     monkeypatch.setattr(bundle, "export", fail)
     async with showing(path) as screen:
-        await screen.shows("1 of 34")
+        await screen.shows("1 of 32")
         await screen.press("E", "enter")
         await screen.shows("error", words)
         assert screen.app.made == []

@@ -29,7 +29,7 @@ async def test_suspended_terminal_interface_continues_at_another_size(tmp_path: 
         await window.press("fg", "Enter")
         await window.shows("[1 Events]", "1 of ")
         await window.press("j")
-        await window.shows("2 of 34")
+        await window.shows("2 of 32")
         await window.press("q")
         await window.shows("over")
 

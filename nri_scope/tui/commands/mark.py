@@ -80,9 +80,10 @@ class Marker(KeyCommands):
         return await self.store.run(lambda recording: list(recording.events(where=where)))
 
     async def count(self) -> int:
-        """Return the number of marks, including queued ones, once the saved marks are loaded."""
-        await self._loaded.wait()
-        return len(self.marks) + len(self._queued)
+        """Return the number of marks, once the saved ones are loaded, and queued ones are made."""
+        with suppress(NriScopeError):
+            await self.all()
+        return len(self.marks)
 
     def numbers(self) -> list[int]:
         """Return the numbers of the marked events, ascending, without queued ones."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.events import Container, Event, Gap, Pod, Role, Session, Status
+from nri_scope.events import Container, Event, Gap, Pod, Role, Session, Status, is_set_up
 from nri_scope.nri.events import events_in, mask_of
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording import lookup
@@ -16,7 +16,7 @@ from nri_scope.recording.tap_tables import printed_by, tapped
 from nri_scope.specs import label
 from nri_scope.text.quantities import clock, day, deadline, duration, size
 
-from ..store.rows import ListRow, is_set_up
+from ..store.rows import ListRow
 from ..text.styled_line import Span, Style, StyledLine, clipped_text
 
 INDENT = 12

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 
-from nri_scope.events import Event
+from nri_scope.events import Event, is_set_up
 from nri_scope.filter.fields import BY_NAME
 from nri_scope.filter.tree import Matches, quote
 from nri_scope.specs import label
 from nri_scope.text.quantities import duration
 
-from ..store.rows import COLUMNS, POSITION, ListRow, RowKind, is_set_up
+from ..store.rows import COLUMNS, POSITION, ListRow, RowKind
 from ..text.filter_text import check
 
 

@@ -11,8 +11,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError
-from nri_scope.events import ASIDE, SET_UP
-from nri_scope.recording.event_pages import validations
+from nri_scope.events import ASIDE, SET_UP, SetUps
+from nri_scope.recording.event_pages import of_methods, validations
 from nri_scope.recording.log_rows import sessions_overlap
 from nri_scope.recording.reader import Recording
 from nri_scope.text.escape import safe
@@ -40,8 +40,8 @@ class Grouper:
     def __init__(self) -> None:
         self.newest = 0
         """Number of the newest grouped event."""
-        self._set_up = (0, 0, 0)
-        """First, last and session of the newest events by which a plugin joins its runtime."""
+        self._set_ups = SetUps()
+        """Those of a single connection."""
         self._grouping: Grouping | None = None
         """None while no two connections have existed at the same time."""
 
@@ -67,29 +67,24 @@ class Grouper:
         newest = self.newest
         if self._grouping is None:
             newest, pairs = validations(recording, newest, until, _LONG_STEP, sorted(ASIDE))
-            for number, first in pairs:
+            for number, session in of_methods(recording, self.newest, newest, sorted(SET_UP)):
+                first = self._set_ups.first_of(number, session)
+                if first != number:
+                    pairs.append((number, first))
+                    joins.append(first)
+            for number, first in sorted(pairs):
                 rest.append(number)
                 firsts.append(first)
-            return Grouped(rest, firsts, newest)
+            return Grouped(rest, firsts, newest, joins)
         for event in islice(recording.events(after_id=newest), _STEP):
             if event.id > until:
                 break
             first, newest = self._grouping.first_of(event), event.id
-            if event.method in SET_UP and self._grouping.finish(event):
-                first = self._first_set_up(newest, event.session)
-                joins += [first] if first != newest else []
             if first != newest:
+                joins += [first] if event.method in SET_UP else []
                 rest.append(newest)
                 firsts.append(first)
         return Grouped(rest, firsts, newest, joins)
-
-    def _first_set_up(self, number: int, session: int) -> int:
-        """Return the first of the adjacent events by which a plugin joins its runtime."""
-        first, last, earlier_session = self._set_up
-        if (last + 1, earlier_session) != (number, session):
-            first = number
-        self._set_up = (first, number, session)
-        return first
 
 
 class EventGrouping:
@@ -107,6 +102,7 @@ class EventGrouping:
         self._runs = runs
         self._grouper: Grouper | None = None
         """Used by the thread of recordings only; None until all events have been read."""
+        self._is_regrouped = False
         self._has_first = False
         """Whether the first events are grouped, so that new ones may follow."""
 
@@ -138,9 +134,19 @@ class EventGrouping:
 
     def add(self, grouped: Sequence[Grouped]) -> bool:
         """Add the operations of new events; return whether existing rows have moved."""
+        had_others = self.operations.has_others
         moved = [self.operations.add(each) for each in grouped]
+        self._is_regrouped |= any(each.is_restart for each in grouped)
+        self._is_regrouped |= had_others != self.operations.has_others
         self._complete(is_over=self.operations.newest >= self._runs.last or bool(self.failure))
         return any(moved)
+
+    def take_regrouped(self) -> bool:
+        """Return whether since the last call all operations became others, or the first one had
+        several events, so that views of them must be created anew.
+        """
+        regrouped, self._is_regrouped = self._is_regrouped, False
+        return regrouped
 
     def _complete(self, *, is_over: bool) -> None:
         self.view.complete = is_over

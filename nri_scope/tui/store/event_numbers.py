@@ -182,7 +182,7 @@ class Grouped(NamedTuple):
     newest: int
     """Number of the last event that was grouped."""
     set_ups: Sequence[int] = ()
-    """Those of ``firsts`` by which a plugin begins to join its runtime."""
+    """Those of ``firsts`` by which a plugin begins to join its runtime, for each of ``rest``."""
     is_restart: bool = False
     """Whether the results of all earlier steps are void."""
 
@@ -265,6 +265,8 @@ class Operations:
         """The other events; replaced, instead of changed, if some are removed."""
         self.set_ups: set[int] = set()
         """Numbers of the operations by which a plugin joins its runtime."""
+        self.has_others = False
+        """Whether others have several events, too."""
         self._all = numbers
         self._places = array("q")
         """Number of operations before each of the other events, counting trimmed events, too."""
@@ -300,7 +302,9 @@ class Operations:
         if grouped.is_restart:
             self.grouped, self._places = GroupedEvents.none(), array("q")
             self.set_ups.clear()
+            self.has_others = False
         self.set_ups.update(grouped.set_ups)
+        self.has_others |= len(grouped.rest) > len(grouped.set_ups)
         before = len(self.grouped.numbers)
         for known, number in enumerate(grouped.rest, before):
             place = self._all.rank(number) - known

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from nri_scope.entries import Began, Ended
 from nri_scope.errors import RecordingError
-from nri_scope.events import SET_UP, Container, Event, Gap, Pod, Problem, Session, Status
+from nri_scope.events import SET_UP, Container, Event, Gap, Pod, Problem, Session, Status, is_set_up
 from nri_scope.nri.events import VALIDATE
 from nri_scope.nri.request_subject import UNKNOWN
 from nri_scope.recording import display
@@ -195,11 +195,6 @@ def operation_row(
     if row.cell("status") in (SLOW_BEFORE, FAILED_AFTER):
         names["status"] = operation.summary().problem
     return replace(row, cells=_with(row, names), events=operation.events, slowest=slowest)
-
-
-def is_set_up(events: Sequence[Event]) -> bool:
-    """Return whether a plugin joined its runtime by these events of an operation."""
-    return len(events) > 1 and events[0].method in SET_UP
 
 
 def connection_row(event: Event, first_ns: int) -> ListRow:

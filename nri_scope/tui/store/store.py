@@ -186,7 +186,9 @@ class Store:
             await self.grouping.completed.wait()
         until = self.grouping.until(self._newest) if grouped else self._newest
         first = max(0, self._look.oldest - 1)
-        groups = self.grouping.operations if grouped else None
+        operations = self.grouping.operations
+        # Without them, rows are events, of which a filter selects single ones.
+        groups = operations if grouped and operations.has_others else None
         ids = NumberList()
         view = View(ids, where=where, about=about, looked_at=first, groups=groups)
         view.stopped = self._stopped
@@ -326,13 +328,12 @@ class Store:
         finally:
             for view, after in outdated.items() if news is None else ():
                 self._outdate(view, after)
-        is_regrouped = any(group.is_restart for group in grouped)
         moved, self._walk_found_events = self._walk_found_events, False
         if news is None:
             if grouped:
                 self.grouping.add(grouped)
                 self._settle_all(regrouped=True)
-            return Growth(moved=moved or bool(grouped), regrouped=is_regrouped)
+            return Growth(moved=moved or bool(grouped), regrouped=self.grouping.take_regrouped())
         removed, revision, between = self._trim(news), self.all.revision, self._between
         before = len(self._runs)
         self._look, self._between, self._coverage = news.look, news.between, news.coverage
@@ -347,7 +348,7 @@ class Store:
             self._add(view, self._views[view], found, moved=view in outdated)
         self._settle_all(moved=removed or moved_assumed, regrouped=moved_groups)
         return Growth(
-            regrouped=is_regrouped,
+            regrouped=self.grouping.take_regrouped(),
             events=max(0, len(self._runs) - before),
             removed=removed,
             between=between != self._between,

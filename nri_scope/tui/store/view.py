@@ -62,13 +62,15 @@ class View:
 
     @property
     def events(self) -> int:
-        """Number of events, or operations, among the rows."""
+        """Number of events, or operations, among the rows; see `noun`."""
+        if self.groups is not None and self.noun == "event":
+            return self.groups.event_count
         return len(self._numbers)
 
     @property
     def noun(self) -> str:
-        """What a row shows: event or operation; event if no operation has several."""
-        return "operation" if self.groups is not None and self.groups.grouped.numbers else "event"
+        """What a row shows: event or operation; event if only plugins that join have several."""
+        return "operation" if self.groups is not None and self.groups.has_others else "event"
 
     @property
     def is_everything(self) -> bool:
