@@ -48,9 +48,9 @@ has one row per *operation*, which is an event on its way through the chain: wit
 changes, the time from the first request to the last reply, and who took longest, where `↕` is the
 time between two connections. `▸` marks operations of several events, and Enter shows what each
 connection saw. The registration of a plugin and what follows it are one row, too, which names the
-session, also with a single connection. `v` switches to a row for each event, and back. A filter, also a negated one, shows
-the operations of which it matches at least one event: `took:` compares the time of each reply, not
-that of the chain. Counts, copies and exports are of whole operations, and so are those of marked
+session, also with a single connection. `v` switches to a row for each event, and back. A filter,
+also a negated one, shows the operations of which it matches at least one event: `took:` compares
+the time of each reply, not that of the chain. Counts, copies and exports are of whole operations, and so are those of marked
 events.
 
 The filter has the language of [`--where`](cli.md#help-filters). It is checked while you type, and
