@@ -50,8 +50,8 @@ time between two connections. `▸` marks operations of several events, and Ente
 connection saw. The registration of a plugin and what follows it are one row, too, which names the
 session, also with a single connection. `v` switches to a row for each event, and back. A filter,
 also a negated one, shows the operations of which it matches at least one event: `took:` compares
-the time of each reply, not that of the chain. Counts, copies and exports are of whole operations, and so are those of marked
-events.
+the time of each reply, not that of the chain. Counts, copies and exports are of whole operations,
+and so are those of marked events.
 
 The filter has the language of [`--where`](cli.md#help-filters). It is checked while you type, and
 Tab completes fields and values. Its times, and those after `:`, are like those of `--since`:

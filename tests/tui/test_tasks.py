@@ -57,6 +57,17 @@ async def test_who_set_foo_by_the_lines_of_the_container(
         await screen.until(lambda: "one of 01–29 PC ~" in screen.line("FOO=from-labels"))
 
 
+async def test_blame_begins_at_what_was_searched_for_unless_it_is_a_name(
+    size: tuple[int, int], tmp_path: Path
+) -> None:
+    async with opened(PROBES, tmp_path, size) as screen:
+        await press(screen, ["/", *"FOO", "enter", "b"], 6)
+        await screen.until(lambda: "one of 01–29 PC ~" in screen.line("FOO=redacted"))
+    async with opened(PROBES, tmp_path, size) as screen:
+        await press(screen, ["/", *"sidecar", "enter", "b"], 10)
+        await screen.shows("ociVersion")
+
+
 async def test_which_plugin_was_slow_and_when(size: tuple[int, int], tmp_path: Path) -> None:
     async with opened(SLOW, tmp_path, size) as screen:
         await press(screen, ["6"], 5)

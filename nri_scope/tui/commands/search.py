@@ -151,7 +151,7 @@ class SearchCommands(KeyCommands):
     async def _in_list(self, view: View, step: _Search) -> tuple[int | None, bool]:
         """Return the position of a match, and whether the search continued from the other end."""
         events = self.views.events
-        events.search_text = self.text
+        self.views.highlight(self.text)
         start = events.listing.cursor + (0 if step.here else 1 if step.forwards else -1)
         found = await self._find(view, start, step.forwards)
         if found is not None or not view.length:
