@@ -64,8 +64,8 @@ async def test_blame_begins_at_what_was_searched_for_unless_it_is_a_name(
         await press(screen, ["/", *"FOO", "enter", "b"], 6)
         await screen.until(lambda: "one of 01–29 PC ~" in screen.line("FOO=redacted"))
     async with opened(PROBES, tmp_path, size) as screen:
-        await press(screen, ["/", *"sidecar", "enter", "b"], 10)
-        await screen.shows("ociVersion")
+        await press(screen, ["/", *"web/app", "enter", "b"], 10)
+        await screen.shows(" lines; changed: ")
 
 
 async def test_which_plugin_was_slow_and_when(size: tuple[int, int], tmp_path: Path) -> None:

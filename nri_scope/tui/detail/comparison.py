@@ -13,7 +13,7 @@ from typing import ClassVar, TypeAlias
 
 from textual.binding import Binding, BindingType
 
-from nri_scope.differ.blame.output import page
+from nri_scope.differ.blame.path_history import page
 from nri_scope.differ.comparison import Comparison, compare_containers, compare_recordings
 from nri_scope.differ.comparison_output import (
     DifferenceRow,
