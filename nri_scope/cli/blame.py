@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,6 +16,7 @@ from .output import Output
 from .params import ANY_PATH, format_option, redact_option, say
 
 if TYPE_CHECKING:
+    from nri_scope.differ.attribution.history import History
     from nri_scope.differ.blame.text import View
     from nri_scope.share.redaction import Rules
 
@@ -85,7 +87,7 @@ def _perform(
 ) -> bool:
     """Show the container or the path. Return whether a plugin changed any of it."""
     from nri_scope.differ.blame.document import document
-    from nri_scope.differ.blame.path_history import page, resolve
+    from nri_scope.differ.blame.path_history import resolve
     from nri_scope.recording.records import json_in_parts
 
     from .recording_views import open_view
@@ -108,6 +110,24 @@ def _perform(
                     output.text(text)
                 output.line("")
             else:
-                for line in page(history, resolved, kind, output.width):
+                for line in _page(history, resolved, kind, output.width):
                     output.line(line)
     return any(step.owner.may_be_plugin for step in history.steps_at(resolved))
+
+
+def _page(history: History, path: str, kind: View, width: int | None) -> Iterator[str]:
+    """Yield the lines of a container, or the history of a ``path``, with a head and a legend."""
+    from nri_scope.differ.blame import path_history
+    from nri_scope.differ.blame.owned_lines import lines
+    from nri_scope.differ.blame.text import body, head, legend, view
+
+    if path:
+        histories = path_history.path_histories(history, path)
+        shown, items = path_history.history_body(history, histories, width)
+        yield from head(history, None, width, path_history.whole_container_requests(history))
+    else:
+        known = lines(history)
+        shown, items = body(view(known, kind), width)
+        yield from head(history, known, width)
+    yield from ("", *shown, "") if shown else ()
+    yield from legend(items, width)

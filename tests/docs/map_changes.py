@@ -163,7 +163,7 @@ CHANGES = {
                     self.go_to("1")
                 ''',
             ),
-            Edit("tui/app.py", '"compare": marker', '"first_event": jumper.to_first,'),
+            Edit("tui/app.py", '"compare": self', '"first_event": jumper.to_first,'),
         ),
         (TESTS + "tests/tui/test_actions.py -k 'app_has or each_method'", DOCS),
     ),

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of one path of a container as text: its values in order, each with its owner.
-
-`page` is the text of a path, or of a whole container.
-"""
+"""The history of one path of a container: its values in order, each with its owner, as text."""
 
 from __future__ import annotations
 
@@ -19,8 +16,8 @@ from ..attribution.attributed_changes import EVICTION, ChangeStep
 from ..attribution.history import History
 from ..render import wording
 from ..render.values import move
-from .owned_lines import lines, tree
-from .text import STYLES, YAML_WIDTH_MIN, Gutter, View, body, cut, head, legend, value_lines, view
+from .owned_lines import tree
+from .text import STYLES, YAML_WIDTH_MIN, Gutter, cut, value_lines
 
 _LISTED_MAX = 5
 """Maximum number of matching paths in an error."""
@@ -131,19 +128,6 @@ def _below(step: ChangeStep) -> Iterator[str]:
 
 
 _NO_CHANGE = "no change seen"
-
-
-def page(history: History, path: str, kind: View, width: int | None) -> Iterator[str]:
-    """Yield the lines of a container, or the history of a ``path``, with a head and a legend."""
-    if path:
-        shown, items = history_body(history, path_histories(history, path), width)
-        yield from head(history, None, width, whole_container_requests(history))
-    else:
-        known = lines(history)
-        shown, items = body(view(known, kind), width)
-        yield from head(history, known, width)
-    yield from ("", *shown, "") if shown else ()
-    yield from legend(items, width)
 
 
 def history_body(

@@ -13,7 +13,9 @@ from typing import ClassVar, TypeAlias
 
 from textual.binding import Binding, BindingType
 
-from nri_scope.differ.blame.path_history import page
+from nri_scope.differ.blame.path_history import history_body, path_histories
+from nri_scope.differ.blame.text import alerts, name_lines
+from nri_scope.differ.blame.text import legend as blame_legend
 from nri_scope.differ.comparison import Comparison, compare_containers, compare_recordings
 from nri_scope.differ.comparison_output import (
     DifferenceRow,
@@ -86,7 +88,7 @@ class Differences:
 def page_of(row: DifferenceRow) -> list[StyledLine]:
     """Return the whole values and owners of a difference, and the history of its path in A and B.
 
-    Instead of the history of a path, that of a failed creation is all of the container.
+    If a creation failed, that is the history of all paths of the container.
     """
     lines: list[StyledLine] = [(Span(f"{row.what}  ", Style.STRONG), Span(row.name))]
     for side, value, owner in zip("AB", row.values, row.owners, strict=True):
@@ -95,8 +97,10 @@ def page_of(row: DifferenceRow) -> list[StyledLine]:
             lines.append((Span(f"{side}: ", Style.KEY), whole, Span(f"  {owner}", Style.DIM)))
     if row.pair is not None:
         for side, history in (("A", row.pair.a), ("B", row.pair.b)):
+            shown, items = history_body(history, path_histories(history, row.path), _PAGE_WIDTH)
+            head = (*name_lines(history, _PAGE_WIDTH), *alerts(history, _PAGE_WIDTH))
             lines += [(), line(f"{side}: blame", Style.KEY)]
-            lines += map(spans_of, page(history, row.path, "usual", _PAGE_WIDTH))
+            lines += map(spans_of, (*head, "", *shown, "", *blame_legend(items, _PAGE_WIDTH)))
     return lines
 
 
