@@ -13,6 +13,16 @@ from nri_scope.recording.reader import Recording
 from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.textual_workarounds import pressed
+from tests.sample_names import (
+    API,
+    CHECKOUT_API,
+    CHECKOUT_PROXY,
+    CHECKOUT_WORKLOAD,
+    NIGHTLY_UPLOAD,
+    NODE,
+    PROXY,
+    UPLOAD,
+)
 from tests.tui.screen import Shown, copy_recording, showing
 
 
@@ -198,7 +208,7 @@ async def test_another_view_does_not_wait_for_a_slow_one(slow: asyncio.Event) ->
     [
         (["enter", "down", "1"], "[1 Events]"),
         (["enter", "right", "4"], "[4 Plugins]"),
-        (["enter", "f", *"ns:jobs", "enter"], "ns:jobs"),
+        (["enter", "f", *"ns:analytics", "enter"], "ns:analytics"),
         (["?"], "Esc closes"),
         ([":"], "Enter accept"),
     ],
@@ -218,16 +228,16 @@ async def test_a_key_that_waits_for_a_line_says_so_and_is_kept(slow: asyncio.Eve
         _type(shown, "2", "down", "down", "down", "i", "1")
         await shown.shows("↓ waits for lines; Esc drops it")
         slow.set()
-        await shown.shows("[1 Events]", "shop/web/app")
+        await shown.shows("[1 Events]", CHECKOUT_API)
         assert "waits" not in shown.text()
 
 
 async def test_a_search_in_a_slow_view_waits_for_its_lines(slow: asyncio.Event) -> None:
     async with showing() as shown:
-        _type(shown, "2", "/", *"sidecar", "enter")
-        await shown.shows("searching for sidecar")
+        _type(shown, "2", "/", *PROXY, "enter")
+        await shown.shows(f"searching for {PROXY}")
         slow.set()
-        await shown.until(lambda: "sidecar" in shown.line(">   "))
+        await shown.until(lambda: PROXY in shown.line(">   "))
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ async def test_two_containers_of_the_tree_are_compared(path: Path) -> None:
             await screen.shows(", the newest of this container, is marked")
             await screen.press("x")
         await screen.press("d")
-        await screen.shows("A: shop/web/sidecar", "B: shop/web/app")
+        await screen.shows(f"A: {CHECKOUT_PROXY}", f"B: {CHECKOUT_API}")
         await screen.press("escape")
         await screen.press("right")
         await screen.until(lambda: "*" in screen.line("11:52:27.137")[:3])

@@ -62,9 +62,9 @@ async def test_blame_begins_at_what_was_searched_for_unless_it_is_a_name(
 ) -> None:
     async with opened(PROBES, tmp_path, size) as screen:
         await press(screen, ["/", *"FOO", "enter", "b"], 6)
-        await screen.until(lambda: "one of 01–29 PC ~" in screen.line("FOO=redacted"))
+        await screen.until(lambda: "one of 01–29 PC ~" in screen.line("FOO=from-labels"))
     async with opened(PROBES, tmp_path, size) as screen:
-        await press(screen, ["/", *"web/app", "enter", "b"], 10)
+        await press(screen, ["/", *"x9z/che", "enter", "b"], 10)
         await screen.shows(" lines; changed: ")
 
 

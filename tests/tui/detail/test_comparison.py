@@ -64,7 +64,7 @@ def test_two_events_of_one_container_show_its_changes(recording: Recording) -> N
     ]
     lines = _lines(found)
     assert "3 differences" in lines
-    assert lines[0].startswith("A: #5 CreateContainer shop/web/app  2026-11-")
+    assert lines[0].startswith(f"A: #5 CreateContainer {CHECKOUT_API}  2026-12-")
     (row,) = (line for line in lines if "memory.limit" in line)
     assert row.split("  ")[1:] == ["+ memory.limit", "— → 67108864"]
 
@@ -88,7 +88,7 @@ def test_the_owner_of_a_place_is_not_that_of_the_mount() -> None:
     assert re.split(" {2,}", row.strip()) == [
         "> mounts[/dev/mqueue]",
         "4th place → 4th place, after different members",
-        "runtime → Pod spec/CRI",
+        "runtime (cri) → Pod spec/CRI",
     ]
 
 
@@ -119,7 +119,7 @@ def test_event_with_only_an_id_uses_the_container_of_an_earlier_event(tmp_path: 
 
 @pytest.mark.parametrize("width", [30, 80, 160])
 def test_each_difference_is_a_row_of_the_width(recording: Recording, width: int) -> None:
-    a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
+    a, b = (_event(recording, "CreateContainer", name) for name in (API, PROXY))
     found = _compared(recording, a, b)
     lines, first = found.lines(width)
     texts = [text_of(line) for line in lines]
@@ -132,12 +132,12 @@ def test_each_difference_is_a_row_of_the_width(recording: Recording, width: int)
 def test_the_page_of_a_difference_has_whole_values_and_both_histories(
     recording: Recording,
 ) -> None:
-    a, b = (_event(recording, "CreateContainer", name) for name in ("app", "sidecar"))
+    a, b = (_event(recording, "CreateContainer", name) for name in (API, PROXY))
     found = _compared(recording, a, b)
     page = dict(zip((row.what for row in found.rows), _pages(found), strict=True))["- env DB_HOST"]
-    assert 'A: "db.shop.svc"  Pod spec/CRI' in page and "B: —" in page
+    assert 'A: "ledger-db.acme.internal"  Pod spec/CRI' in page and "B: —" in page
     of_a, _, of_b = page.partition("B: blame")
-    assert "A: blame" in of_a and "shop/web/app" in of_a and "shop/web/sidecar" in of_b
+    assert "A: blame" in of_a and API in of_a and PROXY in of_b
 
 
 def test_cancelled_comparison_stops(recording: Recording) -> None:
