@@ -12,7 +12,7 @@ from benchmarks import node
 from benchmarks.findings import Finding, number
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.recording_differ import histories, history_of
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 
 
 def measure(folder: Path, *, containers: int, runs: int, rounds: int) -> list[Finding]:

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
 from nri_scope.events import Container, Event, Gap, Note, Pod, Printed, Session
-from nri_scope.recording import lookup
-from nri_scope.recording.lookup import Found
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.work_budget import OnShare
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.lookup import Found
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.work_budget import OnShare
 
 if TYPE_CHECKING:
     from nri_scope.differ.attribution.attributed_changes import ChangeStep
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from nri_scope.differ.operations import Operation
     from nri_scope.filter import Filter
     from nri_scope.nri.plain import Plain
-    from nri_scope.recording.coverage import Coverage
-    from nri_scope.recording.plugin_calls import MeasuredTimes
-    from nri_scope.recording.stats import Summary
+    from nri_scope.recording.query.coverage import Coverage
+    from nri_scope.recording.query.stats import Summary
+    from nri_scope.recording.reading.plugin_calls import MeasuredTimes
     from nri_scope.report.finding import Finding
     from nri_scope.report.report_data import Diagnosed, Facts
     from nri_scope.share.bundle import Bundle
@@ -153,7 +153,7 @@ class OpenRecording(AbstractContextManager["OpenRecording"]):
     @property
     def is_redacted(self) -> bool:
         """Whether the file was redacted before it was opened."""
-        from nri_scope.recording.event_times import is_redacted
+        from nri_scope.recording.query.event_times import is_redacted
 
         return is_redacted(self.original)
 
@@ -172,7 +172,7 @@ class OpenRecording(AbstractContextManager["OpenRecording"]):
 
     def _condition(self, where: str | Filter | None) -> Filter | None:
         from nri_scope.filter import parse
-        from nri_scope.recording.event_times import within
+        from nri_scope.recording.query.event_times import within
 
         if isinstance(where, str):
             where = parse(where) if where else None
@@ -249,7 +249,7 @@ class OpenRecording(AbstractContextManager["OpenRecording"]):
         Raises UsageError.
         """
         from nri_scope.differ.recording_differ import history_from
-        from nri_scope.recording.container_events import history_events
+        from nri_scope.recording.query.container_events import history_events
 
         subject, path = self._named(what, remark)
         container = self.counterpart(lookup.container_of(self.original, subject, remark))
@@ -279,8 +279,8 @@ class OpenRecording(AbstractContextManager["OpenRecording"]):
         No events, findings or changes of a time that was not observed mean nothing. Raises
         UsageError.
         """
-        from nri_scope.recording.coverage import coverage
-        from nri_scope.recording.event_times import times_of
+        from nri_scope.recording.query.coverage import coverage
+        from nri_scope.recording.query.event_times import times_of
 
         return coverage(self.reader, *times_of(self.reader, since, until))
 
@@ -290,17 +290,17 @@ class OpenRecording(AbstractContextManager["OpenRecording"]):
 
     def output(self) -> Iterator[Printed]:
         """Yield the lines that tapped plugins printed, in recorded order."""
-        from nri_scope.recording.tap_tables import printed
+        from nri_scope.recording.reading.tap_tables import printed
 
         return printed(self.reader)
 
     def statistics(self) -> Statistics:
         """Return counts, rates and times."""
         from nri_scope.differ.latency import latency
-        from nri_scope.recording.coverage import coverage
-        from nri_scope.recording.event_times import sender_facts
-        from nri_scope.recording.plugin_calls import measured_times
-        from nri_scope.recording.stats import summarise
+        from nri_scope.recording.query.coverage import coverage
+        from nri_scope.recording.query.event_times import sender_facts
+        from nri_scope.recording.query.stats import summarise
+        from nri_scope.recording.reading.plugin_calls import measured_times
 
         return Statistics(
             summarise(self.reader),
@@ -342,7 +342,7 @@ class OpenRecording(AbstractContextManager["OpenRecording"]):
 
         Raises FilterError and UsageError.
         """
-        from nri_scope.recording.event_times import times_of
+        from nri_scope.recording.query.event_times import times_of
         from nri_scope.share.extract import Selection
         from nri_scope.survey.foreground import resolved
 
@@ -414,7 +414,7 @@ def redacted(
     Containers of one name have equal tokens for equal values in all of them. Raises RedactionLeak,
     RecordingError, and UsageError if temporary files cannot be written.
     """
-    from nri_scope.recording.temporary_files import temporary_folder, writing_to
+    from nri_scope.recording.file.temporary_files import temporary_folder, writing_to
     from nri_scope.share.bundle import redactor_for
     from nri_scope.share.redacted_copy import redact_for_comparison
 

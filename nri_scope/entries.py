@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What happens in a recording, as one stream of entries.
 
-Readers yield these entries (`recording.entries`), `recorder.complete_recording` writes them,
-`share.redacted_entries` redacts them, and formats and the agent translate them.
+Readers yield these entries (`recording.reading.entries`), `recorder.complete_recording` writes
+them, `share.redacted_entries` redacts them, and formats and the agent translate them.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from scripts import docker_scenes
 from scripts.captures import record_capture
 from scripts.make_recordings import FOLDER, set_host_name

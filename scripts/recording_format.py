@@ -13,15 +13,9 @@ from sqlite_utils.db import ForeignKey
 from nri_scope.events import LEFT_OUT, RING_REMOVED
 from nri_scope.nri import element_limits, plain
 from nri_scope.recorder.writer import WriterLimits
-from nri_scope.recording import (
-    blobs,
-    event_messages,
-    reader,
-    row_limits,
-    schema,
-    sqlite_text,
-)
 from nri_scope.recording.bundle import zip_reader
+from nri_scope.recording.file import blobs, row_limits, schema, sqlite_text
+from nri_scope.recording.reading import event_messages, reader
 
 _INTRODUCTION = f"""\
 # The recording format

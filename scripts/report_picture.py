@@ -26,7 +26,7 @@ from nri_scope._gen.nri.api_pb2 import (
     Mount,
     PodSandbox,
 )
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.replay.playback import PlaybackOptions
 from nri_scope.replay.plugins import InProcess, PluginSet
 from nri_scope.replay.run import Job, replay

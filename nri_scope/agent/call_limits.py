@@ -15,7 +15,7 @@ from grpclib.events import RecvRequest, listen
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.server import Server
 
-from nri_scope.recording.temporary_files import temporary_bytes
+from nri_scope.recording.file.temporary_files import temporary_bytes
 
 from .authorization import SERVICE, Authorizer, Caller
 from .node_recordings import NodeRecordings

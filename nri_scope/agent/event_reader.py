@@ -21,12 +21,12 @@ from typing import NamedTuple
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED, UNREADABLE, Gap
-from nri_scope.recording.event_times import began_ns
-from nri_scope.recording.heartbeat import read_heartbeat, written_until
-from nri_scope.recording.log_rows import Log
+from nri_scope.recording.file.heartbeat import read_heartbeat, written_until
 from nri_scope.recording.node_files import MAX_RECORDINGS
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.sessions import with_ends
+from nri_scope.recording.query.event_times import began_ns
+from nri_scope.recording.query.log_rows import Log
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.sessions import with_ends
 from nri_scope.share.extract import Selection
 from nri_scope.share.redaction import Redactor
 

@@ -29,9 +29,9 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED, NO_SESSION, NOT_CONNECTED, STALLED, Event, Gap, Status
 from nri_scope.nri.changes import absent_plugins, owned_paths
 from nri_scope.nri.events import CREATED_ONLY_EVENTS, METHODS, VALIDATE, EventKind
-from nri_scope.recording.lookup import event_range
 from nri_scope.recording.node_files import MAX_RECORDINGS
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.lookup import event_range
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.redaction import NameKind, Redactor
 
 from .node_recordings import FolderError, NodeRecordings, UnchangedContents

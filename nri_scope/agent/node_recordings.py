@@ -19,13 +19,13 @@ from nri_scope.entries import Item
 from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import RING_REMOVED, Gap
 from nri_scope.filter import TimeSpan
-from nri_scope.recording.event_times import began_ns, removed_by_ring
-from nri_scope.recording.file_errors import error_words
-from nri_scope.recording.lookup import event_range
+from nri_scope.recording.file.file_errors import error_words
+from nri_scope.recording.file.sqlite_text import HIGHEST
+from nri_scope.recording.file.writable_file import wal_of, wal_status
 from nri_scope.recording.node_files import MAX_RECORDINGS, NAME, SUFFIX
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.sqlite_text import HIGHEST
-from nri_scope.recording.writable_file import wal_of, wal_status
+from nri_scope.recording.query.event_times import began_ns, removed_by_ring
+from nri_scope.recording.query.lookup import event_range
+from nri_scope.recording.reading.reader import Recording
 
 _TIME = "(-?[0-9]{1,19})"
 _PART = re.compile(

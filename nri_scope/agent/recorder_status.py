@@ -16,11 +16,11 @@ from nri_scope.events import LEFT_OUT, RING_REMOVED, Gap, Role, Session, plugin_
 from nri_scope.filter import parse
 from nri_scope.nri.changes import consulted_plugins
 from nri_scope.nri.events import VALIDATE
-from nri_scope.recording.file_errors import error_words
-from nri_scope.recording.heartbeat import read_heartbeat
-from nri_scope.recording.lookup import event_range
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.sessions import gaps_between, with_ends
+from nri_scope.recording.file.file_errors import error_words
+from nri_scope.recording.file.heartbeat import read_heartbeat
+from nri_scope.recording.query.lookup import event_range
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.sessions import gaps_between, with_ends
 from nri_scope.share.agent_messages import session_message
 from nri_scope.share.redacted_entries import redacted_session
 from nri_scope.share.redaction import NameKind, Redactor

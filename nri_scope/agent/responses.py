@@ -17,11 +17,11 @@ from typing import NamedTuple
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.entries import Ended, Item, RecordedCall, time_of
 from nri_scope.events import Event, Gap, Session
-from nri_scope.recording.creation_outcomes import stored_outcomes
-from nri_scope.recording.entries import IncludedRows, Stopped, exchanges
-from nri_scope.recording.lookup import event_range
 from nri_scope.recording.node_files import NUMBERS
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.creation_outcomes import stored_outcomes
+from nri_scope.recording.query.lookup import event_range
+from nri_scope.recording.reading.entries import IncludedRows, Stopped, exchanges
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.agent_messages import response_of
 from nri_scope.share.redacted_entries import redacted
 from nri_scope.share.redaction import Redactor

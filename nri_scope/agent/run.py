@@ -32,7 +32,7 @@ from grpclib.server import Server
 from nri_scope._gen.agent.google_proto_descriptor_pool import default_google_proto_descriptor_pool
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.process.signals import stop_signals
-from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.file.file_errors import error_words
 from nri_scope.share.redaction import Redactor, Rules, derive, local_key
 from nri_scope.transport.loop import run
 

@@ -16,12 +16,12 @@ from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.events import Event, Gap
 from nri_scope.filter import Filter, TimeSpan
 from nri_scope.filter.moments import interval
-from nri_scope.recording.event_times import time_span
-from nri_scope.recording.log_rows import Log, LogMerger
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.row_pages import is_among
-from nri_scope.recording.temporary_files import temporary_folder, writing_to
-from nri_scope.recording.work_budget import OnShare
+from nri_scope.recording.file.temporary_files import temporary_folder, writing_to
+from nri_scope.recording.query.event_times import time_span
+from nri_scope.recording.query.log_rows import Log, LogMerger
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.row_pages import is_among
+from nri_scope.recording.reading.work_budget import OnShare
 from nri_scope.share.extract import NothingSelectedError, Selection, extract
 from nri_scope.share.redacted_entries import note_names
 from nri_scope.share.redaction import Redactor

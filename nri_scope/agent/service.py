@@ -21,9 +21,9 @@ from nri_scope.errors import NriScopeError, RecordingError, UsageError
 from nri_scope.filter import Filter, parse
 from nri_scope.filter.moments import interval
 from nri_scope.recording.bundle.unpack import MAX_BUNDLE
-from nri_scope.recording.event_times import time_span, within
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.temporary_files import temporary_folder
+from nri_scope.recording.file.temporary_files import temporary_folder
+from nri_scope.recording.query.event_times import time_span, within
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.bundle import BundleContent, export
 from nri_scope.share.extract import NothingSelectedError, Selection
 from nri_scope.share.redaction import Redactor

@@ -88,7 +88,7 @@ def _perform(
     """Show the container or the path. Return whether a plugin changed any of it."""
     from nri_scope.differ.blame.document import document
     from nri_scope.differ.blame.path_history import resolve
-    from nri_scope.recording.records import json_in_parts
+    from nri_scope.recording.reading.records import json_in_parts
 
     from .recording_views import open_view
 

@@ -20,12 +20,18 @@ from nri_scope.differ.render import Format, NameOf, renderer
 from nri_scope.errors import THE_RECORDING, UsageError
 from nri_scope.events import Container, Pod, Role, Session
 from nri_scope.filter import Filter
-from nri_scope.recording import lookup
-from nri_scope.recording.coverage import CHANGING, Coverage, coverage, life_coverage, range_words
 from nri_scope.recording.display import left_out_words, runtime
-from nri_scope.recording.event_times import times_of, within
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import GapStats
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.coverage import (
+    CHANGING,
+    Coverage,
+    coverage,
+    life_coverage,
+    range_words,
+)
+from nri_scope.recording.query.event_times import times_of, within
+from nri_scope.recording.query.stats import GapStats
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.specs.path_labels import Meaning, meaning
 from nri_scope.text.quantities import SHORT_ID, first_names
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypedDict
 import nri_scope
 from nri_scope.errors import UsageError
 from nri_scope.process.signals import interrupted_by_signals
+from nri_scope.recording.file.temporary_files import standing_for, temporary_folder, writing_to
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.temporary_files import standing_for, temporary_folder, writing_to
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.bundle import redactor_for
 from nri_scope.share.extract import Selection
 from nri_scope.share.formats import FORMATS

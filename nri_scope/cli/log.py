@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nri_scope.cluster.pod_events import PodEvents
     from nri_scope.differ.operations import OperationMerger
     from nri_scope.filter import Filter
-    from nri_scope.recording.log_rows import Log
-    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.query.log_rows import Log
+    from nri_scope.recording.reading.reader import Recording
 
     from .log_lines import LogPrinter
 
@@ -79,11 +79,11 @@ def command(
     changes: --where 'changed:*'.
     """
     from nri_scope.cluster.pod_events import PodEvents
-    from nri_scope.recording.attribution_file import delay_of
-    from nri_scope.recording.coverage import range_words
-    from nri_scope.recording.event_times import sender_facts, times_of, within
-    from nri_scope.recording.reader import Recording
-    from nri_scope.recording.stats import GapStats
+    from nri_scope.recording.query.attribution_file import delay_of
+    from nri_scope.recording.query.coverage import range_words
+    from nri_scope.recording.query.event_times import sender_facts, times_of, within
+    from nri_scope.recording.query.stats import GapStats
+    from nri_scope.recording.reading.reader import Recording
     from nri_scope.survey.foreground import surveyed
 
     from .log_lines import LogPrinter
@@ -131,7 +131,7 @@ def _opened(
 ) -> tuple[Log, OperationMerger | None]:
     """Return the log, and what merges its events into operations, if that is requested."""
     from nri_scope.differ.operations import OperationMerger
-    from nri_scope.recording.log_rows import Log
+    from nri_scope.recording.query.log_rows import Log
     from nri_scope.survey.foreground import attributed
 
     if not operations:

@@ -36,8 +36,8 @@ from nri_scope.recording.display import (
     short_subject,
     subject,
 )
-from nri_scope.recording.log_rows import sessions_overlap
-from nri_scope.recording.records import (
+from nri_scope.recording.query.log_rows import sessions_overlap
+from nri_scope.recording.reading.records import (
     deadline_ms,
     event_record,
     gap_record,

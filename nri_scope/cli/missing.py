@@ -19,8 +19,8 @@ from .time_arguments import since_option, until_option
 if TYPE_CHECKING:
     from nri_scope.differ.missing_plugin import Creation, Expectation
     from nri_scope.nri.plain import Plain
-    from nri_scope.recording.coverage import Coverage
-    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.query.coverage import Coverage
+    from nri_scope.recording.reading.reader import Recording
 
 
 def _expectations(_context: object, _option: object, texts: Sequence[str]) -> list[Expectation]:
@@ -83,7 +83,7 @@ def command(
     error occurred.
     """
     import nri_scope
-    from nri_scope.recording.event_times import times_of
+    from nri_scope.recording.query.event_times import times_of
 
     with Output() as output:
         with nri_scope.open(file) as recording:
@@ -102,7 +102,7 @@ def answer_of(
 ) -> Missed:
     """Return the creations between two times, in ns; see `creations`. Raises RecordingError."""
     from nri_scope.differ.missing_plugin import creations
-    from nri_scope.recording.coverage import coverage
+    from nri_scope.recording.query.coverage import coverage
 
     since_ns, until_ns = times
     found = [
@@ -126,7 +126,7 @@ def print_answers(
 
     ``silent``: nodes without an answer, with the reason.
     """
-    from nri_scope.recording.records import SCHEMA_VERSION, to_json
+    from nri_scope.recording.reading.records import SCHEMA_VERSION, to_json
 
     by_node = sorted(answers.items())
     creations = [(node, creation) for node, answer in by_node for creation in answer.creations]

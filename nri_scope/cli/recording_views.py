@@ -16,8 +16,8 @@ import click
 
 from nri_scope.api import OpenRecording, redacted
 from nri_scope.process.signals import interrupted_by_signals
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.work_budget import OnShare
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.work_budget import OnShare
 from nri_scope.text.quantities import many
 
 from .params import say
@@ -57,7 +57,7 @@ _PROGRESS_EVENTS_MIN = 20_000
 @contextmanager
 def progress(recording: Recording, action: str) -> Iterator[OnShare | None]:
     """Yield a callback for the completed share, 0 to 1; None if progress is not shown."""
-    from nri_scope.recording import lookup
+    from nri_scope.recording.query import lookup
 
     first, last = lookup.event_range(recording)
     if last - first < _PROGRESS_EVENTS_MIN or sys.stderr is None or not sys.stderr.isatty():
@@ -79,7 +79,7 @@ def resolved_where(file: Path, where: Filter | None) -> Filter | None:
     """
     if where is None:
         return None
-    from nri_scope.recording.event_times import within
+    from nri_scope.recording.query.event_times import within
     from nri_scope.survey.foreground import resolved
 
     with Recording.open(file) as recording, progress(recording, "analysing") as on_share:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from nri_scope.recording.records import to_json
+from nri_scope.recording.reading.records import to_json
 from nri_scope.replay.checked_replay import CheckedReplay, Checks, compare, prepared
 from nri_scope.replay.playback import ReplayListener
 from nri_scope.replay.plugin_command import PluginCommand

@@ -21,8 +21,8 @@ from .params import ANY_PATH, NewFile, force_option, format_option, redact_optio
 if TYPE_CHECKING:
     from nri_scope.api import OpenRecording
     from nri_scope.cluster.pod_events import PodEvents
-    from nri_scope.recording.lookup import Found
-    from nri_scope.recording.work_budget import OnShare
+    from nri_scope.recording.query.lookup import Found
+    from nri_scope.recording.reading.work_budget import OnShare
     from nri_scope.report.report_data import Diagnosed, Facts
     from nri_scope.share.redaction import Redactor, Rules
 
@@ -94,7 +94,7 @@ def command(
 
 def _summarise(file: Path, output_format: str) -> None:
     from nri_scope.api import OpenRecording
-    from nri_scope.recording.records import SCHEMA_VERSION, to_json
+    from nri_scope.recording.reading.records import SCHEMA_VERSION, to_json
 
     from .summary_output import summary_lines
 
@@ -110,7 +110,7 @@ def _summarise(file: Path, output_format: str) -> None:
 def _diagnose(file: Path, what: str | None, rules: Rules | None, output_format: str) -> int:
     from nri_scope.api import OpenRecording
     from nri_scope.cluster.pod_events import PodEvents
-    from nri_scope.recording.records import to_json
+    from nri_scope.recording.reading.records import to_json
     from nri_scope.report import findings_list
 
     pod_events = click.get_current_context().find_object(PodEvents)
@@ -146,7 +146,7 @@ def _pod_events(pod_events: PodEvents | None, width: int | None) -> Iterator[str
 
 def _print(file: Path, what: str | None, rules: Rules | None) -> None:
     from nri_scope.api import OpenRecording
-    from nri_scope.recording.temporary_files import temporary_folder
+    from nri_scope.recording.file.temporary_files import temporary_folder
     from nri_scope.report.markdown import markdown
     from nri_scope.share.output_files import write_text
 

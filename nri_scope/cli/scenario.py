@@ -190,8 +190,8 @@ def _write(
     force: bool,
 ) -> None:
     """Write the text of a scenario, with the notes as comments, which are printed, too."""
-    from nri_scope.recording.file_errors import error_words
-    from nri_scope.recording.trusted_location import write_private
+    from nri_scope.recording.file.file_errors import error_words
+    from nri_scope.recording.file.trusted_location import write_private
     from nri_scope.scenario.field_assignments import assign_fields
     from nri_scope.scenario.text import scenario_text
 

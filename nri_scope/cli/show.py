@@ -41,7 +41,7 @@ def command(file: Path, what: str, output_format: str, part: str | None) -> None
     import nri_scope
     from nri_scope.events import Event
     from nri_scope.recording.documents import message_bytes
-    from nri_scope.recording.records import SCHEMA_VERSION, to_json
+    from nri_scope.recording.reading.records import SCHEMA_VERSION, to_json
     from nri_scope.text.yaml_text import to_yaml
 
     with Output() as output, nri_scope.open(file) as recording:

@@ -43,7 +43,7 @@ regular expressions of filters."""
 )
 def command(file: Path, query: str, output_format: str) -> None:
     """Run an SQL query on a recording, read-only."""
-    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.reading.reader import Recording
     from nri_scope.recording.user_sql import run
 
     with Output() as output, Recording.open(file) as recording:
@@ -60,7 +60,7 @@ def command(file: Path, query: str, output_format: str) -> None:
 
 
 def _json(result: QueryResult) -> Iterator[str]:
-    from nri_scope.recording.records import SCHEMA_VERSION, to_json
+    from nri_scope.recording.reading.records import SCHEMA_VERSION, to_json
 
     # Number repeated column names, as an object's keys must be unique.
     keys: list[str] = []

@@ -11,8 +11,8 @@ from nri_scope.differ.latency import TimeIn
 from nri_scope.events import PASSIVE_ROLES, Role, Session
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.recording.display import left_out_words, runtime
-from nri_scope.recording.plugin_calls import MeasuredTimes, by_plugin
-from nri_scope.recording.stats import GapStats, ResponseTimes, Stats, Summary
+from nri_scope.recording.query.stats import GapStats, ResponseTimes, Stats, Summary
+from nri_scope.recording.reading.plugin_calls import MeasuredTimes, by_plugin
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import clock, duration, many, moment, size
 

@@ -49,10 +49,10 @@ def places_of(
 ) -> tuple[RecordingPlace | None, RecordingPlace | None]:
     """Return the places of `since_place_option` and `until_place_option` in a recording.
 
-    Raises UsageError, as `recording.event_times.times_of`.
+    Raises UsageError, as `recording.query.event_times.times_of`.
     """
-    from nri_scope.recording.event_times import time_span
-    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.query.event_times import time_span
+    from nri_scope.recording.reading.reader import Recording
     from nri_scope.replay.script import RecordingPlace
 
     numbers = [event_number(text or "") for text in (begin, end)]
@@ -79,7 +79,7 @@ since_option = click.option(
     type=_TIME,
     help="Only events at or after this time, e.g. 14:05, +30s or yesterday; see `help filters`.",
 )
-"""Option whose value is a text, for `recording.event_times.times_of`, or None."""
+"""Option whose value is a text, for `recording.query.event_times.times_of`, or None."""
 until_option = click.option(
     "--until",
     metavar="TIME",

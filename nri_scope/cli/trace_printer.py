@@ -23,7 +23,7 @@ from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
 from nri_scope.oci import runtime_rules_of
 from nri_scope.recording.display import mark_words, subject
-from nri_scope.recording.records import deadline_ms, event_record, rfc3339, to_json
+from nri_scope.recording.reading.records import deadline_ms, event_record, rfc3339, to_json
 from nri_scope.replay.golden.render import NOTHING, reply_words, request_words, synchronized_names
 from nri_scope.replay.golden.reply_values import plain_reply
 from nri_scope.text.escape import safe

@@ -136,7 +136,7 @@ def _recordings(files: Sequence[Path]) -> Iterator[list[Path]]:
 
 def _check(recordings: Iterable[Path]) -> None:
     """Raise NriScopeError if one of the recordings cannot be read."""
-    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.reading.reader import Recording
 
     for each in recordings:
         Recording.open(each).close()

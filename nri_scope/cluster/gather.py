@@ -16,10 +16,10 @@ from nri_scope.filter.moments import interval, utc
 from nri_scope.filter.parser import MAX_LENGTH
 from nri_scope.process.private_folders import make_private_folder
 from nri_scope.recording.bundle.unpack import MAX_BUNDLE
-from nri_scope.recording.file_errors import error_words
+from nri_scope.recording.file.file_errors import error_words
+from nri_scope.recording.file.temporary_files import temporary_folder
 from nri_scope.recording.node_files import MAX_RECORDINGS, NAME, SUFFIX
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.temporary_files import temporary_folder
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.quantities import size
 
 from .agent_client import AgentClient, AgentError, each_node

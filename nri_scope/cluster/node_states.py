@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.nri.events import EventKind
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.reading.records import rfc3339
 
 from .agent_client import AgentClient, AgentError, each_node
 from .agent_pods import NO_AGENT, agent_pods, nodes_without_agent

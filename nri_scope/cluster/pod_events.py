@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nri_scope.errors import UsageError
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.reading.records import rfc3339
 from nri_scope.text.quantities import many
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.filter import Filter, parse
 from nri_scope.nri.events import CREATE, METHODS, REGISTER, STOP, UPDATE, VALIDATE
 from nri_scope.nri.request_subject import container_of, pod_of
-from nri_scope.recording.event_times import within
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.session_choice import subject_of
+from nri_scope.recording.query.event_times import within
+from nri_scope.recording.query.session_choice import subject_of
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.replay.debug_session import DebugListener, DebugSession
 from nri_scope.replay.golden import Mismatch, MismatchKind, ReplyKey
 from nri_scope.replay.golden.compare import compare_entries

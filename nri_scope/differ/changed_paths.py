@@ -9,9 +9,9 @@ from shlex import quote
 
 from nri_scope.errors import THE_RECORDING, UsageError
 from nri_scope.events import Container, Pod
-from nri_scope.recording import lookup
-from nri_scope.recording.coverage import CHANGING, coverage
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.coverage import CHANGING, coverage
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.specs import label
 from nri_scope.specs.path_labels import Meaning, meaning
 from nri_scope.text.quantities import first_names

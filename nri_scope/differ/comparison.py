@@ -14,8 +14,8 @@ from typing import TypeAlias
 from nri_scope import specs
 from nri_scope.events import PASSIVE_ROLES, Container, Pod, Role
 from nri_scope.oci import sort_mounts
-from nri_scope.recording.coverage import CHANGING, Coverage, coverage
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.coverage import CHANGING, Coverage, coverage
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.specs import ABSENT, Absent, Change, Spec
 from nri_scope.text.quantities import many
 

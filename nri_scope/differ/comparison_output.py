@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.records import SCHEMA_VERSION, rfc3339, to_json
+from nri_scope.recording.reading.records import SCHEMA_VERSION, rfc3339, to_json
 from nri_scope.specs import Change, label
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.quantities import many

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from nri_scope.events import Role
 from nri_scope.nri.events import EventKind
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.log_rows import can_show_times
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import deadline_ms
-from nri_scope.recording.stats import Times, Timing
+from nri_scope.recording.query.log_rows import can_show_times
+from nri_scope.recording.query.stats import Times, Timing
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import deadline_ms
 
 from .attribution.observed_round import Round, RoundChain, spans
 from .attribution.owner import Owner

@@ -16,9 +16,9 @@ from time import monotonic_ns
 from typing import NamedTuple, Protocol, TypeAlias
 
 from nri_scope.events import Event, Session
-from nri_scope.recording import lookup
-from nri_scope.recording.log_rows import Log
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.log_rows import Log
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.quantities import duration
 
 from .attribution.attributed_changes import RoundDiff

@@ -26,11 +26,11 @@ from nri_scope.nri.changes import consulted_plugins, is_named, owned_paths, requ
 from nri_scope.nri.events import CREATE, RUN_POD, SYNCHRONIZE, VALIDATE
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.recording.container_events import last_events
-from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.lookup import events_about
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.query.container_events import last_events
+from nri_scope.recording.query.creation_outcomes import Creations
+from nri_scope.recording.query.lookup import events_about
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import rfc3339
 from nri_scope.text.quantities import clock, deadline, duration, moment
 
 _ENDS = nri.POST_CREATE, nri.START, nri.STOP, nri.REMOVE

@@ -29,8 +29,8 @@ from nri_scope.events import (
 from nri_scope.filter import Filter
 from nri_scope.nri.events import CREATE, VALIDATE
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import event_record
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import event_record
 from nri_scope.text.quantities import duration
 
 from .attribution.attributed_changes import PluginSpan

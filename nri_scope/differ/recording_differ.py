@@ -17,8 +17,8 @@ from nri_scope.entries import OperationOutcome
 from nri_scope.errors import THE_RECORDING, UsageError
 from nri_scope.events import ASIDE, INTRODUCTION, SET_UP, Container, Event, Pod, Session
 from nri_scope.nri.events import CREATE
-from nri_scope.recording import lookup
-from nri_scope.recording.container_events import (
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.container_events import (
     HistoryEvents,
     events_of_histories,
     first_events,
@@ -27,9 +27,8 @@ from nri_scope.recording.container_events import (
     history_events,
     is_part,
 )
-from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import (
+from nri_scope.recording.query.creation_outcomes import Creations
+from nri_scope.recording.query.subject_queries import (
     absence_test,
     container_of_event,
     containers_by_key,
@@ -37,6 +36,7 @@ from nri_scope.recording.subject_queries import (
     pod_of_event,
     same_round_near,
 )
+from nri_scope.recording.reading.reader import Recording
 
 from .attribution.attributed_changes import RoundDiff
 from .attribution.differ import Differ

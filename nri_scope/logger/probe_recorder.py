@@ -26,7 +26,7 @@ from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.plugin import Identity, SessionEnd, unix_socket
 from nri_scope.plugin.session import with_hint
 from nri_scope.process.signals import stop_signals
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.transport.loop import prepare_process, run
 from nri_scope.writer.messages import CriSource, RecordingOptions
 from nri_scope.writer.supervisor import WriterProcess

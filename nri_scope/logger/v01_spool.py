@@ -31,7 +31,7 @@ from nri_scope.errors import UsageError, reason_of
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri import v01
 from nri_scope.process.signals import root_hint
-from nri_scope.recording.trusted_location import private_place, try_lock
+from nri_scope.recording.file.trusted_location import private_place, try_lock
 
 POLL_S = 0.25
 """Seconds between two looks into the spool."""

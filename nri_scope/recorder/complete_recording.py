@@ -13,8 +13,8 @@ from nri_scope.capture.sink import Begin, ControlEntry, End, Sink
 from nri_scope.entries import Began, Ended, Entry, RecordedCall
 from nri_scope.errors import RecordingError
 from nri_scope.events import CapturedCall, Session, SessionStart
-from nri_scope.recording.file_errors import error_words, writing_hint
-from nri_scope.recording.writable_file import RecordingFile
+from nri_scope.recording.file.file_errors import error_words, writing_hint
+from nri_scope.recording.file.writable_file import RecordingFile
 
 from .entry_writer import Written
 from .ring import Ring

@@ -36,11 +36,11 @@ from nri_scope.nri.request_subject import (
     name_of_container,
     name_of_pod,
 )
-from nri_scope.recording.blobs import ObjectKind
-from nri_scope.recording.creation_outcomes import INSERT_OUTCOME
-from nri_scope.recording.event_messages import requested_container_id
-from nri_scope.recording.schema import insert_sql
-from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, int64, listed, named, storable
+from nri_scope.recording.file.blobs import ObjectKind
+from nri_scope.recording.file.schema import insert_sql
+from nri_scope.recording.file.sqlite_text import HIGHEST, LOWEST, int64, listed, named, storable
+from nri_scope.recording.query.creation_outcomes import INSERT_OUTCOME
+from nri_scope.recording.reading.event_messages import requested_container_id
 
 from .shared_rows import ContainerRow, NameTable, ObjectStore, SubjectTables, put_container, put_pod
 

@@ -29,15 +29,15 @@ from nri_scope.events import (
     SessionStart,
     UserMark,
 )
-from nri_scope.recording.row_limits import (
+from nri_scope.recording.file.row_limits import (
     TOO_MANY_GAPS,
     TOO_MANY_NOTES,
     TOO_MANY_SESSIONS,
     LimitReached,
     RowLimits,
 )
-from nri_scope.recording.schema import STARTS_MAX
-from nri_scope.recording.sqlite_text import WORDS_MAX, int64, named, storable
+from nri_scope.recording.file.schema import STARTS_MAX
+from nri_scope.recording.file.sqlite_text import WORDS_MAX, int64, named, storable
 
 from .encode import INSERT_PLUGIN_CALLS, Encoder, OpenSession
 

@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from nri_scope.recording.file_errors import error_words
-from nri_scope.recording.heartbeat import heartbeat_of
-from nri_scope.recording.schema import APPLICATION_ID
-from nri_scope.recording.trusted_location import COMPANIONS, companion, try_lock
-from nri_scope.recording.writable_file import wal_of, wal_status
+from nri_scope.recording.file.file_errors import error_words
+from nri_scope.recording.file.heartbeat import heartbeat_of
+from nri_scope.recording.file.schema import APPLICATION_ID
+from nri_scope.recording.file.trusted_location import COMPANIONS, companion, try_lock
+from nri_scope.recording.file.writable_file import wal_of, wal_status
 
 _SUFFIX = ".nriscope.db"
 CHECK_SECONDS = 5.0

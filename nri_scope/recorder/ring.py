@@ -14,8 +14,8 @@ from functools import partial
 
 from nri_scope.errors import UsageError
 from nri_scope.events import FILTERED, RING_REMOVED
-from nri_scope.recording.blobs import ContentError, ObjectKind, fetch, load
-from nri_scope.recording.sqlite_text import number_list
+from nri_scope.recording.file.blobs import ContentError, ObjectKind, fetch, load
+from nri_scope.recording.file.sqlite_text import number_list
 
 from .encode import Encoder
 

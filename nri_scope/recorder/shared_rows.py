@@ -19,11 +19,11 @@ from nri_scope import events
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.events import NO_ID
 from nri_scope.nri.request_subject import name_of_container, name_of_pod
-from nri_scope.recording.blobs import MAX_DEPTH, ObjectKind, Packer, StoredObject, digest
 from nri_scope.recording.cache import RecentlyUsed
-from nri_scope.recording.row_limits import TableLimits
-from nri_scope.recording.schema import insert_sql
-from nri_scope.recording.sqlite_text import named
+from nri_scope.recording.file.blobs import MAX_DEPTH, ObjectKind, Packer, StoredObject, digest
+from nri_scope.recording.file.row_limits import TableLimits
+from nri_scope.recording.file.schema import insert_sql
+from nri_scope.recording.file.sqlite_text import named
 
 _MAX_HASHES = 8_192
 """Number of contents cached by hash, about 200 bytes each. A content evicted from the cache is

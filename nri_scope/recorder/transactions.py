@@ -14,10 +14,10 @@ from nri_scope.capture.sink import Begin, EntryRedaction
 from nri_scope.entries import RecordedCall
 from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED, CapturedCall, Event, Gap, Role
-from nri_scope.recording.blobs import MAX_CONTENT
-from nri_scope.recording.heartbeat import written_until
-from nri_scope.recording.row_limits import TOO_MANY_SESSIONS, LimitReached, RowLimits
-from nri_scope.recording.writable_file import PAGE, RecordingFile
+from nri_scope.recording.file.blobs import MAX_CONTENT
+from nri_scope.recording.file.heartbeat import written_until
+from nri_scope.recording.file.row_limits import TOO_MANY_SESSIONS, LimitReached, RowLimits
+from nri_scope.recording.file.writable_file import PAGE, RecordingFile
 
 from .encode import Encoder
 from .entry_writer import BatchResult, EntryWriter, RecordedSessions, Written

@@ -28,8 +28,8 @@ from nri_scope.capture.sink import (
 )
 from nri_scope.errors import RecordingError
 from nri_scope.events import CapturedCall, Event, Gap, Note, SessionStart
-from nri_scope.recording.file_errors import LOCKED, error_words
-from nri_scope.recording.writable_file import RecordingFile
+from nri_scope.recording.file.file_errors import LOCKED, error_words
+from nri_scope.recording.file.writable_file import RecordingFile
 
 from .entry_writer import BatchResult
 from .folder_budget import CHECK_SECONDS, FolderBudget

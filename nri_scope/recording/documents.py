@@ -11,12 +11,12 @@ from nri_scope.events import Container, Event, Pod, Tapped
 from nri_scope.nri.plain import Plain, plain_bytes
 from nri_scope.text.yaml_text import FlowMapping
 
-from . import lookup
-from .coverage import life_coverage
-from .event_messages import reply_of, request_of
-from .reader import Recording
-from .records import event_record, rfc3339, took_us
-from .tap_tables import printed_by, tapped
+from .query import lookup
+from .query.coverage import life_coverage
+from .reading.event_messages import reply_of, request_of
+from .reading.reader import Recording
+from .reading.records import event_record, rfc3339, took_us
+from .reading.tap_tables import printed_by, tapped
 
 PRINTED_MAX = 200
 """Maximum number of lines of plugin output in an event's document."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError, UsageError
 
-from .schema_check import repair_hint
+from .file.schema_check import repair_hint
 
 Cell = None | int | float | str | bytes
 

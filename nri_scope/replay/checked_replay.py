@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError, reason_of
-from nri_scope.recording.schema_check import FIRST_BYTES
-from nri_scope.recording.trusted_location import check_private, read_regular, write_private
+from nri_scope.recording.file.schema_check import FIRST_BYTES
+from nri_scope.recording.file.trusted_location import check_private, read_regular, write_private
 
 from .golden import Golden, Mismatch, as_data, lines
 from .recorded_replies import SOURCE_LABEL, TapComparison

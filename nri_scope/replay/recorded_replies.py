@@ -22,9 +22,9 @@ from nri_scope.events import Event, Role, Session
 from nri_scope.filter import parse
 from nri_scope.nri.events import CREATE, SYNCHRONIZE
 from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request
-from nri_scope.recording.lookup import container_name
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.session_choice import subject_of
+from nri_scope.recording.query.lookup import container_name
+from nri_scope.recording.query.session_choice import subject_of
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime.plugin_setup import is_setup
 from nri_scope.text.escape import safe
 from nri_scope.wire import Code

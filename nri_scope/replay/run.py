@@ -10,7 +10,7 @@ from pathlib import Path
 from time import monotonic_ns
 
 from nri_scope.errors import UsageError
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import NO_DEADLINE_MS, RECORDED, Profile, profile_named
 from nri_scope.transport.loop import run_interruptibly
 

@@ -18,9 +18,9 @@ from nri_scope.nri.events import (
     EventKind,
 )
 from nri_scope.nri.request_subject import container_of
-from nri_scope.recording.coverage import range_words
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.session_choice import concerns, find_session, sessions_of, subject_of
+from nri_scope.recording.query.coverage import range_words
+from nri_scope.recording.query.session_choice import concerns, find_session, sessions_of, subject_of
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import Profile
 from nri_scope.runtime.lifecycle import recorded_request
 from nri_scope.runtime.plugin_setup import is_setup

@@ -30,14 +30,14 @@ from nri_scope.events import (
 )
 from nri_scope.nri import v01
 from nri_scope.nri.events import CREATE, EventKind
-from nri_scope.recording import lookup
 from nri_scope.recording.display import runtime
-from nri_scope.recording.event_messages import is_container_status
-from nri_scope.recording.event_times import is_redacted
-from nri_scope.recording.plugin_calls import by_plugin, measured_times
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import Times, Timing, time_range
-from nri_scope.recording.work_budget import OnShare
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.event_times import is_redacted
+from nri_scope.recording.query.stats import Times, Timing, time_range
+from nri_scope.recording.reading.event_messages import is_container_status
+from nri_scope.recording.reading.plugin_calls import by_plugin, measured_times
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.work_budget import OnShare
 from nri_scope.specs import label
 
 from .finder import Finder

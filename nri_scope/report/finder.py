@@ -41,15 +41,15 @@ from nri_scope.nri.events import (
 )
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci.runtime_rules import shows_start
-from nri_scope.recording import lookup
-from nri_scope.recording.coverage import Coverage, coverage
-from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.event_messages import is_container_status
-from nri_scope.recording.event_times import sender_facts
-from nri_scope.recording.log_rows import sessions_overlap
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import GapStats
-from nri_scope.recording.work_budget import OnShare
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.coverage import Coverage, coverage
+from nri_scope.recording.query.creation_outcomes import Creations
+from nri_scope.recording.query.event_times import sender_facts
+from nri_scope.recording.query.log_rows import sessions_overlap
+from nri_scope.recording.query.stats import GapStats
+from nri_scope.recording.reading.event_messages import is_container_status
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.work_budget import OnShare
 from nri_scope.text.quantities import SHORT_ID
 
 from .diagnosis import Diagnosis, RecordingFacts

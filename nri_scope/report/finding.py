@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import Enum, StrEnum
 
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.reading.records import rfc3339
 
 from .limits import EVENTS_KEPT
 

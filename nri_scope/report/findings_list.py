@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.versions import runtime_remark
 from nri_scope.recording.display import left_out_words, runtime
-from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
+from nri_scope.recording.reading.records import SCHEMA_VERSION, rfc3339
 from nri_scope.text.quantities import many, moment
 from nri_scope.text.styled_text import Layout, LayoutPart, Style
 

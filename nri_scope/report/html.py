@@ -20,7 +20,7 @@ from markupsafe import Markup
 
 from nri_scope.differ.render.values import clipped
 from nri_scope.differ.render.wording import GLYPHS
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.reading.records import rfc3339
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import deadline, duration, many
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from nri_scope.differ.attribution.attributed_changes import NameOf
 from nri_scope.events import Event, Gap, Session
 from nri_scope.nri.events import EventStage
-from nri_scope.recording.lifetimes import Lifetime
-from nri_scope.recording.sessions import joined
+from nri_scope.recording.query.lifetimes import Lifetime
+from nri_scope.recording.reading.sessions import joined
 
 from .limits import COLUMNS, LANES_KEPT, LANES_MAX, PLUGINS_MAX, TRACKED_MAX
 from .report_data import ConnectedTime, Lane, LaneMark, Timeline

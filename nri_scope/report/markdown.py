@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from nri_scope.differ.render.values import clipped
 from nri_scope.recording.display import left_out_words
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.reading.records import rfc3339
 from nri_scope.text.escape import code, prose, safe
 from nri_scope.text.quantities import deadline, duration, many
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nri_scope.events import Gap, Note, Session
-from nri_scope.recording.coverage import Coverage
-from nri_scope.recording.plugin_calls import MeasuredTimes
-from nri_scope.recording.stats import Timing
+from nri_scope.recording.query.coverage import Coverage
+from nri_scope.recording.query.stats import Timing
+from nri_scope.recording.reading.plugin_calls import MeasuredTimes
 
 from .finding import Finding
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 from nri_scope.differ.render.values import clipped
 from nri_scope.events import Gap, Role, Session
-from nri_scope.recording.coverage import Coverage
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.query.coverage import Coverage
+from nri_scope.recording.reading.records import rfc3339
 from nri_scope.text.quantities import duration, first_names, many
 
 from .finding import Finding, Level

@@ -18,8 +18,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.nri.events import PASSIVE_EVENTS, POD_EVENTS, EventKind
 from nri_scope.nri.versions import NriVersion
-from nri_scope.recording.file_errors import error_words
-from nri_scope.recording.schema_check import FIRST_BYTES, STANDARD_INPUT
+from nri_scope.recording.file.file_errors import error_words
+from nri_scope.recording.file.schema_check import FIRST_BYTES, STANDARD_INPUT
 from nri_scope.text.escape import safe
 from nri_scope.text.yaml_reader import MAX_BYTES, MalformedYaml, Node, parse_yaml
 from nri_scope.text.yaml_text import to_yaml

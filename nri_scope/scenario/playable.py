@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nri_scope.recording.schema_check import SCENARIO_SUFFIXES, STANDARD_INPUT
-from nri_scope.recording.temporary_files import standing_for, temporary_folder
+from nri_scope.recording.file.schema_check import SCENARIO_SUFFIXES, STANDARD_INPUT
+from nri_scope.recording.file.temporary_files import standing_for, temporary_folder
 
 if TYPE_CHECKING:
     from .model import Scenario

@@ -31,8 +31,8 @@ from nri_scope.nri.request_subject import (
 )
 from nri_scope.nri.versions import NriVersion, runtime_title
 from nri_scope.oci.runtime_rules import runtime_rules_of
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.session_choice import concerns, find_session, sessions_of
+from nri_scope.recording.query.session_choice import concerns, find_session, sessions_of
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES, Profile
 from nri_scope.runtime.lifecycle import recorded_request
 from nri_scope.runtime.plugin_setup import is_setup

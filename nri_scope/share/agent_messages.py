@@ -20,7 +20,7 @@ from nri_scope.events import (
     Tapped,
     status_of,
 )
-from nri_scope.recording.creation_outcomes import outcome_of
+from nri_scope.recording.query.creation_outcomes import outcome_of
 
 _START = (*(one.name for one in fields(SessionStart)), "synced_ns")
 """Fields of a session that its message has, too."""

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.recording.file_errors import error_words, writing_hint
-from nri_scope.recording.opening import is_settled
-from nri_scope.recording.trusted_location import FolderAccess, folder_access
+from nri_scope.recording.file.file_errors import error_words, writing_hint
+from nri_scope.recording.file.trusted_location import FolderAccess, folder_access
+from nri_scope.recording.reading.opening import is_settled
 
 
 class Outputs:

@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from nri_scope.events import UserMark
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.temporary_files import temporary_folder, writing_to
-from nri_scope.recording.work_budget import OnShare
+from nri_scope.recording.file.temporary_files import temporary_folder, writing_to
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.work_budget import OnShare
 
 from .bundle.leak_scan import Scan
 from .extract import Extracted, Selection, extract

@@ -33,7 +33,7 @@ from nri_scope.events import (
 from nri_scope.nri import v01
 from nri_scope.nri.events import METHODS, SYNCHRONIZE, EventKind
 from nri_scope.recorder.transactions import DELETED
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 
 from .redaction import NameKind, Redactor
 from .redaction.rules import Rules

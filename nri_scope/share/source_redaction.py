@@ -25,7 +25,7 @@ def check_continued(path: Path, *, redacts: bool) -> None:
     try:
         if not (redacts or path.exists()):
             return
-        from nri_scope.recording.reader import Recording
+        from nri_scope.recording.reading.reader import Recording
 
         with Recording.open(path) as recording:
             # Not via the reader's list of notes, which is limited in length.

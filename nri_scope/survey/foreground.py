@@ -14,11 +14,11 @@ from nri_scope.errors import RecordingCut
 from nri_scope.events import Event
 from nri_scope.filter import Filter
 from nri_scope.nri.events import EventKind
-from nri_scope.recording import lookup
-from nri_scope.recording.log_rows import sessions_overlap
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.temporary_files import temporary_folder
-from nri_scope.recording.work_budget import OnShare, ignore_share
+from nri_scope.recording.file.temporary_files import temporary_folder
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.log_rows import sessions_overlap
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.work_budget import OnShare, ignore_share
 
 _CHANGES = frozenset({"changed", "owner"})
 ATTRIBUTED = _CHANGES | {"problem", "outcome"}

@@ -19,8 +19,8 @@ from nri_scope.errors import NriScopeError
 from nri_scope.process.channel import LoopChannel, ThreadChannel
 from nri_scope.process.child import spawn
 from nri_scope.process.signals import interrupted_by_signals
-from nri_scope.recording.heartbeat import read_heartbeat
-from nri_scope.recording.temporary_files import temporary_folder
+from nri_scope.recording.file.heartbeat import read_heartbeat
+from nri_scope.recording.file.temporary_files import temporary_folder
 from nri_scope.report.finding import Finding, FindingKind, Level
 
 if TYPE_CHECKING:

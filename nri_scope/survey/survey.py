@@ -25,12 +25,12 @@ from nri_scope.differ.render.values import clipped
 from nri_scope.entries import OperationFate, OperationOutcome
 from nri_scope.events import INTRODUCTION, NO_ID, Event, Gap, Problem, Session
 from nri_scope.nri.events import CREATE
-from nri_scope.recording import lookup
-from nri_scope.recording.attribution_file import AttributionFile, Request
-from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.event_pages import SessionTables
-from nri_scope.recording.log_rows import identity_of
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.attribution_file import AttributionFile, Request
+from nri_scope.recording.query.creation_outcomes import Creations
+from nri_scope.recording.query.event_pages import SessionTables
+from nri_scope.recording.query.log_rows import identity_of
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report.finder import Finder, keeps_removed
 from nri_scope.report.finding import Finding
 

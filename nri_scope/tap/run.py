@@ -249,7 +249,7 @@ class TapSettings:
         # Imported here: a tap itself needs neither SQLite nor the filter language.
         from nri_scope.filter import parse
         from nri_scope.recorder.ring import Ring
-        from nri_scope.recording.reader import Recording
+        from nri_scope.recording.reading.reader import Recording
         from nri_scope.share.source_redaction import check_continued
 
         parse(self.where)

@@ -29,7 +29,7 @@ from pathlib import Path
 from nri_scope.errors import UsageError, reason_of
 from nri_scope.nri.identity import ORIGINALS_FOLDER, parse_plugin_file
 from nri_scope.process.signals import root_hint
-from nri_scope.recording.trusted_location import try_lock
+from nri_scope.recording.file.trusted_location import try_lock
 
 _LABEL = "security.selinux"
 

@@ -15,7 +15,7 @@ from nri_scope.doctor.v01 import first_program
 from nri_scope.errors import UsageError
 from nri_scope.nri.identity import parse_plugin_file
 from nri_scope.nri.v01 import BINARY_PATH, TYPE
-from nri_scope.recording.trusted_location import private_place
+from nri_scope.recording.file.trusted_location import private_place
 from nri_scope.writer.background_output import DEFAULT_MAX_SIZE, LAUNCHED_FOLDER, SUFFIX, V01_SPOOL
 
 from .run import Say, TapSettings

@@ -20,9 +20,9 @@ from textual.widgets import Input
 from nri_scope.errors import NriScopeError
 from nri_scope.filter import Filter, TimeSpan
 from nri_scope.filter.moments import Moment
-from nri_scope.recording.event_search import first_problem
-from nri_scope.recording.event_times import sender_facts
 from nri_scope.recording.marks.user_marks import UserMarks
+from nri_scope.recording.query.event_search import first_problem
+from nri_scope.recording.query.event_times import sender_facts
 from nri_scope.survey.foreground import ATTRIBUTED
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import clock

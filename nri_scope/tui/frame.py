@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import Gap
-from nri_scope.recording.event_times import span_words
 from nri_scope.recording.marks.user_marks import UserMarks
+from nri_scope.recording.query.event_times import span_words
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import many
 

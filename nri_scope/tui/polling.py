@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from textual.app import App
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recording.subject_queries import completion_values
+from nri_scope.recording.query.subject_queries import completion_values
 from nri_scope.text.escape import safe
 
 from .frame import Frame

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from nri_scope.process.private_folders import make_private_folder
-from nri_scope.recording.trusted_location import is_trusted_file
+from nri_scope.recording.file.trusted_location import is_trusted_file
 from nri_scope.text.escape import safe
 
 SUFFIX = ".nriscope.db"

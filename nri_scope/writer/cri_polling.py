@@ -10,7 +10,7 @@ from time import monotonic_ns, time_ns
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from nri_scope.errors import ConnectError, ConnectionClosed, NriScopeError, RpcError
-from nri_scope.recording.cri_answers import NOT_FOUND
+from nri_scope.recording.query.cri_answers import NOT_FOUND
 
 if TYPE_CHECKING:
     from nri_scope.cri.status import RuntimeVersion

@@ -38,8 +38,8 @@ from nri_scope.nri.events import (
     EventKind,
 )
 from nri_scope.nri.request_subject import decode_reply, decode_request
-from nri_scope.recording.cri_answers import CREATION_SECONDS
-from nri_scope.recording.event_messages import status_request
+from nri_scope.recording.query.cri_answers import CREATION_SECONDS
+from nri_scope.recording.reading.event_messages import status_request
 from nri_scope.text.quantities import many
 
 from .cri_polling import CriPoller, PolledAnswer

@@ -34,9 +34,9 @@ from nri_scope.process.private_folders import make_private_folder
 from nri_scope.process.signals import ignore_stop_signals
 from nri_scope.recorder.entry_writer import BatchResult
 from nri_scope.recorder.writer import NICER, Recorder, WriterLimits
-from nri_scope.recording.event_messages import is_container_status
-from nri_scope.recording.heartbeat import heartbeat_of
-from nri_scope.recording.writable_file import BUSY
+from nri_scope.recording.file.heartbeat import heartbeat_of
+from nri_scope.recording.file.writable_file import BUSY
+from nri_scope.recording.reading.event_messages import is_container_status
 from nri_scope.share.source_redaction import source_redaction
 
 from .messages import (

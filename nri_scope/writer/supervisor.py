@@ -27,7 +27,7 @@ from nri_scope.capture.sink import RecorderCounters
 from nri_scope.errors import NriScopeError, RecordingError
 from nri_scope.process.channel import LoopChannel
 from nri_scope.process.child import keep_exit_statuses, spawn
-from nri_scope.recording.heartbeat import BEAT_S, Heartbeat, HeartbeatFile
+from nri_scope.recording.file.heartbeat import BEAT_S, Heartbeat, HeartbeatFile
 
 from .messages import Opening, Progress, RecordingOptions, Report, error_of
 
@@ -282,7 +282,7 @@ class WriterProcess(Outbox):
     def summary(self, path: Path | None, sessions: int) -> str:
         """Return the final message, for a closed writer. ``path``: None for a private file."""
         # Loaded only now, when no reply can be delayed.
-        from nri_scope.recording.coverage import with_unobserved
+        from nri_scope.recording.query.coverage import with_unobserved
 
         outcome = self.counters.outcome(path, sessions, monotonic() - self._began)
         return with_unobserved(outcome, self._options.path, self._began_ns)

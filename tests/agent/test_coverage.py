@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from nri_scope.events import FILTERED, LEFT_OUT, NOT_CONNECTED, Gap, Role
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.bundle.unpack import unpack
-from nri_scope.recording.coverage import Unobserved, coverage
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.coverage import Unobserved, coverage
+from nri_scope.recording.reading.reader import Recording
 from tests.agent.drained_reader import copied
 from tests.amount import amount
 from tests.recording.traffic import NOW, a_start, an_item

@@ -15,7 +15,7 @@ import pytest_asyncio
 from nri_scope._gen.agent.nri_scope.agent import v1
 from nri_scope.events import Event
 from nri_scope.recording.node_files import NUMBERS
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.agent.agent_process import Agent, agent
 from tests.amount import sampled

@@ -25,7 +25,7 @@ from nri_scope.agent.responses import OVERRUN
 from nri_scope.events import REDACTED, RING_REMOVED, UNREADABLE
 from nri_scope.nri.events import EventKind
 from nri_scope.recording.node_files import NUMBERS
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.agent.agent_process import Agent, agent
 from tests.agent.scraped_metrics import by, samples, text_of

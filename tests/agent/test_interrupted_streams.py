@@ -28,7 +28,7 @@ from nri_scope.filter import TimeSpan, parse
 from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.node_files import NUMBERS
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.agent.changing_folder import METHODS, SECOND, START, Node, drained
 from tests.amount import amount
 from tests.recording.traffic import a_start, an_item

@@ -30,7 +30,7 @@ from nri_scope.nri.changes import REQUIRED_PLUGINS
 from nri_scope.nri.events import EventKind
 from nri_scope.recorder.writer import WriterLimits
 from nri_scope.recording.node_files import MAX_RECORDINGS
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.agent.agent_process import Agent, agent
 from tests.agent.prometheus import promtool
 from tests.agent.scraped_metrics import Samples, by, http, samples, text_of

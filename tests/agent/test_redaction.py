@@ -29,7 +29,7 @@ from nri_scope.agent.service import AgentService
 from nri_scope.events import CapturedCall
 from nri_scope.filter import parse
 from nri_scope.recording.node_files import NUMBERS
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.bundle import BundleContent, export
 from nri_scope.share.extract import Selection
 from nri_scope.share.redaction import Redactor, Rules

@@ -20,7 +20,7 @@ from nri_scope.agent.node_recordings import NodeRecordings
 from nri_scope.agent.recorder_status import RecorderStatus
 from nri_scope.agent.selected_parts import EventQuery
 from nri_scope.agent.service import AgentService
-from nri_scope.recording.temporary_files import temporary_bytes, temporary_folder
+from nri_scope.recording.file.temporary_files import temporary_bytes, temporary_folder
 from tests.demo_recording import DEMO_EVENTS
 
 DEMO = Path(__file__).parents[2] / "recordings/demo.nriscope.db"

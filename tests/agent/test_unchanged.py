@@ -23,7 +23,7 @@ from nri_scope.agent.metrics import NodeMetrics
 from nri_scope.agent.node_recordings import NodeRecordings
 from nri_scope.agent.recorder_status import RecorderStatus
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.agent.changing_folder import METHODS, Node
 from tests.amount import amount
 from tests.recording.traffic import a_start, an_item

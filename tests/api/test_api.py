@@ -17,7 +17,7 @@ from nri_scope.cli.main import run
 from nri_scope.entries import Began, Ended
 from nri_scope.errors import FilterError, RecordingError, UsageError
 from nri_scope.events import Event, Role, SessionStart
-from nri_scope.recording.records import to_json
+from nri_scope.recording.reading.records import to_json
 from nri_scope.share.redaction import Rules
 from tests.sample_names import CHECKOUT, CHECKOUT_API
 

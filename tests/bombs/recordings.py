@@ -19,8 +19,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from benchmarks.traffic import is_repeated
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recording.blobs import ObjectKind, Packer, digest
-from nri_scope.recording.schema import TABLES
+from nri_scope.recording.file.blobs import ObjectKind, Packer, digest
+from nri_scope.recording.file.schema import TABLES
 from tests.in_memory import MEMORY
 from tests.recording.traffic import NOW, a_synchronize, an_item, lifecycles, record
 from tests.share.bundle.bundles import a_bundle

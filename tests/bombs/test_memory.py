@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recording.blobs import ObjectKind
+from nri_scope.recording.file.blobs import ObjectKind
 from tests.amount import sampled
 from tests.bombs.commands import PEAK_MIB, TUI, measure
 from tests.bombs.recordings import (

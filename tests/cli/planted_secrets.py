@@ -9,8 +9,8 @@ from pathlib import Path
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.tap_tables import tapped
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.tap_tables import tapped
 from tests.recording.traffic import an_item, record
 from tests.share.redaction.credential_texts import KEYS, PLACES, SYNTAXES
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.cli.command import NRI_SCOPE, CommandResult
 from tests.replay.recordings import BUNDLED, life, of_capture, recording, run_pod
 from tests.replay.recordings import container as a_container

@@ -16,8 +16,8 @@ from nri_scope._gen.cri.runtime.v1 import ContainerStatusRequest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall, Role
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.lookup import container_name
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.lookup import container_name
+from nri_scope.recording.reading.reader import Recording
 from tests.cli.command import NRI_SCOPE, CommandResult
 from tests.recording.recordings import a_start
 from tests.replay.recordings import (

@@ -18,8 +18,8 @@ import pytest
 from nri_scope._gen.cri.runtime import v1
 from nri_scope.cli.main import run
 from nri_scope.events import CONTAINER_STATUS
-from nri_scope.recording.event_messages import status_request
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.event_messages import status_request
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import Profile
 from tests.amount import sampled
 from tests.cli.annotating_plugins import MIDDLE, NEW, OLD, annotating, create

@@ -18,8 +18,8 @@ from nri_scope.cli.main import run
 from nri_scope.events import REDACTED
 from nri_scope.recording.bundle.manifest import to_bytes
 from nri_scope.recording.bundle.unpack import read_manifest
-from nri_scope.recording.event_times import is_redacted
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.event_times import is_redacted
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.bundle import Bundle
 from nri_scope.share.redaction.tokens import PLAIN_TOKEN
 from tests.cli.command import NRI_SCOPE

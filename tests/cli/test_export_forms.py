@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.bundle import BundleContent, export
 from tests.sample_names import CHECKOUT
 from tests.share.bundle.bundles import SAMPLE, a_bundle, with_manifest

@@ -21,7 +21,7 @@ from nri_scope.differ.operations import Operation, OperationMerger
 from nri_scope.entries import Item
 from nri_scope.events import Printed
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.cli.command import NRI_SCOPE
 from tests.recording.recordings import PLUGIN, a_start, captured, record
 from tests.sample_names import CHECKOUT_API, CHECKOUT_POD

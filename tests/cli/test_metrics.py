@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.recording.plugin_calls import plugin_calls
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.plugin_calls import plugin_calls
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from tests.cli.container_events import setup, start
 from tests.cli.recording_process import recording

@@ -10,8 +10,8 @@ import pytest
 
 from nri_scope.cli.main import run
 from nri_scope.filter import parse
-from nri_scope.recording.event_search import among_all
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.event_search import among_all
+from nri_scope.recording.reading.reader import Recording
 from tests.sample_names import API, CHECKOUT_API, NODE_EXPORTER
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"

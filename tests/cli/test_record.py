@@ -24,8 +24,8 @@ from nri_scope.errors import DeadlineExceeded
 from nri_scope.events import FILTERED
 from nri_scope.nri.events import EventKind
 from nri_scope.nri.request_subject import decode_request
-from nri_scope.recording.coverage import coverage
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.coverage import coverage
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES
 from nri_scope.share.extract import extract
 from nri_scope.share.redaction import Redactor, Rules
@@ -573,7 +573,7 @@ async def test_bad_input_ends_the_process_with_status_2(tmp_path: Path) -> None:
 
 def make_newer(path: Path) -> None:
     """A recording of a version that does not exist yet."""
-    from nri_scope.recording.schema import APPLICATION_ID, VERSION
+    from nri_scope.recording.file.schema import APPLICATION_ID, VERSION
 
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")

@@ -16,8 +16,8 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.nri.events import EventKind
-from nri_scope.recording.heartbeat import heartbeat_of
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.file.heartbeat import heartbeat_of
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.cli.recording_process import recording
 from tests.runtime_emulation.runtime import Runtime

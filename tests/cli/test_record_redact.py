@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import EventKind
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.cli.live_process import live
 from tests.cli.recording_process import recording

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.end_reasons import ORPHANED
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.cli.container_events import setup, start
 from tests.cli.live_process import live
 from tests.cli.recording_process import Record, recording

@@ -17,7 +17,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.events import CapturedCall
 from nri_scope.recording.bundle.unpack import read_manifest
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.redaction import Rules
 from tests.recording.traffic import an_item, record
 from tests.sample_names import API, CHECKOUT_API, CHECKOUT_POD, CHECKOUT_WORKLOAD

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.cli.command import NRI_SCOPE
 from tests.sample_names import (
     API,

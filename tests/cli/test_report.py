@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nri_scope.cli.main import cli, run
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import rfc3339
 from nri_scope.share import output_files
 from nri_scope.text.quantities import moment
 from tests.replay import recordings

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.cli.tap_process import plugin_file
 from tests.sample_names import API, CHECKOUT, CHECKOUT_API, CHECKOUT_POD
 from tests.tui.terminal import needs_tmux, terminal

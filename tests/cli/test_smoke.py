@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import COMMANDS
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE

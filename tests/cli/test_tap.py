@@ -24,7 +24,7 @@ from nri_scope.errors import ConnectionClosed, DeadlineExceeded, RpcError
 from nri_scope.events import Role
 from nri_scope.nri.events import EventKind
 from nri_scope.nri.runtime_setup import FailurePolicy, configure_reply
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES, Answer, ProfileSetUp
 from nri_scope.wire import Code
 from tests.amount import sampled

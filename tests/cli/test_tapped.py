@@ -15,10 +15,10 @@ from nri_scope.cli.main import run
 from nri_scope.differ.attribution.attributed_changes import Shows
 from nri_scope.differ.recording_differ import history_of, rounds
 from nri_scope.events import LEFT_OUT
-from nri_scope.recording.lookup import container_name
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.tap_tables import printed
-from nri_scope.recording.tap_tables import tapped as tap_details
+from nri_scope.recording.query.lookup import container_name
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.tap_tables import printed
+from nri_scope.recording.reading.tap_tables import tapped as tap_details
 from tests.replay.recordings import PASSWORD, of_taps
 
 

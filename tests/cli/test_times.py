@@ -18,8 +18,8 @@ from nri_scope.cli.time_arguments import places_of
 from nri_scope.errors import UsageError
 from nri_scope.filter import parse
 from nri_scope.filter.moments import RANGE, TimeSpan, range_text
-from nri_scope.recording.event_times import time_span, times_of, within
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.event_times import time_span, times_of, within
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.replay.script import RecordingPlace
 from nri_scope.share.extract import Selection
 from nri_scope.share.extract.selected_events import choose

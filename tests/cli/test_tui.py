@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE
 from tests.recording.timed_events import DAY, START, write

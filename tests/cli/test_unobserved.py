@@ -16,9 +16,9 @@ from nri_scope.cli.blame import command as blame
 from nri_scope.cli.diff import command as diff
 from nri_scope.cli.show import command as show
 from nri_scope.nri.events import EventKind
-from nri_scope.recording.coverage import CREATED_EARLIER, Coverage, coverage, life_coverage
-from nri_scope.recording.lookup import find
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.coverage import CREATED_EARLIER, Coverage, coverage, life_coverage
+from nri_scope.recording.query.lookup import find
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report.wording import no_changes
 from tests.sample_names import CHECKOUT, CHECKOUT_API, NODE_EXPORTER
 

@@ -22,7 +22,7 @@ from nri_scope.cli.record import command as record_command
 from nri_scope.cli.record import record_options
 from nri_scope.logger.run import RecordOptions
 from nri_scope.logger.v01_spool import locked_folder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
 from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.reader_thread import CancelFlag

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nri_scope.errors import RecordingError
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.agent.agent_process import Agent, agent
 from tests.cli.container_events import create

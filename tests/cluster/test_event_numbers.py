@@ -21,9 +21,9 @@ from nri_scope.events import Event
 from nri_scope.filter import parse
 from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.lookup import find
 from nri_scope.recording.node_files import NUMBERS, SUFFIX
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.lookup import find
+from nri_scope.recording.reading.reader import Recording
 from tests.agent.drained_reader import drained
 from tests.amount import amount
 from tests.recording.traffic import NOW, a_start, an_item

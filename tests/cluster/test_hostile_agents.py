@@ -24,8 +24,8 @@ from nri_scope.cluster.local_copy import LocalCopy
 from nri_scope.errors import RemoteProtocolError
 from nri_scope.events import KILLED
 from nri_scope.recorder.complete_recording import complete_recording
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.tap_tables import printed
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.tap_tables import printed
 from tests.amount import amount
 from tests.cluster.fake_agent import CAUGHT_UP, SESSION, Agent, add_all, cluster, serving
 from tests.cluster.plugin_command import KUBECTL, Done, run

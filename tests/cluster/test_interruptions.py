@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RecordingError
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.cli.command import NRI_SCOPE
 from tests.cli.running import running
 from tests.cluster.fake_kubectl import agent_pod

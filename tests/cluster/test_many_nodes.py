@@ -23,7 +23,7 @@ from nri_scope.cluster.gather import pods_filters
 from nri_scope.cluster.node_states import NodeState
 from nri_scope.events import UNRESPONSIVE
 from nri_scope.filter import parse
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.agent.agent_process import agent
 from tests.cli.command import NRI_SCOPE
 from tests.cluster.fake_kubectl import agent_pod, install, pod

@@ -14,7 +14,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError
 from nri_scope.nri.events import EventKind
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.cli.running import running
 from tests.cluster.live_node import Node, creations, live_node, until
 from tests.cluster.plugin_command import KUBECTL, Done, run

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.cluster.pod_events import PodEvent, PodEvents
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import sampled
 from tests.cluster.fake_kubectl import change
 from tests.cluster.plugin_command import KUBECTL, RECORDING, Done, cluster, port, run

@@ -19,9 +19,9 @@ import pytest
 import yaml
 
 from nri_scope.events import UNRESPONSIVE, UNWRITTEN
-from nri_scope.recording.coverage import coverage
-from nri_scope.recording.heartbeat import heartbeat_of
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.file.heartbeat import heartbeat_of
+from nri_scope.recording.query.coverage import coverage
+from nri_scope.recording.reading.reader import Recording
 from tests.agent.agent_process import Agent
 from tests.agent.prometheus import promtool
 from tests.agent.scraped_metrics import samples, text_of

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recording.lookup import event_range
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.lookup import event_range
+from nri_scope.recording.reading.reader import Recording
 from tests.agent.agent_process import agent
 from tests.amount import sampled
 from tests.cli.command import NRI_SCOPE

@@ -29,7 +29,7 @@ from nri_scope.nri.changes import changes_of
 from nri_scope.nri.events import RUNTIME_SERVICE, EventKind
 from nri_scope.nri.versions import NriVersion
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import event_messages
+from nri_scope.recording.reading import event_messages
 from tests.interop.merge_cases import CREATED, PLUGINS, Case, generated
 from tests.nri.merging.merged_replies import update_response
 

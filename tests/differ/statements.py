@@ -36,7 +36,7 @@ from nri_scope.differ.recording_differ import (
 from nri_scope.differ.render import wording
 from nri_scope.differ.render.document import JsonRenderer, step_record
 from nri_scope.errors import UsageError
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import FindingKind
 from nri_scope.report.limits import FINDINGS_OF_KIND_MAX

@@ -24,8 +24,8 @@ from nri_scope.differ.attribution.history import History
 from nri_scope.differ.attribution.owner import ASKED_BEFORE_ALL, plugin
 from nri_scope.differ.blame.owned_lines import FinalOwners
 from nri_scope.events import Container, Event, Pod
-from nri_scope.recording import lookup
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import amount
 from tests.runtime_emulation.captures import NAMES
 

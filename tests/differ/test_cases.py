@@ -28,8 +28,8 @@ from nri_scope.differ.recording_differ import (
     rounds,
 )
 from nri_scope.events import Container, Event
-from nri_scope.recording import lookup
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.finding import Finding, FindingKind
 from nri_scope.specs import label

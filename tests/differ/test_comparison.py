@@ -18,7 +18,7 @@ from nri_scope.differ.comparison import Comparison, compare, compare_recordings
 from nri_scope.differ.comparison_output import rows
 from nri_scope.differ.recording_differ import histories
 from nri_scope.events import Pod
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.replay.run import replay
 from nri_scope.specs import Json, Spec, changes
 from nri_scope.transport.loop import run

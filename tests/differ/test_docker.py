@@ -12,9 +12,9 @@ import pytest
 
 from nri_scope.differ.recording_differ import histories
 from nri_scope.entries import OperationFate
-from nri_scope.recording import lookup
-from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.creation_outcomes import Creations
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report.finder import diagnose
 from nri_scope.report.finding import FindingKind
 from tests.replay.recordings import of_capture

@@ -14,9 +14,9 @@ from nri_scope.differ.attribution.attributed_changes import Evidence, OutcomeKin
 from nri_scope.differ.recording_differ import excerpt_of_container, excerpt_of_events
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import event_messages
 from nri_scope.recording.display import subject
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading import event_messages
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import amount
 from tests.differ.live.probing import Probing, a_container, create
 from tests.replay.recordings import START_NS, of_capture

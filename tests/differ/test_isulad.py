@@ -19,9 +19,9 @@ from nri_scope.differ.latency import latency
 from nri_scope.differ.render import wording
 from nri_scope.entries import OperationFate
 from nri_scope.events import Container, Pod
-from nri_scope.recording import lookup
-from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.creation_outcomes import Creations
+from nri_scope.recording.reading.reader import Recording
 from tests.replay.recordings import of_capture
 
 APP = "shop/web/app"

@@ -16,7 +16,7 @@ from nri_scope.differ.attribution.rounds import Rounds
 from nri_scope.differ.latency import Latency, TimeIn, latency
 from nri_scope.events import CapturedCall, Event, Role, Session
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.made import START, a_session, an_event
 from tests.recording.recordings import a_start, captured, record
 

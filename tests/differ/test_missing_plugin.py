@@ -29,7 +29,7 @@ from nri_scope.errors import FilterError, UsageError
 from nri_scope.events import CapturedCall, Role
 from nri_scope.nri.changes import REQUIRED_PLUGINS
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import amount
 from tests.differ.required_plugins import TAPPED, NewPod, a_node
 from tests.in_memory import MEMORY

@@ -10,7 +10,7 @@ import pytest
 from nri_scope.differ.operations import Operation
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.events import SET_UP, Event
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.store.event_grouping import Grouper
 from tests.amount import amount
 from tests.differ.node import Node

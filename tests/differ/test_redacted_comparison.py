@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nri_scope.differ.comparison import Comparison, compare_containers
 from nri_scope.differ.comparison_output import comparison
 from nri_scope.nri.request_subject import workload_of
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.redacted_copy import redact_for_comparison
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.tokens import PLAIN_TOKEN

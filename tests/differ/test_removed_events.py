@@ -10,7 +10,7 @@ import pytest
 
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.recording.bundle.unpack import unpack
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.recorder.ring_removal import overrun
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings").glob("*.nriscope.*"))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 
 DATA = Path(__file__).parents[1] / "data" / "policies"
 TRUTH = json.loads((DATA / "truth.json").read_text())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.cli.main import run
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 
 from .engine import IMAGE_VARIABLE, ApiError, Engine
 from .experiment import command

@@ -14,7 +14,7 @@ from nri_scope.cli.main import run
 from nri_scope.nri.events import CREATE, EventKind
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.plugin import Identity, serve, unix_socket
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES, EmulatedRuntime
 
 from .engine import Engine

@@ -73,14 +73,14 @@ CHANGES = {
             Edit("events.py", "all of it from a tap, otherwise only its trace", "retries: int = 0"),
             Edit("events.py", '`Recording.attach`."""', "retries: int = 0"),
             Edit("entries.py", "service=self.service,", "retries=event.retries,"),
-            Edit("recording/schema.py", "VERSION = 1\n", "VERSION = 2\n", replaces=True),
+            Edit("recording/file/schema.py", "VERSION = 1\n", "VERSION = 2\n", replaces=True),
             Edit(
-                "recording/schema.py",
+                "recording/file/schema.py",
                 "of the plugins (NN-name) that asked for it",
                 'Column("retries", f"{_INT} DEFAULT 0", "attempts before this one", since=2),',
             ),
             Edit(
-                "recording/schema.py",
+                "recording/file/schema.py",
                 "{changed} AS ch",
                 "e.retries AS retries, {changed} AS ch",
                 True,
@@ -98,7 +98,7 @@ CHANGES = {
                 "tests/docs/test_retries.py",
                 "",
                 """
-                from nri_scope.recording.reader import Recording
+                from nri_scope.recording.reading.reader import Recording
                 from tests.recording.traffic import lifecycles, record
 
                 def test_stored(tmp_path):

@@ -12,7 +12,7 @@ import click
 import pytest
 
 from nri_scope.cli.main import COMPARE, cli
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.replay.faults import FORMS
 from nri_scope.replay.replies import Verdict
 from nri_scope.share.extract import Selection, extract

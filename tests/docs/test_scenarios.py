@@ -13,7 +13,7 @@ import click
 import pytest
 
 from nri_scope.cli.main import cli
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.scenario.compile import compile_scenario
 from nri_scope.scenario.document import KEYS, parse_scenario
 from nri_scope.scenario.model import Verb

@@ -17,7 +17,7 @@ import click
 import pytest
 
 from nri_scope.cli.record import command as record
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from tests.cli.container_events import create
 from tests.cli.running import PATIENCE, running

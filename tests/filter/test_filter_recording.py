@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from nri_scope.filter import parse
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.recordings import record
 
 

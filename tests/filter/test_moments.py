@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import UsageError
 from nri_scope.filter.moments import TimeSpan, event_or_moment, interval, moment, range_text, utc
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.reading.records import rfc3339
 from tests.amount import amount
 
 ZONE = timezone(timedelta(hours=2))

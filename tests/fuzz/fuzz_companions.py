@@ -19,9 +19,9 @@ import atheris
 
 with atheris.instrument_imports(
     include=[
-        "nri_scope.recording.reserved_names",
-        "nri_scope.recording.opening",
-        "nri_scope.recording.trusted_location",
+        "nri_scope.recording.file.reserved_names",
+        "nri_scope.recording.reading.opening",
+        "nri_scope.recording.file.trusted_location",
     ]
 ):
     from tests.recording.companions import RecordingFacts, impatient, one_scene

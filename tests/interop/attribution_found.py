@@ -19,7 +19,7 @@ from nri_scope.differ.attribution.attributed_changes import ChangeStep, OutcomeK
 from nri_scope.differ.attribution.differ import Differ
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.recording_differ import rounds
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.interop.attribution_run import PLUGINS, PROBES, Run, View, run, write
 from tests.interop.build import Merger, build_programs
 

@@ -25,7 +25,7 @@ from nri_scope.nri.merging import adjusted, with_resources
 from nri_scope.nri.versions import V0_10, V0_12, NriVersion
 from nri_scope.plugin import Identity, unix_socket
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import event_messages
+from nri_scope.recording.reading import event_messages
 from tests.interop.attribution_cases import (
     FIRST,
     POD,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.agent.agent_process import agent
 from tests.agent.certificates import Certificates
 from tests.cli.running import PATIENCE

@@ -13,7 +13,7 @@ from nri_scope.differ import recording_differ
 from nri_scope.differ.attribution.attributed_changes import Evidence
 from nri_scope.logger.probe_recorder import ProbeListener, Probes
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.interop.build import build_oldest
 from tests.interop.reference import PATIENCE, ReferencePlugin, ReferenceRuntime
 from tests.logger.probe_options import probe_options

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from nri_scope.errors import RecordingError
 from nri_scope.nri.events import METHODS
-from nri_scope.recording.lookup import event_range
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.lookup import event_range
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import amount
 from tests.interop.build import Variant
 from tests.interop.messages import exchanges, normal

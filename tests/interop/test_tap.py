@@ -17,7 +17,7 @@ import pytest
 from nri_scope._gen.nri.api_pb2 import CreateContainerResponse
 from nri_scope.nri.events import RUNTIME_SERVICE
 from nri_scope.nri.request_subject import decode_reply
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import amount
 from tests.interop.build import Variant
 from tests.interop.messages import exchanges, normal

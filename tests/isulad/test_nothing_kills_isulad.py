@@ -13,8 +13,8 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Container
-from nri_scope.recording import lookup
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.reading.reader import Recording
 from tests.cli.live_process import live
 from tests.cli.running import PATIENCE, Running, running
 from tests.cli.tap_process import plugin_file

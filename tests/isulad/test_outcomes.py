@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import METHODS
 from nri_scope.nri.request_subject import container_of, decode_request
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime.lifecycle import own_request
 from tests.isulad.cases import FOLDER
 from tests.replay.recordings import recording

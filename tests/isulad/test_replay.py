@@ -20,7 +20,7 @@ from nri_scope.nri.merging.isulad import (
     UPDATE_EVENT_CRASH,
 )
 from nri_scope.plugin import RuntimeHandle
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.specs import ABSENT, value_at
 from tests.plugin_builders import evict
 from tests.replay.plays import job_of, played, played_to_peers

@@ -13,7 +13,7 @@ from pathlib import Path
 from google.protobuf.message import Message
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import PROFILES
 from nri_scope.scenario.manifest.node_facts import NodeFacts
 from nri_scope.scenario.manifest_scenario import ManifestPod, pods_of

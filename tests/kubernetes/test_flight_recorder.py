@@ -27,7 +27,7 @@ import pytest
 import yaml
 
 from nri_scope.events import Gap, Session
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.agent.prometheus import program
 from tests.runtime.testbed.packages import SeriesUnavailable
 

@@ -17,7 +17,7 @@ import yaml
 from nri_scope import __version__
 from nri_scope.cluster.agent_pods import LABEL, NAMESPACE
 from nri_scope.filter.moments import parse_size
-from nri_scope.recording.heartbeat import heartbeat_of
+from nri_scope.recording.file.heartbeat import heartbeat_of
 from scripts.make_image import NAME
 
 from .programs import cache_folder

@@ -14,8 +14,8 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.tap_tables import tapped
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.tap_tables import tapped
 from nri_scope.wire.ttrpc import trace_context
 from tests.runtime.testbed import mount_namespace
 from tests.runtime.testbed.containerd import running

@@ -16,7 +16,7 @@ from nri_scope.errors import UsageError
 from nri_scope.logger.recorder_process import RecorderProcess
 from nri_scope.logger.run import RecordOptions
 from nri_scope.plugin import Identity
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.writer.messages import RecordingOptions
 from tests.runtime_emulation.runtime import Runtime
 from tests.runtime_emulation.stored_requests import (

@@ -14,7 +14,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import cli
 from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.plugin.serving import EVENT_HANDLERS, HANDLERS, handler_arguments, handlers_of
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import Plugin
 from tests.plugin_builders import adjust
 from tests.runtime_emulation.runtime import Runtime

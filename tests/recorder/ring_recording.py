@@ -13,8 +13,8 @@ from nri_scope.capture.sink import Queued
 from nri_scope.events import CapturedCall
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import TransactionWriter
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.writable_file import RecordingFile
+from nri_scope.recording.file.writable_file import RecordingFile
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.traffic import canonical, lifecycle
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from nri_scope.events import CapturedCall
 from nri_scope.recorder.transactions import LATE, TransactionWriter
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.redacted_entries import SourceRedaction
 from nri_scope.share.redaction import Redactor, Rules
 from tests.amount import amount

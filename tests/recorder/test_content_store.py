@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.recorder.shared_rows import ObjectStore
-from nri_scope.recording.blobs import MAX_DEPTH, ObjectKind, StoredObject, load
+from nri_scope.recording.file.blobs import MAX_DEPTH, ObjectKind, StoredObject, load
 from tests.recording.traffic import a_container, a_pod
 
 _puts = st.lists(
@@ -105,7 +105,7 @@ def test_a_base_that_no_longer_fits_is_replaced() -> None:
 def test_flush_writes_each_row_once(tmp_path: object) -> None:
     import sqlite3
 
-    from nri_scope.recording.schema import statements
+    from nri_scope.recording.file.schema import statements
 
     connection = sqlite3.connect(":memory:")
     for statement in statements():

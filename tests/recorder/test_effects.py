@@ -14,8 +14,8 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Container
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording.container_events import effects_on
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.container_events import effects_on
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.traffic import NOW, a_container, a_pod, a_start, an_item, lifecycles, record
 
 OLD = Path(__file__).parent.parent / "data" / "recordings" / "version-1.nriscope.db"

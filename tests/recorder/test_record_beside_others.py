@@ -17,8 +17,8 @@ from nri_scope.cli.main import run
 from nri_scope.errors import RecordingError
 from nri_scope.events import KILLED
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.writable_file import RecordingFile
+from nri_scope.recording.file.writable_file import RecordingFile
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.marks.recordings import SAMPLE, a_copy
 from tests.recording.other_user import (
     USER,
@@ -58,7 +58,7 @@ while True:
 _RECORD_AND_DIE = """
 import os, sys
 from pathlib import Path
-from nri_scope.recording.writable_file import RecordingFile
+from nri_scope.recording.file.writable_file import RecordingFile
 from nri_scope.recorder.entry_writer import insert_session
 from nri_scope.capture.sink import Begin
 from tests.recording.traffic import a_start
@@ -68,7 +68,7 @@ os.kill(os.getpid(), 9)
 """
 _READ = """
 import sys
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 with Recording.open(sys.argv[1]) as recording:
     recording.sessions()
     print("a copy" if recording.is_copy else "not a copy")

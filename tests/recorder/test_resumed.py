@@ -15,8 +15,8 @@ from nri_scope.events import Event
 from nri_scope.recorder.entry_writer import BatchResult
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import TransactionWriter
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.writable_file import RecordingFile
+from nri_scope.recording.file.writable_file import RecordingFile
+from nri_scope.recording.reading.reader import Recording
 from tests.in_memory import MEMORY
 from tests.recording.traffic import NOW, a_start, an_item
 

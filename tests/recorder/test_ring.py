@@ -20,9 +20,9 @@ from nri_scope.events import FILTERED, RING_REMOVED, Gap, Note, UserMark
 from nri_scope.recorder import transactions
 from nri_scope.recorder.ring import MIN_SIZE, Ring
 from nri_scope.recorder.writer import Recorder, WriterLimits
+from nri_scope.recording.file.writable_file import wal_of, wal_status
 from nri_scope.recording.marks.sidecar import marks_in
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.writable_file import wal_of, wal_status
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import amount, sampled
 from tests.in_memory import MEMORY
 from tests.recorder.ring_recording import Written, noisy, size_of

@@ -9,7 +9,7 @@ import pytest
 from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.recorder import shared_rows as module
 from nri_scope.recorder.shared_rows import SubjectTables
-from nri_scope.recording.schema import statements
+from nri_scope.recording.file.schema import statements
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import KILLED, CapturedCall, Event, Gap, Role
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.schema import APPLICATION_ID, VERSION
+from nri_scope.recording.file.schema import APPLICATION_ID, VERSION
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.redacted_entries import SourceRedaction
 from nri_scope.share.redaction.redactor import Redactor
 from nri_scope.share.redaction.rules import Rules

@@ -13,7 +13,7 @@ import pytest
 from nri_scope.capture.queue import Inbox
 from nri_scope.recorder.transactions import TransactionWriter
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.traffic import a_start, lifecycles, record
 
 EVENTS = lifecycles(2)

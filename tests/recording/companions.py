@@ -17,11 +17,11 @@ from unittest import mock
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import Event
-from nri_scope.recording import writable_file
+from nri_scope.recording.file import writable_file
+from nri_scope.recording.file.writable_file import RecordingFile
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.marks.user_marks import UserMarks
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.writable_file import RecordingFile
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.marks.recordings import SAMPLE, events_of
 from tests.recording.other_user import USER, journal_naming, make_other_kind
 

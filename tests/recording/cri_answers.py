@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall, Role, SessionStart
-from nri_scope.recording.event_messages import status_request
+from nri_scope.recording.reading.event_messages import status_request
 from tests.recording.traffic import NOW, a_container, a_pod, an_item
 
 ANSWER = json.dumps({"runtimeSpec": {"ociVersion": "1.1.0"}, "pid": 7}).encode()

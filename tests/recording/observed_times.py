@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nri_scope.recording.coverage import Coverage
+from nri_scope.recording.query.coverage import Coverage
 
 
 def observed(coverage: Coverage) -> Iterator[tuple[int, int]]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.heartbeat import Heartbeat, HeartbeatFile, heartbeat_of
+from nri_scope.recording.file.heartbeat import Heartbeat, HeartbeatFile, heartbeat_of
 
 FOLDER = Path(__file__).parent.parent / "data" / "captures"
 PLUGIN = "00-probe-a"

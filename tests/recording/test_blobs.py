@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope._gen.nri.api_pb2 import CONTAINER_RUNNING
-from nri_scope.recording.blobs import (
+from nri_scope.recording.file.blobs import (
     MAX_CONTENT,
     MAX_DEPTH_READ,
     ContentError,

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nri_scope.errors import RecordingError
-from nri_scope.recording.opening import private_copy
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.opening import private_copy
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import amount
 from tests.in_memory import MEMORY
 from tests.recording.companions import RecordingFacts, impatient, one_scene

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nri_scope.events import KILLED, NO_SESSION, Gap, Role, Session
 from nri_scope.nri.events import EventKind
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.coverage import (
+from nri_scope.recording.query.coverage import (
     AFTER,
     BEFORE,
     SYNCHRONIZING,
@@ -24,7 +24,7 @@ from nri_scope.recording.coverage import (
     coverage_of,
     with_unobserved,
 )
-from nri_scope.recording.sessions import OBSERVING
+from nri_scope.recording.reading.sessions import OBSERVING
 from tests.amount import amount
 from tests.recording.observed_times import observed
 from tests.recording.traffic import NOW, a_start, an_item

@@ -18,9 +18,9 @@ from nri_scope.entries import OperationFate, OperationOutcome
 from nri_scope.events import CapturedCall, Role, SessionStart
 from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import creation_outcomes
-from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import creation_outcomes
+from nri_scope.recording.query.creation_outcomes import Creations
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.recordings import a_start
 from tests.replay.recordings import POD, START_NS, container
 

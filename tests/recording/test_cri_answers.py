@@ -16,9 +16,9 @@ from nri_scope.nri.plain import json_or_malformed
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.display import runtime
 from nri_scope.recording.documents import document
-from nri_scope.recording.event_messages import requested_container_id, status_request
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import summarise
+from nri_scope.recording.query.stats import summarise
+from nri_scope.recording.reading.event_messages import requested_container_id, status_request
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.yaml_text import to_yaml
 from tests.recording.cri_answers import ANSWER, CONTAINER, a_cri_session, an_answer
 from tests.recording.traffic import a_start, an_item, lifecycle

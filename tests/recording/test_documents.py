@@ -12,8 +12,8 @@ from nri_scope.nri.plain import Plain, plain
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.documents import document, message_bytes
-from nri_scope.recording.lookup import find
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.lookup import find
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.recordings import captured, record
 
 ITEMS = [item for plugin, item in captured() if plugin == "30-env-injector"]

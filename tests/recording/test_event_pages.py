@@ -12,8 +12,8 @@ import pytest
 from nri_scope.entries import Began, Ended
 from nri_scope.events import Gap
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.event_pages import RecordingState, SessionTables, look
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.event_pages import RecordingState, SessionTables, look
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.store.markers import EntryMarker, MarkerPlaces
 from tests.recording.made import START, at
 from tests.recording.recordings import PLUGIN, a_start, captured

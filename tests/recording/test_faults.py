@@ -24,7 +24,7 @@ from nri_scope.nri.request_subject import decode_request
 from nri_scope.recorder import encode
 from nri_scope.recorder.transactions import DELETED
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.full_disk import file_size_limit
 from tests.recording.traffic import a_start, a_synchronize, an_item, lifecycles, record
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import FilterError
 from nri_scope.filter import parse
-from nri_scope.recording.coverage import unmatched_words
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.coverage import unmatched_words
+from nri_scope.recording.reading.reader import Recording
 from tests.sample_names import CHECKOUT_POD, REPLICA_POD
 
 RECORDING = Path(__file__).parents[2] / "recordings" / "demo.nriscope.db"

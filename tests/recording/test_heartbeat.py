@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 from nri_scope.events import UNRESPONSIVE, UNWRITTEN, Gap, Role, Session
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.heartbeat import (
+from nri_scope.recording.file.heartbeat import (
     LATE_NS,
     Heartbeat,
     HeartbeatFile,
     heartbeat_of,
     read_heartbeat,
 )
-from nri_scope.recording.sessions import gap_until
-from nri_scope.recording.sqlite_text import HIGHEST
+from nri_scope.recording.file.sqlite_text import HIGHEST
+from nri_scope.recording.reading.sessions import gap_until
 from tests.amount import amount
 from tests.recording.marks.recordings import a_copy
 
@@ -44,7 +44,7 @@ def test_a_recorder_in_another_process_is_known_until_it_ends(path: Path) -> Non
     beating = """
         import sys
         from pathlib import Path
-        from nri_scope.recording.heartbeat import Heartbeat, HeartbeatFile
+        from nri_scope.recording.file.heartbeat import Heartbeat, HeartbeatFile
         HeartbeatFile(Path(sys.argv[1])).write(Heartbeat(1, 2, 3, 1, "no space"))
         print("ready", flush=True)
         sys.stdin.read()
@@ -137,7 +137,7 @@ def test_a_disk_that_takes_no_content_takes_the_time(
     file = HeartbeatFile(path)
     file.write(Heartbeat(5, 0, 0, 1, ""))
     os.utime(heartbeat_of(path), ns=(1, 1))
-    monkeypatch.setattr("nri_scope.recording.heartbeat.os.pwrite", full)
+    monkeypatch.setattr("nri_scope.recording.file.heartbeat.os.pwrite", full)
     file.write(Heartbeat(6, 0, 0, 1, ""))
     found = read_heartbeat(path)
     assert found is not None
@@ -192,7 +192,7 @@ def test_a_recorder_waits_while_the_lock_of_its_recording_is_checked(
         waited.append(seconds)
         fcntl.flock(asked, fcntl.LOCK_UN)
 
-    monkeypatch.setattr("nri_scope.recording.trusted_location.time.sleep", wait)
+    monkeypatch.setattr("nri_scope.recording.file.trusted_location.time.sleep", wait)
     recorder = Recorder.open(path)
     assert len(waited) == 1
     monkeypatch.undo()

@@ -21,13 +21,13 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Event, Gap, Note, Pod, Problem, Session, Status
 from nri_scope.nri.events import METHODS
 from nri_scope.nri.runtime_setup import FailurePolicy
-from nri_scope.recording.blobs import Packer, digest
-from nri_scope.recording.container_events import effects_on
-from nri_scope.recording.opening import connect
-from nri_scope.recording.plugin_calls import MeasuredTimes, measured_times
-from nri_scope.recording.reader import MAX_REQUEST, Recording
-from nri_scope.recording.schema import EVENTS_VIEW, LOG_VIEW, OLDER_VIEWS, TABLES
-from nri_scope.recording.tap_tables import printed, tapped
+from nri_scope.recording.file.blobs import Packer, digest
+from nri_scope.recording.file.schema import EVENTS_VIEW, LOG_VIEW, OLDER_VIEWS, TABLES
+from nri_scope.recording.query.container_events import effects_on
+from nri_scope.recording.reading.opening import connect
+from nri_scope.recording.reading.plugin_calls import MeasuredTimes, measured_times
+from nri_scope.recording.reading.reader import MAX_REQUEST, Recording
+from nri_scope.recording.reading.tap_tables import printed, tapped
 from tests.amount import amount
 from tests.in_memory import MEMORY
 from tests.recording.traffic import a_synchronize, an_item, lifecycles, one_stream, record
@@ -289,10 +289,10 @@ class TestTraps:
         with Recording.open(path) as recording:
             (rows,) = recording.rows(f"SELECT count(*) FROM {table}")[0]
             assert isinstance(rows, int)
-            monkeypatch.setattr("nri_scope.recording.row_limits.MAX_ROWS", rows)
+            monkeypatch.setattr("nri_scope.recording.file.row_limits.MAX_ROWS", rows)
             assert listed(recording)
         with Recording.open(path) as recording:
-            monkeypatch.setattr("nri_scope.recording.row_limits.MAX_ROWS", rows - 1)
+            monkeypatch.setattr("nri_scope.recording.file.row_limits.MAX_ROWS", rows - 1)
             with pytest.raises(RecordingError, match=f"more than {rows - 1} {table}s, and no reco"):
                 listed(recording)
 

@@ -15,7 +15,7 @@ import pytest
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.marks.recordings import a_copy, events_of
 from tests.recording.other_user import give, journal_naming, needs_root, public
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from nri_scope.nri.events import CONTAINER_ORDER, POD_ORDER, EventStage
-from nri_scope.recording import lifetimes
-from nri_scope.recording.lifetimes import Lifetime, Lifetimes, container_stage
+from nri_scope.recording.query import lifetimes
+from nri_scope.recording.query.lifetimes import Lifetime, Lifetimes, container_stage
 from tests.recording.made import an_event
 
 

@@ -15,8 +15,8 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import CapturedCall, Event, Gap
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording.log_rows import Log
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.log_rows import Log
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.made import START, at
 from tests.recording.recordings import PLUGIN, a_start, captured
 

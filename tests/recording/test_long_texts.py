@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RecordingError
-from nri_scope.recording import row_limits
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.sqlite_text import (
+from nri_scope.recording.file import row_limits
+from nri_scope.recording.file.sqlite_text import (
     ITEMS_MAX,
     LIST_MAX,
     NAME_MAX,
@@ -24,6 +23,7 @@ from nri_scope.recording.sqlite_text import (
     listed,
     storable,
 )
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.traffic import a_container, a_pod, an_item, record
 
 _LONG = "n" * 5_000

@@ -14,8 +14,8 @@ from nri_scope._gen.nri.api_pb2 import CreateContainerRequest, PodSandbox, StopC
 from nri_scope.errors import UsageError
 from nri_scope.events import CapturedCall, Container, Event, Pod
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import lookup
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.recordings import captured, record
 
 WEB = "d6e8c12818c4bf7a82f09ffd9e363300e9f6b07eda5861291d736f18a71950f1"

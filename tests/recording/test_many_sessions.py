@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import row_limits
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.file import row_limits
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.traffic import NOW, a_start, an_item
 
 MOST = 50

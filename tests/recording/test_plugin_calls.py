@@ -8,9 +8,9 @@ from pathlib import Path
 from nri_scope.entries import CallsByMetrics
 from nri_scope.nri.plugin_metrics import CallCounts
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.plugin_calls import by_plugin, measured_times, plugin_calls
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.schema import STARTS_MAX
+from nri_scope.recording.file.schema import STARTS_MAX
+from nri_scope.recording.reading.plugin_calls import by_plugin, measured_times, plugin_calls
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.traffic import NOW, a_start, an_item
 
 STOP = "StopContainer"

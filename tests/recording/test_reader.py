@@ -17,10 +17,10 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.entries import CallsByMetrics
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import opening, table_reader
-from nri_scope.recording.plugin_calls import plugin_calls
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.schema import APPLICATION_ID, TABLES, VERSION
+from nri_scope.recording.file.schema import APPLICATION_ID, TABLES, VERSION
+from nri_scope.recording.reading import opening, table_reader
+from nri_scope.recording.reading.plugin_calls import plugin_calls
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.traffic import (
     a_container,
     a_pod,
@@ -477,7 +477,7 @@ def test_a_file_moved_while_it_is_opened_is_opened(
         real_path.rename(real_path.with_name("elsewhere"))
         return opened
 
-    monkeypatch.setattr("nri_scope.recording.connection.connect", connect)
+    monkeypatch.setattr("nri_scope.recording.reading.connection.connect", connect)
     with Recording.open(path) as recording:
         # Opening succeeded; later reads detect that the path has changed.
         with pytest.raises(RecordingError, match="no such file"):
@@ -513,7 +513,7 @@ def test_a_file_that_is_written_while_it_is_opened_is_not_damaged(
                 real_path.write_bytes(later.read_bytes())
                 journal.unlink()
 
-    monkeypatch.setattr("nri_scope.recording.connection.connect", connect)
+    monkeypatch.setattr("nri_scope.recording.reading.connection.connect", connect)
     with Recording.open(path) as recording:
         assert list(recording.events()) == before
     assert states == [False, False]

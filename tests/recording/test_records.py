@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from nri_scope.filter import parse
 from nri_scope.nri.plain import Plain
 from nri_scope.recording import display
-from nri_scope.recording.records import (
+from nri_scope.recording.reading.records import (
     deadline_ms,
     event_record,
     gap_record,

@@ -12,8 +12,8 @@ import pytest
 
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.recording.bundle.unpack import unpack
+from nri_scope.recording.file.trusted_location import read_regular, write_private
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.trusted_location import read_regular, write_private
 from nri_scope.replay.checked_replay import check_junit_file, write_junit_file
 from nri_scope.replay.golden.entries import Origin
 from nri_scope.replay.golden.golden import Golden

@@ -17,8 +17,8 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall
 from nri_scope.recorder.shared_rows import SubjectTables
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import row_limits
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.file import row_limits
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import amount
 from tests.in_memory import MEMORY
 from tests.recording.traffic import NOW, a_start, an_item

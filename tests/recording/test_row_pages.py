@@ -6,7 +6,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recording.row_pages import ascending
+from nri_scope.recording.reading.row_pages import ascending
 
 
 @given(st.lists(st.integers(1, 9)))

@@ -9,7 +9,7 @@ from dataclasses import fields
 import pytest
 
 from nri_scope.events import Event
-from nri_scope.recording.schema import EVENTS_VIEW, TABLES, VERSION, statements
+from nri_scope.recording.file.schema import EVENTS_VIEW, TABLES, VERSION, statements
 
 
 @pytest.fixture

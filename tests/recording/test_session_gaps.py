@@ -17,10 +17,10 @@ from nri_scope.events import KILLED, LEFT_OUT, Gap, Role, Session
 from nri_scope.logger.launched import LaunchedPlugin
 from nri_scope.plugin import Identity, SessionEnd
 from nri_scope.recording.bundle.unpack import unpack
-from nri_scope.recording.coverage import coverage, range_words
-from nri_scope.recording.event_pages import SessionTables
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.sessions import gaps_between
+from nri_scope.recording.query.coverage import coverage, range_words
+from nri_scope.recording.query.event_pages import SessionTables
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.sessions import gaps_between
 from nri_scope.report.collect import collect
 from nri_scope.tui.store.recording_overview import EventDiscovery
 from tests.agent.drained_reader import copied

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.traffic import a_container, a_pod, an_item, lifecycle, record
 
 

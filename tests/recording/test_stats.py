@@ -11,8 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import (
+from nri_scope.recording.query.stats import (
     RUN,
     SLOWEST,
     GapStats,
@@ -24,6 +23,7 @@ from nri_scope.recording.stats import (
     summarise,
     tally,
 )
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.made import SECOND, START, a_gap, at
 from tests.recording.recordings import captured, record
 
@@ -90,7 +90,7 @@ def test_percentiles_are_values_with_their_share_at_or_below(
 ) -> None:
     parts = array("q", times[:first]), array("q", times[first:])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nri_scope.recording.stats.RUN", run)
+        patch.setattr("nri_scope.recording.query.stats.RUN", run)
         took = ResponseTimes.of(*parts)
     assert took is not None
     assert sorted(time for part in parts for time in part) == sorted(times)

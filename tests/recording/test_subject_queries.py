@@ -6,14 +6,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from nri_scope.filter import parse
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import (
+from nri_scope.recording.query.subject_queries import (
     container_of_event,
     containers_by_key,
     events_of_container,
     next_event,
     pod_of_event,
 )
+from nri_scope.recording.reading.reader import Recording
 from tests.replay.recordings import RECORDING
 from tests.tui.hostile import hostile_recording
 

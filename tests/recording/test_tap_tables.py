@@ -15,8 +15,8 @@ from nri_scope.events import Printed, Tapped
 from nri_scope.nri.events import RUNTIME_SERVICE
 from nri_scope.recorder.encode import METADATA_MAX
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.tap_tables import Taps, printed, printed_by, tapped
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.tap_tables import Taps, printed, printed_by, tapped
 from tests.recording.traffic import NOW, a_start, an_item, record
 
 OLD = Path(__file__).parent.parent / "data" / "recordings"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.recording.temporary_files import temporary_folder, writing_to
+from nri_scope.recording.file.temporary_files import temporary_folder, writing_to
 
 
 @pytest.fixture(autouse=True)

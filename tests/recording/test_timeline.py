@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from nri_scope.entries import Began, Ended, Item
 from nri_scope.events import KILLED, Event, Gap, Note, Printed
-from nri_scope.recording.log_rows import LogMerger, merge_output, sessions_overlap
+from nri_scope.recording.query.log_rows import LogMerger, merge_output, sessions_overlap
 from tests.recording.made import a_gap, a_session, an_event, at
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RecordingError, UsageError
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.recording.user_sql import Cell, run
 from tests.recording.recordings import record
 

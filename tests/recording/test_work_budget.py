@@ -16,12 +16,12 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.errors import RecordingCut
 from nri_scope.nri.element_limits import Elements
-from nri_scope.recording import entries as module
-from nri_scope.recording import work_budget
-from nri_scope.recording.blobs import ObjectKind
-from nri_scope.recording.entries import IncludedRows, exchanges
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.work_budget import DECODING, Allowance
+from nri_scope.recording.file.blobs import ObjectKind
+from nri_scope.recording.reading import entries as module
+from nri_scope.recording.reading import work_budget
+from nri_scope.recording.reading.entries import IncludedRows, exchanges
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.work_budget import DECODING, Allowance
 from tests.bombs.recordings import MIB, make, many_of, many_rows
 from tests.recording.recordings import record
 from tests.recording.traffic import lifecycles

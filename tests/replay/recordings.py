@@ -16,7 +16,7 @@ from nri_scope.nri.events import RUNTIME_SERVICE
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.nri.runtime_setup import nri_version_of
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.runtime_emulation.captures import exchanges
 
 ROOT = Path(__file__).parents[2]

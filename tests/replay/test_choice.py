@@ -13,7 +13,7 @@ from nri_scope._gen.nri.api_pb2 import Container, PodSandbox
 from nri_scope.errors import UsageError
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.script import RecordingPlace, ReplaySelection, Script
 from tests.recording.cri_answers import a_cri_session, an_answer

@@ -16,7 +16,7 @@ from nri_scope.filter import parse
 from nri_scope.nri.events import EventKind
 from nri_scope.nri.merging import ADJUSTABLE
 from nri_scope.nri.request_subject import container_of
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.replay.replies import Verdict
 from nri_scope.replay.script import RecordingPlace, ReplaySelection
 from nri_scope.runtime.plugin_setup import SETUP_METHODS

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import Container, ContainerAdjustment, PodSandbox
 from nri_scope.events import Role
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import to_json
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import to_json
 from nri_scope.replay.playback import ReplayListener
 from nri_scope.replay.replies import Reply, Verdict
 from nri_scope.replay.report import ResultFormatter, document, junit

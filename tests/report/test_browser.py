@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html
 from scripts.report_picture import PHONE, chromium

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import many
-from nri_scope.recording import lookup
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report import limits
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html

@@ -21,9 +21,10 @@ from nri_scope.capture.queue import TOO_FAST
 from nri_scope.differ.recording_differ import rounds
 from nri_scope.events import LEFT_OUT, RING_REMOVED, Role
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import lookup, work_budget
-from nri_scope.recording.coverage import coverage
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.coverage import coverage
+from nri_scope.recording.reading import work_budget
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report import diagnosis
 from nri_scope.report.collect import collect
 from nri_scope.report.diagnosis.recording_facts import STOPPED, Detector, RecordingFacts

@@ -14,8 +14,8 @@ from nri_scope.differ.attribution.attributed_changes import ChangeStep, Evidence
 from nri_scope.differ.attribution.owner import plugin
 from nri_scope.nri.changes import REQUIRED_PLUGINS
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import lookup
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.diagnosis.conflicts import named_by
 from nri_scope.report.finder import Finder, diagnose

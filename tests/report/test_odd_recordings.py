@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recording import lookup
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report import findings_list
 from nri_scope.report.collect import collect
 from nri_scope.report.html import html

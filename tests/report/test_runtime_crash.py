@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ import recording_differ
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report.finder import diagnose
 from nri_scope.report.finding import Finding, FindingKind
 from tests.replay.recordings import of_capture

@@ -10,7 +10,7 @@ from time import monotonic_ns
 import pytest
 
 from nri_scope.errors import RpcError
-from nri_scope.recording.cri_answers import CriStatus
+from nri_scope.recording.query.cri_answers import CriStatus
 from nri_scope.specs import agrees, value_at
 from tests.cli.tap_process import PATIENCE, plugin_file, tapping
 from tests.cri.driver import Resources

@@ -14,7 +14,7 @@ import pytest
 from nri_scope.differ import recording_differ as reading
 from nri_scope.differ.blame.document import document as blame_of
 from nri_scope.events import Role
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.specs import value_at
 from tests.runtime.testbed.connections import cut_oldest
 from tests.runtime.testbed.containerd import Containerd

@@ -13,7 +13,7 @@ from nri_scope.doctor.check import Check, Health
 from nri_scope.doctor.host import Host
 from nri_scope.doctor.sockets import check_registration, connect, register
 from nri_scope.nri.versions import SPLIT_ADVICE
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.cli.tap_process import PATIENCE, plugin_file, tapping
 from tests.interop.build import Unavailable, Variant, build
 from tests.runtime.conftest import binaries_of

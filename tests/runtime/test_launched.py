@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.logger.launched import LoggerSettings
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.reading.records import rfc3339
 from nri_scope.writer.background_output import log_beside
 from tests.runtime.testbed.containerd import Containerd, running
 from tests.runtime.testbed.driver import Driver

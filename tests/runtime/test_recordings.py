@@ -11,7 +11,7 @@ import pytest
 from nri_scope.differ.blame.owned_lines import FinalOwners
 from nri_scope.differ.recording_differ import histories
 from nri_scope.events import Role
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from scripts.scenes import SCENES
 from tests.runtime.testbed import demo_plugins
 from tests.runtime.testbed.containerd import running

@@ -18,7 +18,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RpcError
 from nri_scope.nri.events import events_in
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.wire import Code
 from tests.cli.tap_process import PATIENCE, Tap, plugin_file, tapping
 from tests.cli.writer_processes import cmdline, writer_of

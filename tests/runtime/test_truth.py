@@ -22,7 +22,7 @@ from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.blame.document import document as blame_of
 from nri_scope.differ.render.document import JsonRenderer
 from nri_scope.events import Gap
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.differ.live.delayed import OFFSET_NS, Delayed
 from tests.differ.live.playing import Playing
 from tests.differ.live.probing import Probing, a_container, create

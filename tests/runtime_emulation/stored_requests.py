@@ -18,7 +18,7 @@ from nri_scope.nri.events import (
     PLUGIN_SERVICE,
 )
 from nri_scope.nri.runtime_setup import nri_version_of
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import Answer, Profile, ProfileSetUp
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
 from nri_scope.runtime.rules import recorded_rules_of

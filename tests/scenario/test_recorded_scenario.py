@@ -16,7 +16,7 @@ from nri_scope.filter import parse
 from nri_scope.nri.events import EventKind
 from nri_scope.nri.plain import plain
 from nri_scope.nri.request_subject import container_of, decode_request
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.replay.run import Job
 from nri_scope.replay.testing import perform, plugin_set_of
 from nri_scope.scenario.compile import compile_scenario

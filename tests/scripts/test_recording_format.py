@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-from nri_scope.recording.schema import TABLES
+from nri_scope.recording.file.schema import TABLES
 from scripts.recording_format import render
 
 

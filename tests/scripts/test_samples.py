@@ -17,7 +17,7 @@ from nri_scope.differ.recording_differ import histories
 from nri_scope.events import Event, Role
 from nri_scope.nri.events import CREATE
 from nri_scope.recording.bundle.unpack import unpack
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.specs.path_labels import value_at
 from scripts.make_samples import SIZE_MAX, samples
 from tests.plugin_builders import adjust

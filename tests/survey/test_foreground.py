@@ -11,7 +11,7 @@ import pytest
 
 from nri_scope.cli.main import run
 from nri_scope.filter import parse
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.survey.foreground import resolved, surveyed
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"

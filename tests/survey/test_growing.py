@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.survey.survey import Survey, SurveyRun, survey
 from tests.amount import amount, sampled
 from tests.differ.node import Node

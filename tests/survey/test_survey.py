@@ -26,11 +26,11 @@ from nri_scope.events import HAPPENED, OutcomeKind
 from nri_scope.filter import parse
 from nri_scope.filter.tree import quote
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import attribution_file
-from nri_scope.recording.attribution_file import AttributionFile, Request, paths_changed_by
 from nri_scope.recording.display import changes_words
-from nri_scope.recording.lookup import event_range
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import attribution_file
+from nri_scope.recording.query.attribution_file import AttributionFile, Request, paths_changed_by
+from nri_scope.recording.query.lookup import event_range
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.survey.process import SurveyProcess, SurveyState
 from nri_scope.survey.survey import survey, survey_some
 from tests.amount import amount

@@ -12,8 +12,8 @@ import pytest
 
 from nri_scope.errors import UsageError
 from nri_scope.plugin import Identity
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.tap_tables import printed
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.tap_tables import printed
 from nri_scope.runtime import PROFILES, ProfileSetUp
 from nri_scope.runtime.command import command_of
 from nri_scope.tap.launched_plugin import Launch, as_external, to_socket

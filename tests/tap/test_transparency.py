@@ -18,7 +18,7 @@ from nri_scope._gen.nri.api_pb2 import ConfigureRequest, ConfigureResponse
 from nri_scope._gen.ttrpc.ttrpc_pb2 import Request, Response
 from nri_scope.nri.events import METHODS, PLUGIN_SERVICE, RUNTIME_SERVICE
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tap.connection import TappedConnection
 from nri_scope.transport.loop import loop_factory
 from tests.amount import amount

@@ -10,7 +10,7 @@ import pytest
 
 from nri_scope.events import REDACTED
 from nri_scope.recording.bundle.manifest import MANIFEST
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import sampled
 from tests.sample_names import CHECKOUT, CHECKOUT_POD
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.recording.marks.sidecar import marks_of
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.store import Store
 from nri_scope.tui.textual_workarounds import pressed

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recording.event_times import is_redacted
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import summarise
+from nri_scope.recording.query.event_times import is_redacted
+from nri_scope.recording.query.stats import summarise
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.store.store import Store
 from tests.tui.screen import RECORDINGS
 

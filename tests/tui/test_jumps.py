@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from nri_scope.recording.event_search import events_with
+from nri_scope.recording.query.event_search import events_with
 from nri_scope.tui.commands.jump import GROUP
 from tests.amount import sampled
 from tests.tui.screen import RECORDINGS, Shown, showing

@@ -18,7 +18,7 @@ from nri_scope.events import Container, UserMark
 from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.marks.sidecar import marks_in, marks_of
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.detail.comparison import CompareScreen
 from nri_scope.tui.widgets.board import Board
 from tests.sample_names import (

@@ -13,8 +13,8 @@ import pytest
 from nri_scope.cli.main import run
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import event_search
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import event_search
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.store import store
 from tests.amount import sampled
 from tests.recording.recordings import a_start, captured

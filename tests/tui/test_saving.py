@@ -16,7 +16,7 @@ from nri_scope.events import UserMark
 from nri_scope.filter import parse
 from nri_scope.recording.bundle.unpack import read_manifest
 from nri_scope.recording.marks.sidecar import marks_in
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share import bundle, redacted_copy
 from nri_scope.share.extract import Extracted, Selection
 from nri_scope.share.redaction import Redactor

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.amount import sampled
 from tests.sample_names import CHECKOUT, CHECKOUT_API, CHECKOUT_POD, CHECKOUT_PROXY
 from tests.tui.screen import RECORDINGS, Shown, showing

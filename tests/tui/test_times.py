@@ -9,7 +9,7 @@ import pytest
 
 from nri_scope.errors import FilterError
 from nri_scope.filter import parse
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.timeline.timeline_board import TimelineBoard
 from tests.amount import sampled
 from tests.recording.timed_events import DAY, SECOND, SPREAD, START, write

@@ -11,7 +11,7 @@ import pytest
 
 from nri_scope.cri import RuntimeVersion
 from nri_scope.errors import ConnectionClosed, DeadlineExceeded, NriScopeError, RpcError
-from nri_scope.recording.cri_answers import NOT_FOUND as UNKNOWN
+from nri_scope.recording.query.cri_answers import NOT_FOUND as UNKNOWN
 from nri_scope.writer import cri_polling
 from nri_scope.writer.cri_polling import CALLS_MAX, CriPoller, PolledAnswer
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CapturedCall
-from nri_scope.recording.cri_answers import CREATION_SECONDS
+from nri_scope.recording.query.cri_answers import CREATION_SECONDS
 from nri_scope.writer import cri_thread
 from nri_scope.writer.cri_thread import CriQueue, QueriedSubject
 from tests.recording.made import an_event

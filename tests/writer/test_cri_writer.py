@@ -15,8 +15,8 @@ from nri_scope._gen.cri.runtime import v1
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.events import CONTAINER_STATUS, KILLED, Role
-from nri_scope.recording.event_messages import requested_container_id
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.event_messages import requested_container_id
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.writer.messages import CriSource, RecordingOptions
 from nri_scope.writer.supervisor import WriterProcess
 from tests.cri.fake_runtime import FakeRuntime, listening

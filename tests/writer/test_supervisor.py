@@ -24,8 +24,8 @@ from nri_scope.entries import CallsByMetrics
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.events import CapturedCall, Gap, Note
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.plugin_calls import plugin_calls
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.plugin_calls import plugin_calls
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.wire import Code
 from nri_scope.writer import supervisor
 from nri_scope.writer.messages import (

@@ -19,10 +19,10 @@ from nri_scope.errors import UsageError
 from nri_scope.events import Event, Gap
 from nri_scope.filter import parse
 from nri_scope.filter.tree import quote
-from nri_scope.recording.log_rows import Log
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import event_record, gap_record, to_json
-from nri_scope.recording.temporary_files import temporary_folder
+from nri_scope.recording.file.temporary_files import temporary_folder
+from nri_scope.recording.query.log_rows import Log
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import event_record, gap_record, to_json
 from nri_scope.text.escape import columns
 
 from ..log_lines import LogLines

@@ -71,8 +71,8 @@ def command(
 
 def _counted(output: Path, events: int, target: Target | None) -> str:
     """Return the number of events as text; for a pod, events at the start of sessions apart."""
-    from nri_scope.recording.lookup import events_about
-    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.query.lookup import events_about
+    from nri_scope.recording.reading.reader import Recording
 
     if target is None:
         return many(events, "event")

@@ -38,7 +38,7 @@ def command(output_format: str, **options: Any) -> int:
     states = sorted(asyncio.run(ask()), key=lambda node: node.node)
     with Output() as output:
         if output_format == "json":
-            from nri_scope.recording.records import to_json
+            from nri_scope.recording.reading.records import to_json
 
             output.line(to_json({"nodes": [node.document() for node in states]}))
         else:

@@ -212,7 +212,7 @@ def _show(
 ) -> object:
     from nri_scope.cluster.pod_events import pod_events
     from nri_scope.cluster.target import moved
-    from nri_scope.recording.temporary_files import temporary_folder
+    from nri_scope.recording.file.temporary_files import temporary_folder
 
     with temporary_folder() as folder:
         node_view = make(folder)
@@ -256,7 +256,7 @@ def _compare(
     options: dict[str, Any],
 ) -> int:
     """Print the differences between containers of two pods; return the exit status."""
-    from nri_scope.recording.temporary_files import standing_for, temporary_folder
+    from nri_scope.recording.file.temporary_files import standing_for, temporary_folder
 
     from ..diff_files import two_containers
 
@@ -311,8 +311,8 @@ class NodeView:
         """Copy what Synchronize tells of a pod without events. Raises UsageError without it."""
         from nri_scope._gen.agent.nri_scope.agent import v1
         from nri_scope.cluster.pull import pull
-        from nri_scope.recording.coverage import coverage
-        from nri_scope.recording.reader import Recording
+        from nri_scope.recording.query.coverage import coverage
+        from nri_scope.recording.reading.reader import Recording
 
         with Recording.open(self.file) as recording:
             observed = coverage(recording)
@@ -364,7 +364,7 @@ class NodeView:
 
     def show(self) -> object:
         """Run the command on the copy; return its result. Raises NriScopeError."""
-        from nri_scope.recording.temporary_files import standing_for
+        from nri_scope.recording.file.temporary_files import standing_for
 
         target = self.target
         self.check_name()
@@ -429,8 +429,8 @@ def _within(file: Path, what: str, target: Target, where: Filter | None) -> Filt
     from nri_scope.events import Container, Pod
     from nri_scope.filter import parse
     from nri_scope.filter.tree import quote
-    from nri_scope.recording.lookup import container_name, find
-    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.query.lookup import container_name, find
+    from nri_scope.recording.reading.reader import Recording
 
     with Recording.open(file) as recording:
         match find(recording, what):
@@ -446,7 +446,7 @@ def _within(file: Path, what: str, target: Target, where: Filter | None) -> Filt
 
 def _check_named(file: Path, target: Target, node: str) -> None:
     """Raise UsageError if a pod has events, but not under its name."""
-    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.reading.reader import Recording
 
     with Recording.open(file) as recording:
         names = {(pod.namespace, pod.name) for pod in recording.pods()}

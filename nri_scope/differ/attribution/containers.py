@@ -12,7 +12,7 @@ from nri_scope.events import Event
 from nri_scope.nri.events import CONTAINER_ENDS, CREATE, POD_ENDS, STOP, UPDATE
 from nri_scope.nri.request_subject import name_of_container, name_of_pod
 from nri_scope.recording.cache import RecentlyUsed
-from nri_scope.recording.cri_answers import CriStatus
+from nri_scope.recording.query.cri_answers import CriStatus
 from nri_scope.specs import Spec
 from nri_scope.text.quantities import SHORT_ID
 

@@ -21,7 +21,7 @@ from nri_scope.nri.events import (
     VALIDATE,
     EventKind,
 )
-from nri_scope.recording.cri_answers import container_status
+from nri_scope.recording.query.cri_answers import container_status
 
 from .attributed_changes import Failure, FailureKind, RoundDiff, Shows
 from .containers import Containers

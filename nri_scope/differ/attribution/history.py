@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from nri_scope import specs
 from nri_scope.events import Event
-from nri_scope.recording.coverage import Coverage
+from nri_scope.recording.query.coverage import Coverage
 from nri_scope.specs import Absent, Change, Json, Spec
 
 from .attributed_changes import ChangeStep, Evidence, OutcomeKind, RequestOutcome, Shows

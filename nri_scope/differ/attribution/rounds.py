@@ -18,7 +18,7 @@ from nri_scope.entries import OperationOutcome
 from nri_scope.events import ASIDE, NO_ID, Event, Gap, Role, Session
 from nri_scope.nri.events import CREATE, POST_CREATE, STARTS, UPDATE, VALIDATE, EventKind
 from nri_scope.oci.runtime_rules import runtime_rules_of
-from nri_scope.recording.creation_outcomes import UNKNOWN
+from nri_scope.recording.query.creation_outcomes import UNKNOWN
 
 from .attributed_changes import Failure, FailureKind
 from .observed_round import GONE, ConnectionPart, Round

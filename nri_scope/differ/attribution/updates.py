@@ -17,7 +17,7 @@ from nri_scope.nri.events import UPDATE
 from nri_scope.nri.merging import Dropped
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.versions import NriVersion
-from nri_scope.recording.runtime_crash import closed_after
+from nri_scope.recording.query.runtime_crash import closed_after
 from nri_scope.specs import Change, Json, Spec
 from nri_scope.text.quantities import duration
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.records import SCHEMA_VERSION, rfc3339
+from nri_scope.recording.reading.records import SCHEMA_VERSION, rfc3339
 from nri_scope.specs import Absent, is_within
 
 from ..attribution.history import History

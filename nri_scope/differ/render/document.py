@@ -7,8 +7,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.coverage import Coverage
-from nri_scope.recording.records import SCHEMA_VERSION, deadline_ms, rfc3339, to_json
+from nri_scope.recording.query.coverage import Coverage
+from nri_scope.recording.reading.records import SCHEMA_VERSION, deadline_ms, rfc3339, to_json
 from nri_scope.specs import Change, Json
 
 from ..attribution.attributed_changes import (

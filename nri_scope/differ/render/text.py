@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nri_scope.recording.coverage import Coverage
+from nri_scope.recording.query.coverage import Coverage
 from nri_scope.specs import Change, label
 from nri_scope.text.quantities import Days, clock, many
 from nri_scope.text.styled_text import Layout, LayoutPart, Style, StyledText

@@ -15,7 +15,7 @@ from typing import BinaryIO, NamedTuple
 from nri_scope.errors import RecordingError
 from nri_scope.text.quantities import size as in_bytes
 
-from ..file_errors import error_words, reading_hint
+from ..file.file_errors import error_words, reading_hint
 from .manifest import (
     MANIFEST,
     MAX_MANIFEST,

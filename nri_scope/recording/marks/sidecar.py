@@ -19,13 +19,13 @@ from pathlib import Path
 from nri_scope.events import MAX_COMMENT, MAX_MARKS, MarkKey, UserMark
 from nri_scope.nri.plain import Plain
 
-from ..file_errors import LOCKED, error_words
-from ..reader import Recording
-from ..rows import ascending as in_order
-from ..rows import mark_of
-from ..sqlite_errors import recording_errors
-from ..sqlite_text import HIGHEST
-from ..trusted_location import read_regular, try_lock, write_atomically
+from ..file.file_errors import LOCKED, error_words
+from ..file.sqlite_text import HIGHEST
+from ..file.trusted_location import read_regular, try_lock, write_atomically
+from ..reading.reader import Recording
+from ..reading.rows import ascending as in_order
+from ..reading.rows import mark_of
+from ..reading.sqlite_errors import recording_errors
 
 SCHEMA_VERSION = 1
 _MAX_FILE_BYTES = 8 << 20

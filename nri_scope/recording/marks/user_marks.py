@@ -17,8 +17,8 @@ from nri_scope.events import MAX_COMMENT, MAX_MARKS, Event, MarkKey, UserMark
 from nri_scope.filter import Filter, parse
 from nri_scope.filter.text_comparison import fold
 
-from ..file_errors import error_words
-from ..reader import Recording
+from ..file.file_errors import error_words
+from ..reading.reader import Recording
 from . import sidecar
 from .sidecar import merged
 

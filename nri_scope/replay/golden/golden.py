@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nri_scope.errors import UsageError
-from nri_scope.recording.trusted_location import (
+from nri_scope.recording.file.trusted_location import (
     check_folder,
     read_regular,
     trusted_users,

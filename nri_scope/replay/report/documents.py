@@ -12,7 +12,7 @@ from dataclasses import asdict
 from xml.etree import ElementTree
 
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.records import SCHEMA_VERSION
+from nri_scope.recording.reading.records import SCHEMA_VERSION
 from nri_scope.specs import Change
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import duration

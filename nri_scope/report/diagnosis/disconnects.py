@@ -20,7 +20,7 @@ from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.request_subject import is_plugins_call
 from nri_scope.nri.versions import SPLIT_ADVICE
 from nri_scope.oci.runtime_rules import runtime_rules_of
-from nri_scope.recording.runtime_crash import crash_event
+from nri_scope.recording.query.runtime_crash import crash_event
 from nri_scope.text.quantities import deadline, duration
 from nri_scope.wire.ttrpc import Code
 

@@ -25,8 +25,8 @@ from nri_scope.recording.bundle.manifest import (
     to_bytes,
 )
 from nri_scope.recording.bundle.unpack import MAX_RECORDING, check
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.work_budget import OnShare
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.work_budget import OnShare
 from nri_scope.text.quantities import size as in_bytes
 
 from ..extract import extract

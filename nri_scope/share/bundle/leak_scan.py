@@ -20,10 +20,10 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from nri_scope.errors import RedactionLeak
 from nri_scope.events import KILLED, LEFT_OUT, REDACTED, RING_REMOVED, Role
 from nri_scope.recorder.transactions import DELETED
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.rows import Row, number_of
-from nri_scope.recording.schema import TABLES, statements
-from nri_scope.recording.sqlite_errors import recording_errors
+from nri_scope.recording.file.schema import TABLES, statements
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.rows import Row, number_of
+from nri_scope.recording.reading.sqlite_errors import recording_errors
 
 from ..redacted_entries import NRI_NAMES
 

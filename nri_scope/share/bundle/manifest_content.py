@@ -15,9 +15,9 @@ from itertools import islice
 from nri_scope import __version__
 from nri_scope.events import Role, Session, UserMark
 from nri_scope.recording.bundle.manifest import Manifest, ManifestRuntime, Redaction, ReplacedValues
-from nri_scope.recording.event_times import is_redacted
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import rfc3339
+from nri_scope.recording.query.event_times import is_redacted
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import rfc3339
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import many
 

@@ -29,13 +29,13 @@ from nri_scope.nri.events import (
     UNSOLICITED,
     VALIDATE,
 )
-from nri_scope.recording.entries import IncludedRows, updates_by
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.row_pages import ascending, is_among, joined, pages
-from nri_scope.recording.rows import optional_numbers_of
-from nri_scope.recording.sqlite_errors import recording_errors
-from nri_scope.recording.sqlite_text import number_list
-from nri_scope.recording.work_budget import OnShare
+from nri_scope.recording.file.sqlite_text import number_list
+from nri_scope.recording.reading.entries import IncludedRows, updates_by
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.row_pages import ascending, is_among, joined, pages
+from nri_scope.recording.reading.rows import optional_numbers_of
+from nri_scope.recording.reading.sqlite_errors import recording_errors
+from nri_scope.recording.reading.work_budget import OnShare
 
 from .selected_events import Chosen
 

@@ -23,8 +23,10 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import REDACTED, Container, Event, Gap, Note, Pod, Session, UserMark
 from nri_scope.recorder.complete_recording import complete_recording
 from nri_scope.recording.bundle.manifest import Counts, subject_of
-from nri_scope.recording.creation_outcomes import OPERATION_EVENTS, Creations
-from nri_scope.recording.entries import (
+from nri_scope.recording.marks.sidecar import marks_of
+from nri_scope.recording.query.creation_outcomes import OPERATION_EVENTS, Creations
+from nri_scope.recording.query.event_times import is_redacted
+from nri_scope.recording.reading.entries import (
     IncludedRows,
     Stopped,
     calls_by_metrics,
@@ -33,13 +35,11 @@ from nri_scope.recording.entries import (
     printed_in,
     subjects,
 )
-from nri_scope.recording.event_times import is_redacted
-from nri_scope.recording.marks.sidecar import marks_of
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.row_pages import is_among, newest_event
-from nri_scope.recording.rows import optional_numbers_of
-from nri_scope.recording.sqlite_errors import recording_errors
-from nri_scope.recording.work_budget import OnShare, ignore_share
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.row_pages import is_among, newest_event
+from nri_scope.recording.reading.rows import optional_numbers_of
+from nri_scope.recording.reading.sqlite_errors import recording_errors
+from nri_scope.recording.reading.work_budget import OnShare, ignore_share
 
 from ..redacted_entries import note_names, redacted
 from ..redaction import Redactor

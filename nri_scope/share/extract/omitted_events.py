@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from nri_scope.entries import Omitted
 from nri_scope.events import LEFT_OUT, Gap
-from nri_scope.recording.entries import IncludedRows
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.row_pages import pages
-from nri_scope.recording.sqlite_text import int64
+from nri_scope.recording.file.sqlite_text import int64
+from nri_scope.recording.reading.entries import IncludedRows
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.row_pages import pages
 
 MAX_LISTED = 256
 """Maximum number of holes, each of which becomes a row of ``gap``; neighbours are joined."""

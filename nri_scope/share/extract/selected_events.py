@@ -14,12 +14,12 @@ from nri_scope.filter import Filter
 from nri_scope.filter.fields import BY_NAME
 from nri_scope.filter.tree import And, Is, Or
 from nri_scope.nri.events import CONFIGURE, REGISTER, SYNCHRONIZE
-from nri_scope.recording import lookup
-from nri_scope.recording.coverage import range_words
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import rfc3339
-from nri_scope.recording.row_pages import PAGE, ascending, is_among, newest_event, pages
-from nri_scope.recording.work_budget import OnShare, ignore_share
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.coverage import range_words
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import rfc3339
+from nri_scope.recording.reading.row_pages import PAGE, ascending, is_among, newest_event, pages
+from nri_scope.recording.reading.work_budget import OnShare, ignore_share
 
 _MAX_CRITERION = 2_000
 """Maximum number of characters of a condition in words."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.reading.reader import Recording
 
 
 class Write(Protocol):
@@ -74,7 +74,7 @@ class Format:
         if analysed is None:
             return write(recording, numbers, stream)
         # Imported here, as `--help` does not need them.
-        from nri_scope.recording.row_pages import ascending
+        from nri_scope.recording.reading.row_pages import ascending
 
         from .exported_part import folder_of
 

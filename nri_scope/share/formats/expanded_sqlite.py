@@ -21,11 +21,11 @@ import sqlite_utils
 from sqlite_utils.db import ForeignKey
 
 from nri_scope.events import HAPPENED, Event, Tapped
-from nri_scope.recording.event_messages import reply_of, request_of
-from nri_scope.recording.file_errors import code_of, error_words
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import event_record, rfc3339, session_record
-from nri_scope.recording.sqlite_text import storable
+from nri_scope.recording.file.file_errors import code_of, error_words
+from nri_scope.recording.file.sqlite_text import storable
+from nri_scope.recording.reading.event_messages import reply_of, request_of
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import event_record, rfc3339, session_record
 
 from .exported_part import ExportedPart, folder_of
 from .json_text import json_text

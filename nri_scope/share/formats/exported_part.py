@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import IO
 
 from nri_scope.events import Event, Gap, Printed
-from nri_scope.recording.entries import IncludedRows, printed_in
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.row_pages import ascending
-from nri_scope.recording.sqlite_text import HIGHEST
-from nri_scope.recording.tap_tables import Taps
+from nri_scope.recording.file.sqlite_text import HIGHEST
+from nri_scope.recording.reading.entries import IncludedRows, printed_in
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.row_pages import ascending
+from nri_scope.recording.reading.tap_tables import Taps
 
 from ..extract.omitted_events import OmittedEvents
 

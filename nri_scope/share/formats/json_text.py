@@ -12,7 +12,7 @@ import json
 import math
 
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.sqlite_text import storable
+from nri_scope.recording.file.sqlite_text import storable
 
 MAX_DEPTH = 200
 """Maximum nesting of lists and objects. SQLite accepts 1,000 levels, other programs fewer; an OCI

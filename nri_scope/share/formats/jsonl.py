@@ -36,19 +36,19 @@ from nri_scope.nri.plain import MALFORMED_KEY, NotPlain, Plain, bytes_from_plain
 from nri_scope.nri.request_subject import MALFORMED, kind_of_reply, kind_of_request
 from nri_scope.nri.request_subject import UNKNOWN as MARKED_UNKNOWN
 from nri_scope.recorder.complete_recording import complete_recording
-from nri_scope.recording.creation_outcomes import (
+from nri_scope.recording.documents import event_document, tap_record
+from nri_scope.recording.file.file_errors import error_words
+from nri_scope.recording.query.creation_outcomes import (
     OPERATION_EVENTS,
     UNKNOWN,
     Creations,
     outcome_of,
     stored_outcomes,
 )
-from nri_scope.recording.documents import event_document, tap_record
-from nri_scope.recording.event_messages import status_request
-from nri_scope.recording.file_errors import error_words
-from nri_scope.recording.log_rows import LogMerger
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import (
+from nri_scope.recording.query.log_rows import LogMerger
+from nri_scope.recording.reading.event_messages import status_request
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import (
     SCHEMA_VERSION,
     gap_record,
     printed_record,

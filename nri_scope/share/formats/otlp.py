@@ -31,12 +31,12 @@ from nri_scope.nri import v01
 from nri_scope.nri.events import METHODS, EventStage
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.recording.event_messages import is_container_status
-from nri_scope.recording.lifetimes import Lifetime, Lifetimes
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import deadline_ms
-from nri_scope.recording.sqlite_errors import query_rows
-from nri_scope.recording.sqlite_text import HIGHEST, LOWEST
+from nri_scope.recording.file.sqlite_text import HIGHEST, LOWEST
+from nri_scope.recording.query.lifetimes import Lifetime, Lifetimes
+from nri_scope.recording.reading.event_messages import is_container_status
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import deadline_ms
+from nri_scope.recording.reading.sqlite_errors import query_rows
 from nri_scope.wire.ttrpc import Code, TraceContext, trace_context
 
 from .exported_part import ExportedPart, requests_of

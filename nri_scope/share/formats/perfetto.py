@@ -17,10 +17,10 @@ from typing import IO
 
 from nri_scope.events import Event, Gap, Note, Session
 from nri_scope.nri.events import EventStage
-from nri_scope.recording.lifetimes import Lifetime, Lifetimes
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import deadline_ms
-from nri_scope.recording.sqlite_text import HIGHEST
+from nri_scope.recording.file.sqlite_text import HIGHEST
+from nri_scope.recording.query.lifetimes import Lifetime, Lifetimes
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import deadline_ms
 
 from .exported_part import ExportedPart, requests_of
 from .perfetto_packets import PacketKind, Packets, Value, track_id

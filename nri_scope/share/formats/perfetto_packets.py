@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import IO
 
 from nri_scope.nri.element_limits import varint
-from nri_scope.recording.sqlite_text import HIGHEST, LOWEST, storable
+from nri_scope.recording.file.sqlite_text import HIGHEST, LOWEST, storable
 
 MAX_TEXT = 4_096
 """Maximum number of characters of a name or value; longer ones are cut and end with ``…``."""

@@ -13,7 +13,7 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, EVENT_TEXTS
 from nri_scope.nri import v01
 from nri_scope.nri.events import METHODS, decode
 from nri_scope.nri.plain import Plain
-from nri_scope.recording.event_messages import requested_container_id
+from nri_scope.recording.reading.event_messages import requested_container_id
 from nri_scope.specs.json_spec import pointer as joined
 from nri_scope.specs.json_spec import split
 

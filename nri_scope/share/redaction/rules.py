@@ -17,8 +17,8 @@ from typing import ClassVar, cast
 import re2
 
 from nri_scope.errors import UsageError, did_you_mean, reason_of
-from nri_scope.recording.schema_check import FIRST_BYTES
-from nri_scope.recording.trusted_location import read_regular
+from nri_scope.recording.file.schema_check import FIRST_BYTES
+from nri_scope.recording.file.trusted_location import read_regular
 
 from .builtin import DEFAULT_RULES, BuiltIn
 

@@ -34,7 +34,7 @@ from nri_scope.errors import UsageError, reason_of
 from nri_scope.nri.request_subject import name_of_container, workload_of
 from nri_scope.process.private_folders import make_private_folder
 from nri_scope.recording.cache import RecentlyUsed
-from nri_scope.recording.trusted_location import (
+from nri_scope.recording.file.trusted_location import (
     folder_access,
     name_of,
     trusted_users,

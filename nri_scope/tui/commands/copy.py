@@ -11,9 +11,9 @@ from typing import cast
 from nri_scope.errors import NriScopeError, UsageError
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.documents import document
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import to_json
-from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.recording.query.subject_queries import container_of_event
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import to_json
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import many
 from nri_scope.text.yaml_text import shell_safe, to_yaml

@@ -10,8 +10,8 @@ from time import monotonic
 
 from nri_scope.errors import FilterError, NriScopeError
 from nri_scope.events import Container, Pod
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import container_of_event, pod_of_event
+from nri_scope.recording.query.subject_queries import container_of_event, pod_of_event
+from nri_scope.recording.reading.reader import Recording
 
 from ..actions import key_of
 from ..store.view import View

@@ -15,9 +15,9 @@ from typing import TypeVar, cast
 from textual.worker import Worker
 
 from nri_scope.errors import NriScopeError
-from nri_scope.recording.file_errors import error_words
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.work_budget import OnShare
+from nri_scope.recording.file.file_errors import error_words
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.work_budget import OnShare
 from nri_scope.text.escape import columns, safe
 
 from ..actions import key_of

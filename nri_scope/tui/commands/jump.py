@@ -8,11 +8,11 @@ from functools import partial
 
 from nri_scope.errors import UsageError
 from nri_scope.filter.moments import Moment, event_or_moment
-from nri_scope.recording.event_pages import first_event_at
-from nri_scope.recording.event_search import events_with
-from nri_scope.recording.event_times import span_words
-from nri_scope.recording.lookup import event_range
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.event_pages import first_event_at
+from nri_scope.recording.query.event_search import events_with
+from nri_scope.recording.query.event_times import span_words
+from nri_scope.recording.query.lookup import event_range
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.escape import safe
 
 from ..store.markers import RowKey

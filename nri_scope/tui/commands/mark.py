@@ -14,8 +14,8 @@ from textual.worker import Worker
 from nri_scope.errors import NriScopeError
 from nri_scope.events import MAX_MARKS, Container, Event, Pod, UserMark
 from nri_scope.recording.marks.user_marks import LOST
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.recording.query.subject_queries import container_of_event
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import many
 

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import UsageError
 from nri_scope.events import Pod
-from nri_scope.recording.lookup import subject_name
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.work_budget import OnShare
+from nri_scope.recording.query.lookup import subject_name
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.work_budget import OnShare
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import many, size
 

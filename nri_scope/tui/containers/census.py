@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from nri_scope.nri.events import EventStage
-from nri_scope.recording.event_scan import EventScan, SubjectEvent, name_of
-from nri_scope.recording.lifetimes import FIRST_STAGES, container_stage, pod_stage
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.event_scan import EventScan, SubjectEvent, name_of
+from nri_scope.recording.query.lifetimes import FIRST_STAGES, container_stage, pod_stage
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.quantities import duration
 
 from .outline import NO_POD

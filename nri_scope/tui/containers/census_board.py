@@ -13,9 +13,9 @@ from textual.cache import LRUCache
 
 from nri_scope.events import Container, Pod
 from nri_scope.filter import Filter
-from nri_scope.recording.event_scan import subjects_of_matches
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import keys_named
+from nri_scope.recording.query.event_scan import subjects_of_matches
+from nri_scope.recording.query.subject_queries import keys_named
+from nri_scope.recording.reading.reader import Recording
 
 from ..store.rows import ListRow, line_row
 from ..text.styled_line import StyledLine

@@ -10,9 +10,9 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from nri_scope.filter import Filter
-from nri_scope.recording.event_scan import subjects_of_matches
-from nri_scope.recording.sqlite_text import HIGHEST
-from nri_scope.recording.subject_queries import events_of_container
+from nri_scope.recording.file.sqlite_text import HIGHEST
+from nri_scope.recording.query.event_scan import subjects_of_matches
+from nri_scope.recording.query.subject_queries import events_of_container
 
 from ..actions import Scope, bindings
 from ..text.styled_line import Style, StyledLine, line

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from nri_scope.events import Container, Event, Pod, Status
 from nri_scope.nri.events import EventStage
 from nri_scope.nri.identity import index_of
-from nri_scope.recording.attribution_file import owners_of
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import (
+from nri_scope.recording.query.attribution_file import owners_of
+from nri_scope.recording.query.subject_queries import (
     containers_by_key,
     events_of_containers,
     pods_by_key,
     slowest_event,
     state_in,
 )
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import SHORT_ID, clock, duration, moment, response_time
 from nri_scope.text.short_names import short_pod

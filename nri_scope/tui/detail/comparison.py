@@ -32,10 +32,11 @@ from nri_scope.events import Container, Event
 from nri_scope.nri.events import CREATE
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci import spec_of
-from nri_scope.recording import event_messages, lookup
 from nri_scope.recording.display import subject
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.subject_queries import container_of_event
+from nri_scope.recording.reading import event_messages
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.specs import Spec, differences
 from nri_scope.text.quantities import clock, day, many
 from nri_scope.text.styled_text import spans_of

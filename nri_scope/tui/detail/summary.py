@@ -8,11 +8,11 @@ from collections.abc import Iterator, Sequence
 from nri_scope.events import Container, Event, Gap, Pod, Role, Session, Status, is_set_up
 from nri_scope.nri.events import events_in, mask_of
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.recording import lookup
 from nri_scope.recording.display import mark_words, of_target, outcome_sign, runtime, subject
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import neighbours, pod_of_event
-from nri_scope.recording.tap_tables import printed_by, tapped
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.subject_queries import neighbours, pod_of_event
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.tap_tables import printed_by, tapped
 from nri_scope.specs import label
 from nri_scope.text.quantities import clock, day, deadline, duration, size
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from nri_scope.events import Container, Event, Pod
 from nri_scope.nri.plain import MALFORMED_KEY, RAW, Plain
 from nri_scope.nri.v01 import is_invocation
-from nri_scope.recording import lookup
 from nri_scope.recording.display import mark_words
 from nri_scope.recording.documents import newest_message
-from nri_scope.recording.event_messages import reply_of, request_of
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import container_of_event
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.subject_queries import container_of_event
+from nri_scope.recording.reading.event_messages import reply_of, request_of
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.quantities import many
 from nri_scope.text.styled_text import spans_of
 

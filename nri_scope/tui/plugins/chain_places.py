@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from nri_scope.differ.attribution.owner import CRI_REQUEST
 from nri_scope.events import PASSIVE_ROLES, Container, Event, Pod, Role, Session
 from nri_scope.filter import Filter
-from nri_scope.recording.event_scan import Call, EventScan
-from nri_scope.recording.log_rows import can_show_times
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import SLOWEST, Times, Timing
+from nri_scope.recording.query.event_scan import Call, EventScan
+from nri_scope.recording.query.log_rows import can_show_times
+from nri_scope.recording.query.stats import SLOWEST, Times, Timing
+from nri_scope.recording.reading.reader import Recording
 
 if TYPE_CHECKING:
     # Imported late, because importing the differ takes long.

@@ -14,12 +14,12 @@ from typing import ClassVar
 from textual.binding import BindingType
 
 from nri_scope.filter.tree import quote
-from nri_scope.recording.attribution_file import paths_changed_by
 from nri_scope.recording.display import subject
-from nri_scope.recording.plugin_calls import plugin_calls
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.records import deadline_ms
-from nri_scope.recording.stats import TimeRange, distribution
+from nri_scope.recording.query.attribution_file import paths_changed_by
+from nri_scope.recording.query.stats import TimeRange, distribution
+from nri_scope.recording.reading.plugin_calls import plugin_calls
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.records import deadline_ms
 from nri_scope.specs import label
 from nri_scope.text.quantities import deadline, duration, many
 

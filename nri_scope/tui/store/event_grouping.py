@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from nri_scope.errors import RecordingError
 from nri_scope.events import ASIDE, SET_UP, SetUps
-from nri_scope.recording.event_pages import of_methods, validations
-from nri_scope.recording.log_rows import sessions_overlap
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.event_pages import of_methods, validations
+from nri_scope.recording.query.log_rows import sessions_overlap
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.escape import safe
 
 from .event_numbers import Grouped, NumberRanges, Operations

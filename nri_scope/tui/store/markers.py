@@ -10,8 +10,8 @@ from typing import NamedTuple
 from nri_scope.entries import Began, Ended
 from nri_scope.errors import RecordingError
 from nri_scope.events import Gap
-from nri_scope.recording.event_pages import RecordingState, first_event_at, span_of
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.event_pages import RecordingState, first_event_at, span_of
+from nri_scope.recording.reading.reader import Recording
 
 _MAX_INT = (1 << 63) - 1
 """Larger than all event numbers and times."""

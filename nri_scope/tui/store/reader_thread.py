@@ -15,7 +15,7 @@ from threading import Event, RLock, Thread
 from typing import Any, TypeVar
 
 from nri_scope.errors import RecordingError
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 
 MAX_URGENT = 4
 """Maximum number of waiting urgent requests; the oldest are dropped."""

@@ -17,8 +17,8 @@ from pathlib import Path
 from nri_scope.events import Gap, Role, Session
 from nri_scope.filter import TimeSpan
 from nri_scope.recording import display
-from nri_scope.recording.coverage import NOTHING, Coverage, coverage
-from nri_scope.recording.event_pages import (
+from nri_scope.recording.query.coverage import NOTHING, Coverage, coverage
+from nri_scope.recording.query.event_pages import (
     Damage,
     MatchingEvents,
     NumberRuns,
@@ -29,8 +29,8 @@ from nri_scope.recording.event_pages import (
     matching,
     walk,
 )
-from nri_scope.recording.log_rows import Log
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.log_rows import Log
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report.finding import Finding, Level
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import many

@@ -15,8 +15,8 @@ from nri_scope.events import SET_UP, Container, Event, Gap, Pod, Problem, Sessio
 from nri_scope.nri.events import VALIDATE
 from nri_scope.nri.request_subject import UNKNOWN
 from nri_scope.recording import display
-from nri_scope.recording.event_pages import events_of
-from nri_scope.recording.records import deadline_ms
+from nri_scope.recording.query.event_pages import events_of
+from nri_scope.recording.reading.records import deadline_ms
 from nri_scope.specs import label
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import clock, duration, response_time
@@ -25,7 +25,7 @@ from .markers import ConnectionMarker, DamageMarker, EntryMarker, RowKey, RowMar
 
 if TYPE_CHECKING:
     from nri_scope.differ.operations import Operation
-    from nri_scope.recording.reader import Recording
+    from nri_scope.recording.reading.reader import Recording
     from nri_scope.text.styled_text import StyledLine
 
 

@@ -17,9 +17,15 @@ from weakref import WeakKeyDictionary
 
 from nri_scope.events import Container, Pod, Session
 from nri_scope.filter import Filter
-from nri_scope.recording import event_search
-from nri_scope.recording.event_pages import Damage, MatchingEvents, NumberRuns, Question, matching
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import event_search
+from nri_scope.recording.query.event_pages import (
+    Damage,
+    MatchingEvents,
+    NumberRuns,
+    Question,
+    matching,
+)
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report.finding import CommandStyle
 from nri_scope.survey.foreground import ATTRIBUTED
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from nri_scope.filter import Filter, TimeSpan
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import points_between
+from nri_scope.recording.query.subject_queries import points_between
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.escape import safe
 from nri_scope.text.quantities import clock, duration
 from nri_scope.text.short_names import short_pod

@@ -14,7 +14,7 @@ from textual import events
 from textual.binding import BindingType
 
 from nri_scope.filter.moments import range_text
-from nri_scope.recording.subject_queries import next_event
+from nri_scope.recording.query.subject_queries import next_event
 
 from ..actions import Scope, bindings
 from ..containers.census_board import CensusBoard

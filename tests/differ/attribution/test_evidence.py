@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.recording.cri_answers import NOT_FOUND, CriStatus, container_status
+from nri_scope.recording.query.cri_answers import NOT_FOUND, CriStatus, container_status
 from nri_scope.specs import Spec, patch_of
 
 

@@ -11,7 +11,7 @@ from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.attribution.differ import WAITING_BYTES_MAX, Differ
 from nri_scope.events import CONTAINER_STATUS, Event, Gap, Role, Session
 from nri_scope.nri.events import EventKind
-from nri_scope.recording.event_messages import status_request
+from nri_scope.recording.reading.event_messages import status_request
 
 from ..chains import BEGUN_NS, POD, START_NS, Traffic, session, traffic
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from nri_scope.differ.attribution.attributed_changes import OutcomeKind, dropped
 from nri_scope.differ.attribution.history import History
 from nri_scope.differ.blame.document import document
-from nri_scope.recording.records import json_in_parts
+from nri_scope.recording.reading.records import json_in_parts
 from nri_scope.specs import Json
 from tests.differ.render.samples import CPU, ENV, step
 

@@ -16,7 +16,7 @@ from nri_scope.capture.sink import Begin, End
 from nri_scope.events import CONTAINER_STATUS, CapturedCall, Gap, Role, SessionStart
 from nri_scope.nri import merging
 from nri_scope.nri.events import EventKind
-from nri_scope.recording.event_messages import status_request
+from nri_scope.recording.reading.event_messages import status_request
 
 from .playing import Timed
 

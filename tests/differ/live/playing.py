@@ -17,8 +17,8 @@ from nri_scope.events import Event
 from nri_scope.recorder.complete_recording import start_of
 from nri_scope.recorder.ring import Ring
 from nri_scope.recorder.transactions import TransactionWriter
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.writable_file import RecordingFile
+from nri_scope.recording.file.writable_file import RecordingFile
+from nri_scope.recording.reading.reader import Recording
 
 Timed = tuple[int, Queued]
 """Wall clock time at which the recorder received the entry."""

@@ -11,7 +11,7 @@ import pytest
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.render.wording import slow, slow_span
 from nri_scope.recording.bundle.unpack import unpack
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 
 from .playing import Playing, entries_of
 

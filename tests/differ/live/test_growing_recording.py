@@ -12,7 +12,7 @@ import pytest
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.differ.attribution.attributed_changes import RoundDiff
 from nri_scope.differ.live import Follower, ReadPosition, Seen
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 
 from .probing import Probing, a_container, change, create, wait_for
 

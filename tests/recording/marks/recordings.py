@@ -10,9 +10,9 @@ from contextlib import closing
 from pathlib import Path
 
 from nri_scope.events import Event, UserMark
+from nri_scope.recording.file.schema import TABLES, table_sql
 from nri_scope.recording.marks.sidecar import marks_in
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.schema import TABLES, table_sql
+from nri_scope.recording.reading.reader import Recording
 
 SAMPLE = Path(__file__).parents[3] / "recordings" / "containerd-2.1.nriscope.db"
 

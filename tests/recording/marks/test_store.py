@@ -13,7 +13,7 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import MAX_COMMENT, UserMark
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.marks.sidecar import marks_of, merged
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.recording.marks.recordings import a_copy, a_mark, alter, events_of, inside, put
 from tests.recording.traffic import lifecycles, record
 

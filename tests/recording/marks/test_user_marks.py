@@ -25,7 +25,7 @@ from nri_scope.recorder.writer import Recorder
 from nri_scope.recording.marks import sidecar
 from nri_scope.recording.marks.sidecar import SCHEMA_VERSION, marks_of
 from nri_scope.recording.marks.user_marks import UserMarks
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.store.store import Store
 from tests.amount import amount
 from tests.in_memory import MEMORY

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nri_scope.events import CONTAINER_STATUS, Event
-from nri_scope.recording.cri_answers import CriStatus, container_status
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.cri_answers import CriStatus, container_status
+from nri_scope.recording.reading.reader import Recording
 from tests.cli.tap_process import PATIENCE
 
 

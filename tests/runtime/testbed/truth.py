@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 
 from .deeds import GONE, Answers, Deed, Value, do, resources, shown
 

@@ -26,7 +26,7 @@ from nri_scope.errors import NriScopeError, RedactionLeak, UsageError
 from nri_scope.filter import parse
 from nri_scope.recording.bundle.manifest import MANIFEST, README, RECORDING
 from nri_scope.recording.bundle.unpack import read_manifest
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.bundle import Bundle, BundleContent, export, redactor_for
 from nri_scope.share.extract import Extracted, Selection, extract
 from nri_scope.share.redaction import Redactor, Rules

@@ -13,7 +13,7 @@ import nri_scope
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import RedactionLeak
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.report.collect import collect
 from nri_scope.report.html import fixed_text, html
 from nri_scope.report.markdown import markdown

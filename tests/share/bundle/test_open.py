@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RecordingError
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from tests.share.bundle.bundles import SAMPLE, a_bundle
 
 

@@ -14,8 +14,8 @@ import nri_scope
 from nri_scope.events import LATE_SYNCHRONIZE, LEFT_OUT
 from nri_scope.filter import parse
 from nri_scope.nri.events import EventKind
-from nri_scope.recording.coverage import CHANGING, Coverage, Unobserved, coverage
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.coverage import CHANGING, Coverage, Unobserved, coverage
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.formats.jsonl import read_back
 from tests.recording.observed_times import observed

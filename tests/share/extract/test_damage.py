@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from nri_scope.errors import RecordingError, UsageError
 from nri_scope.filter import parse
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.schema import TABLES
-from nri_scope.recording.schema_check import check_schema
+from nri_scope.recording.file.schema import TABLES
+from nri_scope.recording.file.schema_check import check_schema
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.extract.extraction import DAMAGED
 from tests.amount import amount

@@ -21,10 +21,10 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, LEFT_OUT, CapturedCa
 from nri_scope.filter import parse
 from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording import container_events, lookup
-from nri_scope.recording.event_messages import status_request
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.schema_check import check, check_schema
+from nri_scope.recording.file.schema_check import check, check_schema
+from nri_scope.recording.query import container_events, lookup
+from nri_scope.recording.reading.event_messages import status_request
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.extract import Extracted, Selection, extract
 from tests.amount import amount
 from tests.in_memory import MEMORY

@@ -12,7 +12,7 @@ from nri_scope.errors import RedactionLeak
 from nri_scope.events import UserMark
 from nri_scope.filter import parse
 from nri_scope.recording.marks import sidecar
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.bundle import BundleContent, export
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.redacted_copy import copy_recording

@@ -17,8 +17,8 @@ from nri_scope.agent.selected_parts import EventQuery
 from nri_scope.events import CapturedCall, Event
 from nri_scope.filter import Filter, parse
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.tap_tables import printed
+from nri_scope.recording.reading.reader import Recording
+from nri_scope.recording.reading.tap_tables import printed
 from nri_scope.share.extract import NothingSelectedError, Selection, extract
 from tests.agent.drained_reader import drained
 from tests.amount import amount

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.errors import RecordingError
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from tests.recording.full_disk import file_size_limit
 from tests.recording.traffic import lifecycles, record

@@ -14,8 +14,8 @@ from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, REDACTED, RING_REMOV
 from nri_scope.filter import parse
 from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.event_messages import status_request
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.event_messages import status_request
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.extract import extract
 from nri_scope.share.redaction import NameKind, Redactor, Rules
 from tests.recording.traffic import (

@@ -21,10 +21,10 @@ from nri_scope.differ.attribution.attributed_changes import OutcomeKind, RoundDi
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Event, Gap, Role
 from nri_scope.filter import parse
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording import lookup
-from nri_scope.recording.event_messages import status_request
-from nri_scope.recording.log_rows import Log
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lookup
+from nri_scope.recording.query.log_rows import Log
+from nri_scope.recording.reading.event_messages import status_request
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.replay.result import Replayed
 from nri_scope.share.extract import Selection, extract
 from tests.in_memory import MEMORY

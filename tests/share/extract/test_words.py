@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from nri_scope.cli.main import cli
 from nri_scope.events import Gap
-from nri_scope.recording.event_pages import SessionTables, look
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import GapStats
+from nri_scope.recording.query.event_pages import SessionTables, look
+from nri_scope.recording.query.stats import GapStats
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from nri_scope.tui.detail import summary
 from nri_scope.tui.plugins.session_board import gap_words

@@ -13,8 +13,8 @@ from pathlib import Path
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, Role, SessionStart
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.event_messages import status_request
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.event_messages import status_request
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.formats import FORMATS
 from nri_scope.survey.foreground import analysed
 from tests.recording.traffic import NOW, a_container, a_pod, a_start, an_item, lifecycle

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import sqlite_utils
 
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.formats import expanded_sqlite
 from nri_scope.share.formats.expanded_sqlite import TABLES, VIEWS
 from tests.share.formats.recordings import (

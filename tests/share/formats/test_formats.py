@@ -11,7 +11,7 @@ import pytest
 from nri_scope.entries import CallsByMetrics
 from nri_scope.nri.events import METHODS
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from nri_scope.share.formats import FORMATS
 from tests.recording.traffic import an_item, random_message, record

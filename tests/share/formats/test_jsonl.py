@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from nri_scope.cli.show import command as show
 from nri_scope.events import LEFT_OUT
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from tests.share.formats.recordings import SAMPLES, exported, hostile, varied
 

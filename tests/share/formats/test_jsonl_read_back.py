@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError
 from nri_scope.events import Event
-from nri_scope.recording.creation_outcomes import Creations
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.creation_outcomes import Creations
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.replay.run import Job
 from nri_scope.replay.testing import perform, plugin_set_of
 from nri_scope.share.formats import jsonl

@@ -14,7 +14,7 @@ from google.protobuf import json_format
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, SpanFlags, Status, TracesData
 
-from nri_scope.recording import lifetimes
+from nri_scope.recording.query import lifetimes
 from tests.recording.traffic import NOW, an_item, lifecycles, record
 from tests.share.formats.recordings import (
     BEGIN,

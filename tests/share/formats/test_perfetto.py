@@ -11,8 +11,8 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (  # type: ignore[
 )
 
 from nri_scope._gen.nri import api_pb2 as api
-from nri_scope.recording import lifetimes
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query import lifetimes
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.formats import perfetto_packets
 from nri_scope.share.formats.perfetto import MAX_LANES
 from nri_scope.share.formats.perfetto_packets import PacketKind, Packets

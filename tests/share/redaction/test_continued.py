@@ -17,7 +17,7 @@ from tests.recording.recordings import a_start
 @pytest.fixture(params=["few rows", "too many rows"])
 def path(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if request.param == "too many rows":
-        monkeypatch.setattr("nri_scope.recording.row_limits.MAX_ROWS", 0)
+        monkeypatch.setattr("nri_scope.recording.file.row_limits.MAX_ROWS", 0)
     return tmp_path / "x.nriscope.db"
 
 

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE, CapturedCall
-from nri_scope.recording.event_messages import status_request
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.event_messages import status_request
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.redacted_entries import SourceRedaction
 from nri_scope.share.redaction import Redactor, Rules
 from nri_scope.share.redaction.builtin import BuiltIn

@@ -11,7 +11,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import CONTAINER_STATUS, CRI_SERVICE
 from nri_scope.nri.changes import changes_of
 from nri_scope.nri.events import METHODS
-from nri_scope.recording.event_messages import status_request
+from nri_scope.recording.reading.event_messages import status_request
 from nri_scope.share.redaction import NameKind, Redactor, Rules
 from nri_scope.share.redaction.engine import MAX_TEXT
 

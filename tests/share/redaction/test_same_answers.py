@@ -14,7 +14,7 @@ import nri_scope
 from nri_scope.differ.blame.owned_lines import lines
 from nri_scope.differ.recording_differ import history_of
 from nri_scope.errors import UsageError
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.bundle import redactor_for
 from nri_scope.share.redacted_copy import copy_recording
 from nri_scope.share.redaction import Rules

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.events import Container
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.share.extract import Selection, extract
 from nri_scope.tui.containers.container_board import ContainerBoard
 from nri_scope.tui.store.context import Context

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nri_scope.filter import parse
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.stats import summarise
+from nri_scope.recording.query.stats import summarise
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.survey.survey import survey
 from nri_scope.tui.containers.census import Census, Life
 from nri_scope.tui.containers.census_board import SubjectFilter

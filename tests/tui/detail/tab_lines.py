@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nri_scope.events import Event, Gap, Session
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail
 from nri_scope.tui.store.markers import RowKey
 from nri_scope.tui.store.reader_thread import CancelFlag

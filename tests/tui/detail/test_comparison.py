@@ -13,7 +13,7 @@ import pytest
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.events import Event
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.escape import columns
 from nri_scope.tui.detail.comparison import Differences, compare, page_of
 from nri_scope.tui.store.reader_thread import CancelFlag

@@ -16,7 +16,7 @@ from textual.pilot import Pilot
 
 from nri_scope.errors import RecordingError
 from nri_scope.recorder.writer import Recorder
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.detail import detail_pane
 from nri_scope.tui.detail.detail_pane import DetailPane
 from nri_scope.tui.detail.tab_lines import Tab

@@ -10,7 +10,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.log_lines import LogLines
 from nri_scope.events import Event
 from nri_scope.recording.documents import document
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.detail.tab_lines import Tab
 from nri_scope.tui.store.rows import event_row
 from tests.recording.traffic import a_container, a_pod, an_item, record

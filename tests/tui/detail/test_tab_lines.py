@@ -17,8 +17,8 @@ from nri_scope.differ.blame.text import view
 from nri_scope.differ.recording_differ import history_of
 from nri_scope.events import Container, Event, Pod
 from nri_scope.recording.documents import document
-from nri_scope.recording.lookup import containers_of, events_about
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.lookup import containers_of, events_about
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text.styled_text import spans_of
 from nri_scope.text.yaml_text import to_yaml
 from nri_scope.tui.detail.tab_lines import Tab, TabRequest, detail

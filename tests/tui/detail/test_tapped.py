@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.detail import summary
 from nri_scope.tui.plugins.chain_places import PlaceCounts
 from tests.replay.recordings import PASSWORD, of_taps

@@ -13,7 +13,7 @@ import pytest
 
 from nri_scope.cli.main import run
 from nri_scope.events import Event
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.recording_overview import Analysis
 from nri_scope.tui.text.styled_line import text_of

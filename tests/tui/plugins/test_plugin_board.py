@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.differ.latency import latency
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.plugins.chain_places import PlaceCounts
 from nri_scope.tui.plugins.plugin_board import PluginBoard
 from nri_scope.tui.store.context import Context

@@ -14,7 +14,7 @@ from threading import enumerate as enumerate_threads
 import pytest
 
 from nri_scope.errors import RecordingError
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.store.reader_thread import MAX_URGENT, ReaderThread
 from tests.recording.recordings import record
 

@@ -21,9 +21,9 @@ from nri_scope.events import CapturedCall, Event, Gap, OutcomeKind, Role
 from nri_scope.filter import parse
 from nri_scope.recorder.ring import MIN_SIZE
 from nri_scope.recorder.writer import Recorder, WriterLimits
-from nri_scope.recording.attribution_file import AttributionFile, Request
-from nri_scope.recording.log_rows import Log
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.query.attribution_file import AttributionFile, Request
+from nri_scope.recording.query.log_rows import Log
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.text import quantities
 from nri_scope.tui.list.scroll_state import ScrollState
 from nri_scope.tui.store import store as store_module

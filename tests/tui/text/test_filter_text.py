@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from nri_scope.events import Event
 from nri_scope.filter import parse
-from nri_scope.recording.reader import Recording
-from nri_scope.recording.subject_queries import completion_values
+from nri_scope.recording.query.subject_queries import completion_values
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.list.cell_filters import term
 from nri_scope.tui.text.filter_text import VIEWS, TypedHistory, check, complete, narrowed
 from tests.recording.made import an_event

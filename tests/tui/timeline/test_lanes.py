@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nri_scope.filter import parse
-from nri_scope.recording.reader import Recording
+from nri_scope.recording.reading.reader import Recording
 from nri_scope.tui.containers.census import Census
 from nri_scope.tui.containers.outline import TreeNode
 from nri_scope.tui.timeline import lanes as points

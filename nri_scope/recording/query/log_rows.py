@@ -16,11 +16,11 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import PASSIVE_ROLES, RING_REMOVED, Event, Gap, Note, Printed, Session
 from nri_scope.filter import Filter
 
+from ..file.sqlite_text import HIGHEST
+from ..reading.reader import Recording
+from ..reading.sqlite_errors import query_numbers, recording_errors
+from ..reading.tap_tables import printed as printed_lines
 from .lookup import event_range
-from .reader import Recording
-from .sqlite_errors import query_numbers, recording_errors
-from .sqlite_text import HIGHEST
-from .tap_tables import printed as printed_lines
 
 _END = float("inf")
 

@@ -26,7 +26,7 @@ from nri_scope.events import (
     UserMark,
 )
 
-from .sqlite_text import ITEMS_MAX, more
+from ..file.sqlite_text import ITEMS_MAX, more
 
 EVENT_FIELDS = [column.name for column in fields(Event)]
 """Names of `EVENT_COLUMNS`."""

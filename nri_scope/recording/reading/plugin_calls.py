@@ -12,11 +12,11 @@ from nri_scope.nri.identity import plugin_id
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.plugin_metrics import CallCounts
 
+from ..file.schema import STARTS_MAX
+from ..file.sqlite_text import NAME_MAX, cut_sql
 from .reader import Recording
 from .rows import Row, RowError
-from .schema import STARTS_MAX
 from .sqlite_errors import query_rows, recording_errors
-from .sqlite_text import NAME_MAX, cut_sql
 
 ROWS_MAX = 50_000
 """Maximum number of rows: those of 100 plugins and `STARTS_MAX` starts."""

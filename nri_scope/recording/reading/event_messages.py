@@ -26,7 +26,7 @@ from nri_scope.nri.plain import MALFORMED_KEY, Plain, json_or_malformed, plain_b
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 from nri_scope.nri.v01 import is_invocation
 
-from .blobs import ObjectKind
+from ..file.blobs import ObjectKind
 
 # ContainerStatusRequest: container_id = 1, verbose = 2.
 _CONTAINER_ID = 1

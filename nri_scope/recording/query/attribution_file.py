@@ -17,14 +17,14 @@ from typing import NamedTuple
 from nri_scope.events import HAPPENED, Container, OutcomeKind, Pod
 from nri_scope.filter import Filter
 
-from .cache import RecentlyUsed
-from .connection import Value
+from ..cache import RecentlyUsed
+from ..file.schema import ATTRIBUTION
+from ..file.temporary_files import unwritable
+from ..reading.connection import Value
+from ..reading.reader import Recording
+from ..reading.sqlite_errors import query_numbers, query_rows
 from .event_pages import sql_of
-from .reader import Recording
-from .schema import ATTRIBUTION
-from .sqlite_errors import query_numbers, query_rows
 from .subject_queries import column_of, texts
-from .temporary_files import unwritable
 
 MAX_BYTES = 256 << 20
 """Maximum size of all values, with `_EVENT_BYTES` for each event."""

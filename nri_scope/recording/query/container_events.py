@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from nri_scope.events import ASIDE, Container, Event
 from nri_scope.nri.events import CREATE, UNSOLICITED, UPDATE, VALIDATE
 
-from .blobs import ObjectKind
+from ..file.blobs import ObjectKind
+from ..file.sqlite_text import number_list
+from ..reading.reader import Recording
+from ..reading.sqlite_errors import query_column, query_numbers
 from .coverage import Coverage, life_coverage
 from .lookup import events_about
-from .reader import Recording
-from .sqlite_errors import query_column, query_numbers
-from .sqlite_text import number_list
 from .subject_queries import under_each_name
 
 _AROUND = 200

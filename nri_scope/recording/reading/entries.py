@@ -15,15 +15,15 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Pod, Printed, Session
 from nri_scope.nri.events import SYNCHRONIZE
 
-from .blobs import ObjectKind
+from ..file.blobs import ObjectKind
+from ..file.schema_check import repair_hint
+from ..file.sqlite_text import number_list
 from .event_messages import synchronize
 from .plugin_calls import plugin_calls
 from .reader import MAX_REQUEST, Recording
 from .row_pages import CHUNK, Numbers, chunks, is_among, pages
 from .rows import RowError, number_of, optional_numbers_of
-from .schema_check import repair_hint
 from .sqlite_errors import recording_errors
-from .sqlite_text import number_list
 from .tap_tables import printed, tapped
 from .work_budget import Allowance
 

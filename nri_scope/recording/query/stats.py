@@ -18,10 +18,10 @@ from nri_scope.events import Container, Gap, Pod, Role, Session, Status
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import is_plugins_call
 
-from .reader import Recording
-from .records import gap_record, rfc3339, session_record
-from .rows import RowError
-from .sqlite_errors import query_numbers, query_rows, recording_errors
+from ..reading.reader import Recording
+from ..reading.records import gap_record, rfc3339, session_record
+from ..reading.rows import RowError
+from ..reading.sqlite_errors import query_numbers, query_rows, recording_errors
 from .subject_queries import column_of
 
 SECOND = 1_000_000_000

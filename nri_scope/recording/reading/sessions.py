@@ -22,7 +22,7 @@ from nri_scope.nri.events import CONFIGURE
 from nri_scope.nri.runtime_setup import parse_failure_policy
 from nri_scope.nri.versions import NriVersion, has_failure_policy
 
-from .heartbeat import Heartbeat
+from ..file.heartbeat import Heartbeat
 from .rows import optional_numbers_of
 
 _NEAR = 1_000

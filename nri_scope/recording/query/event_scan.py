@@ -11,11 +11,11 @@ from nri_scope.events import Container, Pod, Role
 from nri_scope.filter import Filter
 from nri_scope.nri.events import REGISTER, UNSOLICITED
 
-from .connection import Value
+from ..reading.connection import Value
+from ..reading.reader import Recording
+from ..reading.rows import Row, RowError, ascending
+from ..reading.sqlite_errors import query_rows, recording_errors
 from .event_pages import sql_of
-from .reader import Recording
-from .rows import Row, RowError, ascending
-from .sqlite_errors import query_rows, recording_errors
 from .subject_queries import column_of, texts
 
 _OWN_CALLS = f"SELECT id FROM name WHERE text IN ('{REGISTER}', '{UNSOLICITED}')"

@@ -13,11 +13,11 @@ from nri_scope.events import Container, Event, Pod
 from nri_scope.specs import path_of
 from nri_scope.text.quantities import SHORT_ID, first_names, moment
 
-from .blobs import ObjectKind
+from ..file.blobs import ObjectKind
+from ..node_files import NUMBERS
+from ..reading.reader import Recording
+from ..reading.sqlite_errors import query_column, query_numbers, query_rows
 from .coverage import coverage
-from .node_files import NUMBERS
-from .reader import Recording
-from .sqlite_errors import query_column, query_numbers, query_rows
 from .subject_queries import column_of, container_of_event
 
 Found = Event | Pod | Container

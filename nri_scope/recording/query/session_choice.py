@@ -6,7 +6,7 @@ from __future__ import annotations
 from nri_scope.errors import THE_RECORDING, UsageError
 from nri_scope.events import Event, Role, Session
 
-from .reader import Recording
+from ..reading.reader import Recording
 
 
 def subject_of(event: Event) -> str:

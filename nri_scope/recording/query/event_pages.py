@@ -13,13 +13,13 @@ from nri_scope.errors import RecordingError
 from nri_scope.events import Container, Event, Gap, Pod, Role, Session
 from nri_scope.filter import Filter
 
-from . import row_limits
-from .connection import Value
+from ..file import row_limits
+from ..reading.connection import Value
+from ..reading.opening import is_settled
+from ..reading.reader import Recording
+from ..reading.rows import EVENT_COLUMNS, RowError, event_of, optional_numbers_of
+from ..reading.sqlite_errors import query_column, query_numbers, query_rows, recording_errors
 from .event_times import is_redacted
-from .opening import is_settled
-from .reader import Recording
-from .rows import EVENT_COLUMNS, RowError, event_of, optional_numbers_of
-from .sqlite_errors import query_column, query_numbers, query_rows, recording_errors
 
 _TableRows = list[tuple[object, ...]]
 _STRETCH = 20_000

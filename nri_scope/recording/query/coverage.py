@@ -28,11 +28,11 @@ from nri_scope.nri.versions import NriVersion, valid_mask
 from nri_scope.specs.path_labels import label
 from nri_scope.text.quantities import clock, many
 
+from ..reading.reader import Recording
+from ..reading.records import rfc3339
+from ..reading.sessions import OBSERVING, known_end
+from ..reading.sqlite_errors import query_rows
 from .event_times import span_words, time_span
-from .reader import Recording
-from .records import rfc3339
-from .sessions import OBSERVING, known_end
-from .sqlite_errors import query_rows
 from .subject_queries import life_of
 
 BEFORE = "before a recorder connected"

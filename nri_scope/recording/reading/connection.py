@@ -11,12 +11,12 @@ from typing import Any, Self, TypeVar
 
 from nri_scope.errors import RecordingError
 
-from . import row_limits
-from .file_errors import code_of, error_words, is_damage, reading_hint
+from ..file import row_limits
+from ..file.file_errors import code_of, error_words, is_damage, reading_hint
+from ..file.schema_check import repair_hint
+from ..file.sqlite_text import WORDS_MAX, characters_sql
 from .opening import connect, fingerprint, to_recording_error
 from .rows import Row, ascending, number_of, optional_numbers_of
-from .schema_check import repair_hint
-from .sqlite_text import WORDS_MAX, characters_sql
 from .work_budget import QueryBudget
 
 _ATTEMPTS = 5

@@ -16,11 +16,11 @@ from typing import TypeVar
 
 from nri_scope.errors import RecordingError
 
+from ..file.sqlite_text import HIGHEST
 from .reader import Recording
 from .rows import Row, number_of, optional_numbers_of
 from .rows import ascending as in_order
 from .sqlite_errors import recording_errors
-from .sqlite_text import HIGHEST
 
 PAGE = 2_000
 """Number of rows per query: small, so that signals are handled soon and other threads can run."""

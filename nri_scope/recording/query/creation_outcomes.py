@@ -32,10 +32,10 @@ from nri_scope.nri.events import (
 from nri_scope.nri.request_subject import decode_request
 from nri_scope.oci.runtime_rules import runtime_rules_of
 
+from ..reading.reader import Recording
+from ..reading.rows import Row, RowError, number_of, optional_numbers_of
+from ..reading.sqlite_errors import query_column, query_rows, recording_errors
 from .cri_answers import CREATION_SECONDS, container_status
-from .reader import Recording
-from .rows import Row, RowError, number_of, optional_numbers_of
-from .sqlite_errors import query_column, query_rows, recording_errors
 
 OPERATION_EVENTS = (CREATE, VALIDATE, UPDATE)
 """Events of creations and updates, which have an outcome."""

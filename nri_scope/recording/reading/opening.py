@@ -17,10 +17,10 @@ from typing import NamedTuple
 from nri_scope import filter as filters
 from nri_scope.errors import RecordingError
 
-from .blobs import MAX_CONTENT
-from .file_errors import code_of, error_words, is_damage, reading_hint
-from .row_limits import check_names
-from .schema import (
+from ..file.blobs import MAX_CONTENT
+from ..file.file_errors import code_of, error_words, is_damage, reading_hint
+from ..file.row_limits import check_names
+from ..file.schema import (
     ATTRIBUTED_VIEWS,
     ATTRIBUTION,
     CHANGES_VIEW,
@@ -29,7 +29,7 @@ from .schema import (
     TABLES,
     table_sql,
 )
-from .schema_check import (
+from ..file.schema_check import (
     GIVE_A_RECORDING,
     MAKE_A_RECORDING,
     SCENARIO_SUFFIXES,
@@ -39,8 +39,8 @@ from .schema_check import (
     missing_columns,
     repair_hint,
 )
-from .temporary_files import ELSEWHERE
-from .trusted_location import (
+from ..file.temporary_files import ELSEWHERE
+from ..file.trusted_location import (
     JOURNAL,
     WAL,
     FolderAccess,
@@ -50,7 +50,7 @@ from .trusted_location import (
     opening_by_name,
     status_of,
 )
-from .writable_file import is_recorded_by_this_process
+from ..file.writable_file import is_recorded_by_this_process
 
 _BUSY_TIMEOUT_MS = 2_000
 _CACHED_STATEMENTS = 32
@@ -175,7 +175,7 @@ def _connected(
 def _unpacked(path: Path) -> tuple[sqlite3.Connection, int]:
     """Open the recording in the bundle ``path``."""
     # Imported here because bundles are rarely opened.
-    from .bundle.unpack import unpack
+    from ..bundle.unpack import unpack
 
     with _removed_folder(path, "it cannot be unpacked") as folder:
         connection = _open(unpack(path, folder), settled=True)

@@ -10,9 +10,9 @@ from nri_scope.events import EVENT_TEXTS
 from nri_scope.filter.sql import PATH_LABEL
 from nri_scope.filter.text_comparison import fold
 
+from ..reading.reader import Recording
+from ..reading.sqlite_errors import query_column, query_numbers
 from .event_pages import AMONG, listed
-from .reader import Recording
-from .sqlite_errors import query_column, query_numbers
 
 _STEP = 4_000
 PART_EVENTS = 500

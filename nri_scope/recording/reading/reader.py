@@ -19,13 +19,13 @@ from nri_scope.nri.element_limits import MAX_ELEMENTS, MAX_STRINGS, UNCUT_BYTES,
 from nri_scope.nri.events import SYNCHRONIZE
 from nri_scope.nri.request_subject import kind_of_reply, kind_of_request
 
+from ..cache import RecentlyUsed
+from ..file.blobs import ContentError, ObjectKind
+from ..file.sqlite_text import number_list
 from . import event_messages
-from .blobs import ContentError, ObjectKind
-from .cache import RecentlyUsed
 from .event_messages import OBJECT_MESSAGES, has_parts, register
 from .opening import attach
 from .rows import ascending, number_of, optional_numbers_of
-from .sqlite_text import number_list
 from .table_reader import EventCondition, TableReader
 from .work_budget import Allowance
 

@@ -12,12 +12,19 @@ from nri_scope.filter import Filter
 from nri_scope.nri.events import CREATE, REMOVE, REMOVE_POD, RUN_POD, SYNCHRONIZE, EventKind
 from nri_scope.specs import label
 
-from .connection import Value
+from ..file.sqlite_text import characters_sql, number_list
+from ..reading.connection import Value
+from ..reading.reader import Recording
+from ..reading.rows import (
+    CONTAINER_COLUMNS,
+    RowError,
+    ascending,
+    containers_of,
+    optional_numbers_of,
+    pod_of,
+)
+from ..reading.sqlite_errors import query_column, query_numbers, query_rows, recording_errors
 from .event_pages import sql_of
-from .reader import Recording
-from .rows import CONTAINER_COLUMNS, RowError, ascending, containers_of, optional_numbers_of, pod_of
-from .sqlite_errors import query_column, query_numbers, query_rows, recording_errors
-from .sqlite_text import characters_sql, number_list
 
 _MAX_CANDIDATES = 500
 """Maximum number of candidates for one field."""

@@ -9,11 +9,11 @@ from contextlib import contextmanager
 
 from nri_scope.errors import RecordingError
 
+from ..file.schema_check import repair_hint
 from .connection import Value
 from .opening import to_recording_error
 from .reader import Recording
 from .rows import Row, RowError, number_of
-from .schema_check import repair_hint
 
 
 @contextmanager

@@ -15,11 +15,11 @@ from nri_scope.filter import Filter, TimeSpan
 from nri_scope.filter.moments import interval
 from nri_scope.text.quantities import moment, span
 
-from .reader import Recording
-from .sqlite_errors import query_numbers
+from ..reading.reader import Recording
+from ..reading.sqlite_errors import query_numbers
 
 if TYPE_CHECKING:
-    from .bundle.manifest import Manifest
+    from ..bundle.manifest import Manifest
 
 
 def time_span(recording: Recording) -> TimeSpan | None:
@@ -114,7 +114,7 @@ def _manifest(recording: Recording) -> Manifest | None:
     # By its name: opening and closing a recording that this process writes would drop SQLite's
     # locks.
     if recording.path.suffix.lower() == ".zip":
-        from .bundle.unpack import read_manifest
+        from ..bundle.unpack import read_manifest
 
         with suppress(RecordingError):
             return read_manifest(recording.path)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import zstandard
 
-from .cache import RecentlyUsed
+from ..cache import RecentlyUsed
 
 MAX_CONTENT = 16 << 20
 """Maximum number of bytes of one object. A ttRPC message has at most 4 MiB."""

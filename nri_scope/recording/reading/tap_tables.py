@@ -12,11 +12,11 @@ from itertools import chain
 
 from nri_scope.events import Event, Printed, Tapped
 
+from ..file.sqlite_text import HIGHEST, characters_sql
 from .reader import Recording
 from .row_pages import pages_of
 from .rows import optional_numbers_of, printed_of, tapped_of
 from .sqlite_errors import recording_errors
-from .sqlite_text import HIGHEST, characters_sql
 
 LINE_MAX = 128 << 10
 """Maximum number of characters of a line of plugin output; taps truncate lines at 16 KiB."""

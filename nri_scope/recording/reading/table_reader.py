@@ -12,9 +12,10 @@ from typing import NamedTuple
 from nri_scope.events import EVENT_TEXTS, Container, Event, Gap, Note, Pod, Session
 from nri_scope.filter import Filter
 
-from .blobs import Objects
+from ..file.blobs import Objects
+from ..file.heartbeat import read_heartbeat
+from ..file.sqlite_text import WORDS_MAX, cut_sql, number_list
 from .connection import RecordingConnection, Value
-from .heartbeat import read_heartbeat
 from .rows import (
     CONTAINER_COLUMNS,
     EVENT_COLUMNS,
@@ -39,7 +40,6 @@ from .sessions import (
     unobserved,
     with_failure_policies,
 )
-from .sqlite_text import WORDS_MAX, cut_sql, number_list
 
 _PAGE = 500
 """Number of events per query; small, so that a writer can reuse its log during a slow iteration."""
