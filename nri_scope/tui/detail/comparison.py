@@ -67,7 +67,7 @@ class Differences:
 
     @classmethod
     def of(cls, a: str, b: str, result: Comparison) -> Differences:
-        """Return the differences as ``diff`` prints them; ``a`` and ``b`` are named in the head."""
+        """Return the rows that the command diff prints; ``a`` and ``b`` are named in the head."""
         head = (*title(a, b, result), *tally(result))
         legend_lines = [line(text, Style.DIM) for text in legend(result)]
         return cls([(span,) for span in head], [*rows(result)], legend_lines)
