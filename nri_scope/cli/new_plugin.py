@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 import shlex
@@ -10,6 +11,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from importlib.machinery import PathFinder
+from importlib.metadata import distributions
 from pathlib import Path
 from string import Template
 
@@ -93,6 +95,21 @@ def module_name(name: str) -> str:
     return re.sub(r"[._-]+", "_", name).lower()
 
 
+def _requirement() -> str:
+    """Return the requirement of this nri-scope: by its address if it did not come from an index.
+
+    pip records the address in ``direct_url.json`` (PEP 610).
+    """
+    installed = next(iter(distributions(name="nri-scope")), None)
+    text = installed and installed.read_text("direct_url.json")
+    match json.loads(text or "null"):
+        case {"url": url, "vcs_info": {"vcs": vcs, "commit_id": commit}}:
+            return f"nri-scope @ {vcs}+{url}@{commit}"
+        case {"url": url}:
+            return f"nri-scope @ {url}"
+    return "nri-scope"
+
+
 def write_plugin(folder: Path, name: str, index: str) -> list[Path]:
     """Write a new plugin into ``folder`` and return its files.
 
@@ -108,6 +125,7 @@ def write_plugin(folder: Path, name: str, index: str) -> list[Path]:
         "index": index,
         "module": module_name(name),
         "recording": RECORDING,
+        "requirement": _requirement(),
     }
     written: list[Path] = []
     for source in _files(TEMPLATE):

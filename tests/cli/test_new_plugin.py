@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import json
 import os
+import re
 import subprocess
 import sys
+import sysconfig
 import tomllib
 from pathlib import Path
 
@@ -70,6 +73,95 @@ def test_the_whole_template_is_written_and_filled_in(written: Path) -> None:
     assert project["scripts"] == {"pod-owner": "pod_owner:main"}
     assert 'index="20"' in (written / "pod_owner.py").read_text()
     ast.parse((written / "tests" / "test_pod_owner.py").read_text())
+
+
+@pytest.mark.parametrize(
+    ("source", "requirement"),
+    [
+        (None, "nri-scope"),
+        ({"url": "file:///src/nri-scope", "dir_info": {"editable": True}}, "file:///src/nri-scope"),
+        (
+            {"url": "https://example.com/nri_scope-0.1.0-py3-none-any.whl", "archive_info": {}},
+            "https://example.com/nri_scope-0.1.0-py3-none-any.whl",
+        ),
+        (
+            {
+                "url": "https://example.com/nri-scope",
+                "vcs_info": {"vcs": "git", "requested_revision": "v0.1.0", "commit_id": "0123abcd"},
+            },
+            "git+https://example.com/nri-scope@0123abcd",
+        ),
+    ],
+)
+def test_a_plugin_requires_nri_scope_from_where_it_was_installed(
+    source: dict[str, object] | None,
+    requirement: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    installation = tmp_path / "site" / "nri_scope-0.1.0.dist-info"
+    installation.mkdir(parents=True)
+    (installation / "METADATA").write_text("Name: nri-scope\nVersion: 0.1.0\n")
+    if source is not None:
+        (installation / "direct_url.json").write_text(json.dumps(source))
+        requirement = f"nri-scope @ {requirement}"
+    monkeypatch.syspath_prepend(installation.parent)
+    assert required(tmp_path / "pod-owner") == requirement
+
+
+def test_a_plugin_requires_nri_scope_by_name_if_it_is_not_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(ROOT)])
+    assert required(tmp_path / "pod-owner") == "nri-scope"
+
+
+def required(folder: Path) -> str:
+    """Write a plugin and return its only requirement."""
+    assert run(["new-plugin", str(folder)]) == 0
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    (requirement,) = project["dependencies"]
+    assert isinstance(requirement, str)
+    return requirement
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("by_name", [False, True], ids=["as written", "by name"])
+def test_the_plugin_installs_without_an_index_of_nri_scope(by_name: bool, written: Path) -> None:
+    project = written / "pyproject.toml"
+    if by_name:
+        text = re.sub(r"nri-scope @ [^\"]+", "nri-scope", project.read_text())
+        project.write_text(text)
+    # Dependencies of nri-scope, and pip and hatchling, are those of this environment.
+    dependencies = written.parent / "dependencies"
+    dependencies.mkdir()
+    for path in Path(sysconfig.get_path("purelib")).iterdir():
+        if not path.name.startswith(("nri_scope", "_nri_scope")):
+            (dependencies / path.name).symlink_to(path)
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_NO_INDEX": "1",
+        "PYTHONPATH": str(dependencies),
+    }
+    python = written / ".venv" / "bin" / "python"
+
+    def run_there(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            words, cwd=written, env=environment, capture_output=True, text=True, check=False
+        )
+
+    done = run_there(sys.executable, "-m", "venv", "--without-pip", ".venv")
+    assert done.returncode == 0, done.stderr
+    assert "No module named 'nri_scope'" in run_there(str(python), "-c", "import nri_scope").stderr
+    install = ["-m", "pip", "install", "--no-build-isolation", "--editable", "."]
+    done = run_there(str(python), *install)
+    if by_name:
+        assert "No matching distribution found for nri-scope" in done.stderr
+        return
+    assert done.returncode == 0, done.stderr
+    done = run_there(str(python.parent / "pod-owner"), "--help")
+    assert done.returncode == 0 and done.stdout.startswith("usage: pod-owner"), done.stderr
 
 
 @pytest.mark.skipif(not installed("ruff"), reason="ruff is not installed")
