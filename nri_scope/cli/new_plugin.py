@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``nri-scope new-plugin``: create a plugin in Python, with tests."""
+"""``nri-scope new-plugin``: create a plugin in Python or Go, with tests."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ from .params import ANY_PATH, INDEX
 RECORDING = "containerd-1.7.nriscope.db"
 """File name of the recording for the plugin's tests."""
 TEMPLATE = Path(__file__).parent.parent / "template"
-"""Folder of templates. ``$name`` etc. are replaced in file names and contents, `SUFFIX` removed."""
+"""Templates, by language.
+
+``$name`` etc. are replaced in file names and contents, `SUFFIX` removed.
+"""
 
 SUFFIX = ".tmpl"
 """Suffix that keeps tools from treating templates as nri-scope's own code."""
@@ -49,21 +52,23 @@ _RESERVED = frozenset({"conftest", "google", "nri_scope", "pytest", "tests"})
     show_default=True,
     help="Two-digit index: the plugin's default place in the chain.",
 )
-def command(folder: Path, name: str | None, index: str) -> None:
-    """Create a new plugin in Python.
+@click.option("--go", is_flag=True, help="Write it in Go, with the stub of containerd/nri.")
+def command(folder: Path, name: str | None, index: str, go: bool) -> None:
+    """Create a new plugin in Python or Go.
 
-    Writes a small working plugin, tests that replay a recording to it, a README, a systemd unit and
-    a pyproject.toml to DIR, which must be new or empty.
+    Writes a small working plugin, tests that replay a recording to it, and a README to DIR, which
+    must be new or empty. In Python, also a systemd unit and a pyproject.toml; in Go, a Makefile and
+    a CI job.
     """
-    name = check_plugin_name(folder.resolve().name if name is None else name)
-    written = write_plugin(folder, name, index)
+    name = check_plugin_name(folder.resolve().name if name is None else name, python=not go)
+    written = write_plugin(folder, name, index, "go" if go else "python")
     for path in written:
         click.echo(path)
     click.echo(f"next: cd {shlex.quote(str(folder))} and follow README.md", err=True)
 
 
-def check_plugin_name(name: str) -> str:
-    """Return ``name`` if it is valid for runtimes, Python packages and modules."""
+def check_plugin_name(name: str, *, python: bool) -> str:
+    """Return ``name`` if it is valid for runtimes and, with ``python``, packages and modules."""
     if not _NAME.fullmatch(name) or len(name) > NAME_MAX:
         raise UsageError(
             f"{name!r} is not a valid plugin name",
@@ -71,7 +76,7 @@ def check_plugin_name(name: str) -> str:
         )
     module = module_name(name)
     known = keyword.iskeyword(module) or module in sys.stdlib_module_names | _RESERVED
-    if known or _is_installed(module):
+    if python and (known or _is_installed(module)):
         raise UsageError(
             f"{name!r} is not a valid plugin name: {module} is a Python module or keyword",
             "choose another with --name",
@@ -110,7 +115,7 @@ def _requirement() -> str:
     return "nri-scope"
 
 
-def write_plugin(folder: Path, name: str, index: str) -> list[Path]:
+def write_plugin(folder: Path, name: str, index: str, language: str) -> list[Path]:
     """Write a new plugin into ``folder`` and return its files.
 
     Raises `UsageError` if the folder already has files; existing files are never overwritten.
@@ -127,17 +132,19 @@ def write_plugin(folder: Path, name: str, index: str) -> list[Path]:
         "recording": RECORDING,
         "requirement": _requirement(),
     }
+    template = TEMPLATE / language
     written: list[Path] = []
-    for source in _files(TEMPLATE):
-        relative = Template(source.relative_to(TEMPLATE).as_posix()).substitute(values)
+    for source in _files(template):
+        relative = Template(source.relative_to(template).as_posix()).substitute(values)
         path = folder / relative.removesuffix(SUFFIX)
         path.parent.mkdir(parents=True, exist_ok=True)
         text = Template(source.read_text(encoding="utf-8")).substitute(values)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
         written.append(path)
-    recording = folder / "tests" / "recordings" / RECORDING
-    recording.parent.mkdir()
+    data = "testdata" if language == "go" else "tests/recordings"
+    recording = folder / data / RECORDING
+    recording.parent.mkdir(exist_ok=True)
     shutil.copyfile(bundled_path(RECORDING), recording)
     return sorted([*written, recording])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`new-plugin` writes a working plugin, and overwrites nothing."""
+"""`new-plugin` writes a working plugin in Python or Go, and overwrites nothing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.cli.main import run
 from nri_scope.cli.new_plugin import TEMPLATE
 from nri_scope.nri.events import EventKind, events_in
+from tests.interop.toolchain import environment_for
 from tests.plugin_builders import adjust
 from tests.runtime_emulation.profiles import NEW
 from tests.runtime_emulation.runtime import Runtime
@@ -65,7 +67,7 @@ def test_the_whole_template_is_written_and_filled_in(written: Path) -> None:
         "tests/test_pod_owner.py",
         "tests/recordings/containerd-1.7.nriscope.db",
     }
-    assert len(files) == 1 + sum(path.is_file() for path in TEMPLATE.rglob("*"))
+    assert len(files) == 1 + sum(path.is_file() for path in (TEMPLATE / "python").rglob("*"))
     for name in files - {"tests/recordings/containerd-1.7.nriscope.db"}:
         assert "$" not in (written / name).read_text()
     project = tomllib.loads((written / "pyproject.toml").read_text())["project"]
@@ -164,6 +166,112 @@ def test_the_plugin_installs_without_an_index_of_nri_scope(by_name: bool, writte
     assert done.returncode == 0 and done.stdout.startswith("usage: pod-owner"), done.stderr
 
 
+def test_the_whole_go_template_is_written_and_filled_in(tmp_path: Path) -> None:
+    folder = tmp_path / "json"
+    assert run(["new-plugin", str(folder), "--go", "--index", "20"]) == 0
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    recording = "testdata/containerd-1.7.nriscope.db"
+    assert files == {
+        ".github/workflows/test.yml",
+        ".gitignore",
+        "Makefile",
+        "README.md",
+        "go.mod",
+        "go.sum",
+        "main.go",
+        "plugin_test.go",
+        "testdata/replies.yaml",
+        recording,
+    }
+    for name in files - {recording}:
+        text = (folder / name).read_text()
+        assert not re.search(r"\$(name|index|module|recording|\$)", text)
+    assert "PROGRAM := bin/20-json\n" in (folder / "Makefile").read_text()
+    # The same modules as the example's, so that no other ones are downloaded.
+    example = ROOT / "examples" / "go-ulimit-adjuster"
+    assert (folder / "go.sum").read_text() == (example / "go.sum").read_text()
+    assert (folder / "go.mod").read_text().partition("\n")[2] == (
+        (example / "go.mod").read_text().split("\n", 2)[2]
+    )
+
+
+@pytest.mark.interop
+def test_the_go_plugin_is_built_and_tested(tmp_path: Path) -> None:
+    folder = tmp_path / "pod-owner"
+    assert run(["new-plugin", str(folder), "--go"]) == 0
+    environment = environment_for(folder)
+
+    def make(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["make", *words],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    built = make()
+    assert built.returncode == 0, built.stderr
+    tested = make("test")
+    assert tested.returncode == 0, tested.stdout + tested.stderr
+    golden = folder / "testdata" / "replies.yaml"
+    before = golden.read_text()
+    assert make("golden").returncode == 0
+    assert golden.read_text() == before
+    for command in ("gofmt -l .", "go vet -tags nri_no_wasm ."):
+        checked = subprocess.run(
+            command.split(), cwd=folder, env=environment, capture_output=True, check=True
+        )
+        assert checked.stdout == b""
+
+    main = folder / "main.go"
+    main.write_text(main.read_text().replace("POD_OWNER", "POD_TEAM"))
+    failed = make("test").stdout
+    subjects = re.findall(r"^    --- FAIL: TestReplies/CreateContainer_(\S+)", failed, re.MULTILINE)
+    pod = "reporting/nightly-report-29934840-k6m4z"
+    assert subjects == [f"{pod}/report", f"{pod}/upload"]
+    assert "got      nothing" in failed
+
+    folders = environment["PATH"].split(os.pathsep)
+    environment["PATH"] = os.pathsep.join(
+        entry for entry in folders if not Path(entry, "nri-scope").exists()
+    )
+    assert "nri-scope: not found" in make("test").stdout
+
+
+@pytest.mark.exhaustive
+def test_the_test_of_the_tutorial_is_that_of_the_template() -> None:
+    page = (ROOT / "docs" / "tutorial-go.md").read_text()
+    template = (TEMPLATE / "go" / "plugin_test.go.tmpl").read_text()
+    functions = [
+        re.findall(r"^func Test.*?^}$", text.replace("bin/", ""), re.MULTILINE | re.DOTALL)
+        for text in (page, template)
+    ]
+    assert len(functions[0]) == 1 and functions[0] == functions[1]
+    # As docs/ci.md says.
+    assert functions[0][0].count("\n") + 1 == 19
+    assert "19 lines" in (ROOT / "docs" / "ci.md").read_text()
+
+
+def test_the_job_needs_a_package_of_nri_scope(tmp_path: Path) -> None:
+    assert run(["new-plugin", str(tmp_path), "--go", "--name", "pod-owner"]) == 0
+    workflow = yaml.safe_load((tmp_path / ".github" / "workflows" / "test.yml").read_text())
+    steps = workflow["jobs"]["test"]["steps"]
+    (install,) = (step for step in steps if step.get("name") == "Install nri-scope")
+    assert install["env"] == {"NRI_SCOPE_PACKAGE": "${{ vars.NRI_SCOPE_PACKAGE }}"}
+    done = subprocess.run(
+        ["bash", "-e", "-c", install["run"]],
+        env={**os.environ, "NRI_SCOPE_PACKAGE": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "NRI_SCOPE_PACKAGE: set this variable of the repository, see README.md" in done.stderr
+    assert steps[-1] == {"run": "make test"}
+
+
 @pytest.mark.skipif(not installed("ruff"), reason="ruff is not installed")
 def test_written_code_is_clean(written: Path) -> None:
     for words in (("ruff", "check", "."), ("ruff", "format", "--check", ".")):
@@ -254,6 +362,8 @@ def test_modules_in_the_current_directory_reserve_no_name(
             "'Pluggy' is not a valid plugin name: pluggy is a Python",
         ),
         (["new", "--index", "7"], "'7' is not a plugin index; write 07"),
+        (["full", "--go"], "full is not empty; choose a new folder"),
+        (["new", "--go", "--name", "a b"], "'a b' is not a valid plugin name"),
     ],
 )
 def test_invalid_input_prints_one_line_and_writes_nothing(

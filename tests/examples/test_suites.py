@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command import NRI_SCOPE
-from tests.interop.toolchain import Unavailable, find_go
+from tests.interop.toolchain import environment_for
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -49,24 +49,9 @@ def test_the_python_example_passes_its_tests(name: str, tmp_path: Path) -> None:
 @pytest.mark.interop
 def test_the_go_example_passes_its_tests(tmp_path: Path) -> None:
     folder = copied("go-ulimit-adjuster", tmp_path)
-    try:
-        go = find_go("1.24.0")
-        listed = subprocess.run(
-            [go, "list", "-tags", "nri_no_wasm", "-deps", "."],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if listed.returncode:
-            raise Unavailable(listed.stderr.strip().splitlines()[-1])
-    except Unavailable as error:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip(f"the Go example cannot be built: {error}")
-    path = f"{Path(go).parent}:{Path(NRI_SCOPE).parent}:{os.environ['PATH']}"
+    path = environment_for(folder)["PATH"]
     run_pytest(folder, PATH=path)
-    run_tests([str(go), "test", "-tags", "nri_no_wasm", "./..."], folder, PATH=path)
+    run_tests(["go", "test", "-tags", "nri_no_wasm", "./..."], folder, PATH=path)
 
 
 @pytest.mark.interop

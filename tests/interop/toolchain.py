@@ -16,6 +16,10 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import pytest
+
+from tests.cli.command import NRI_SCOPE
+
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 _EXECUTABLE = 0o555
 
@@ -36,6 +40,30 @@ def find_go(needed: str) -> Path:
     if number is None or tuple(map(int, number.groups())) >= wanted:
         return Path(found)
     return _fetch(Path(found), version, needed)
+
+
+def environment_for(folder: Path) -> dict[str, str]:
+    """Return an environment whose PATH has a ``go`` that can build the plugin in ``folder``.
+
+    Skips the test if there is none; with CI set in the environment, raises Unavailable instead.
+    """
+    try:
+        go = find_go("1.24.0")
+        listed = subprocess.run(
+            [go, "list", "-tags", "nri_no_wasm", "-deps", "."],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if listed.returncode:
+            raise Unavailable(listed.stderr.strip().splitlines()[-1])
+    except Unavailable as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"the Go plugin cannot be built: {error}")
+    path = f"{go.parent}:{Path(NRI_SCOPE).parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path}
 
 
 def go_version(go: Path) -> str:
