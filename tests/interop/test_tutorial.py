@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin of docs/tutorial-go.md is built, replayed and tested as the page says."""
+"""The plugins of the tutorials in Go are built, replayed and tested as the pages say."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.cli.main import run
 from tests.interop.toolchain import environment_for
 
 ROOT = Path(__file__).parents[2]
@@ -85,3 +86,45 @@ def test_the_tutorial_can_be_followed(tmp_path: Path) -> None:
     (folder / "main.go").write_text(plugin.replace("Minor: 229", "Minor: 230"))
     assert "--- FAIL" in failed and "got      230" in failed
     reader.check(failed, reader.run(TEST, status=1))
+
+
+@pytest.mark.interop
+def test_a_lost_adjustment_is_found_as_on_the_page(tmp_path: Path) -> None:
+    page = blocks("tutorial-lost-adjustment.md")
+    handler, defaults, removal, test = (text for language, text in page if language == "go")
+    folder = tmp_path / "gomaxprocs"
+    assert page[0] == ("", f"nri-scope new-plugin {folder.name} --go\ncd {folder.name}\n")
+    assert run(["new-plugin", str(folder), "--go"]) == 0
+
+    template = (folder / "main.go").read_text()
+    written = re.sub(r"^func \(plugin\).*?^}\n", lambda _: handler, template, flags=re.M | re.S)
+    written = re.sub(r"^const annotation .*\n\n", "", written, flags=re.M)
+    written = written.replace('\t"log"\n', '\t"log"\n\t"strconv"\n')
+    added = re.search(r"^.*AddEnv.*$", written, re.MULTILINE)
+    assert added is not None
+    fixed = written.replace(added[0], removal + added[0])
+    (folder / "main.go").write_text(written)
+    (folder / "defaults").mkdir()
+    (folder / "defaults" / "main.go").write_text(defaults)
+    (pod,) = (text for language, text in page if language == "yaml")
+    (folder / "testdata" / "checkout.yaml").write_text(pod)
+
+    reader = Reader(folder)
+    checked = 0
+    printed = ""
+    for language, text in page[1:]:
+        if not language:
+            printed = "".join(reader.run(command) for command in text.splitlines())
+        elif language == "text":
+            reader.check(text, printed)
+            checked += 1
+        elif text == removal:
+            (folder / "main.go").write_text(fixed)
+        elif text == test:
+            (folder / "chain_test.go").write_text(test)
+    assert checked == 6
+    assert reader.run("gofmt -l .") == ""
+
+    (folder / "main.go").write_text(written)
+    failed = reader.run(f"{TEST} -run TestLimitsReachTheContainers", status=1)
+    assert failed.count("    --- FAIL: TestLimitsReachTheContainers/") == 2
