@@ -13,12 +13,13 @@ from nri_scope.share.redaction.tokens import PLAIN_TOKEN
 from tests.agent.agent_process import agent
 from tests.cluster.fake_kubectl import agent_pod, install, pod
 from tests.cluster.plugin_command import KUBECTL, run
+from tests.sample_names import CHECKOUT, CHECKOUT_POD, NAMESPACE
 
 RECORDING = Path(__file__).parents[2] / "recordings/demo.nriscope.db"
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(("switch", "name"), [("pods", "web"), ("namespaces", "shop")])
+@pytest.mark.parametrize(("switch", "name"), [("pods", CHECKOUT_POD), ("namespaces", NAMESPACE)])
 async def test_hidden_names_are_the_reason_why_a_pod_is_not_shown(
     tmp_path: Path, switch: str, name: str
 ) -> None:
@@ -28,15 +29,15 @@ async def test_hidden_names_are_the_reason_why_a_pod_is_not_shown(
     rules = tmp_path / "rules.toml"
     rules.write_text(f"[switches]\n{switch} = true\n")
     async with agent(folder, "--redact", rules) as one:
-        pods = [agent_pod("node"), pod("shop", "web", "node")]
+        pods = [agent_pod("node"), pod(NAMESPACE, CHECKOUT_POD, "node")]
         environment = install(
             tmp_path / "bin", {"pods": pods, "ports": {"nri-scope-node": one.port}}
         )
         for command in ("show", "diff", "blame"):
-            done = await run(KUBECTL, command, "shop/web", environment=environment)
+            done = await run(KUBECTL, command, CHECKOUT, environment=environment)
             assert (done.status, done.output) == (2, "")
             assert "the agent of node hides the names of pods or namespaces" in done.errors
-        done = await run(KUBECTL, "log", "shop/web", environment=environment)
+        done = await run(KUBECTL, "log", CHECKOUT, environment=environment)
     assert done.status == 0
     assert "CreateContainer" in done.output
     # The letters of a token are random: one of 700 outputs has "web" in a token.
@@ -52,7 +53,7 @@ async def test_a_recording_that_cannot_be_read_may_have_a_pod(tmp_path: Path) ->
             tmp_path / "bin",
             {"pods": [agent_pod("node")], "ports": {"nri-scope-node": one.port}},
         )
-        done = await run(KUBECTL, "log", "shop/web", environment=environment)
+        done = await run(KUBECTL, "log", CHECKOUT, environment=environment)
     assert done.status == 2
     assert "node" in done.errors
     assert not done.errors.rstrip().endswith("no recording has its events")

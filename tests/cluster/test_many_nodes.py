@@ -28,6 +28,14 @@ from tests.agent.agent_process import agent
 from tests.cli.command import NRI_SCOPE
 from tests.cluster.fake_kubectl import agent_pod, install, pod
 from tests.cluster.plugin_command import KUBECTL, run
+from tests.sample_names import (
+    CHECKOUT,
+    CHECKOUT_POD,
+    NAMESPACE,
+    NIGHTLY,
+    REPORT_NAMESPACE,
+    REPORT_POD,
+)
 
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 
@@ -48,8 +56,8 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dic
             ports["nri-scope-hanging"] = hanging.getsockname()[1]
             pods = [agent_pod(node) for node in ("node1", "node2", "dead", "hanging")]
             pods += [
-                pod("shop", "web", "node1", app="web"),
-                pod("jobs", "batch", "node2", app="web"),
+                pod(NAMESPACE, CHECKOUT_POD, "node1", app="web"),
+                pod(REPORT_NAMESPACE, REPORT_POD, "node2", app="web"),
                 pod("shop", "other", "without-agent", app="web"),
             ]
             yield install(tmp_path / "bin", {"pods": pods, "ports": ports})
@@ -122,8 +130,8 @@ async def test_log_shows_the_events_of_all_nodes(cluster: dict[str, str]) -> Non
     shown = [json.loads(line) for line in done.output.splitlines()]
     expected: list[tuple[str, int]] = []
     for node, name, where in (
-        ("node1", "demo", "pod:shop/web event:CreateContainer"),
-        ("node2", "containerd-2.1", "pod:jobs/batch event:CreateContainer"),
+        ("node1", "demo", f"pod:{CHECKOUT} event:CreateContainer"),
+        ("node2", "containerd-2.1", f"pod:{NIGHTLY} event:CreateContainer"),
     ):
         local = await run(
             NRI_SCOPE,
@@ -132,7 +140,7 @@ async def test_log_shows_the_events_of_all_nodes(cluster: dict[str, str]) -> Non
         expected += [(node, json.loads(line)["id"]) for line in local.output.splitlines()]
     found = [one for one in shown if "event" in one]
     events = [(one["node"], one["id"]) for one in found]
-    assert sorted(events) == sorted(expected)
+    assert events and sorted(events) == sorted(expected)
     assert found == sorted(found, key=lambda one: one["at"])
     for last in (0, 2):
         done = await run(KUBECTL, "log", *options, "--last", str(last), environment=cluster)
@@ -180,7 +188,7 @@ async def test_collect_writes_a_bundle_of_each_node(
     assert "without-agent: not collected: it has no agent" in done.errors
     names = ["node1-demo.nriscope.zip", "node2-containerd-2.1.nriscope.zip"]
     assert sorted(path.name for path in output.iterdir()) == names
-    for name, pod_name in zip(names, ("shop/web", "jobs/batch"), strict=True):
+    for name, pod_name in zip(names, (CHECKOUT, NIGHTLY), strict=True):
         with Recording.open(output / name) as recording:
             pods = {f"{event.namespace}/{event.pod}" for event in recording.events() if event.pod}
         assert pod_name in pods

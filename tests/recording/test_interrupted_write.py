@@ -33,7 +33,7 @@ _HINT = "only if you trust both files, open the recording once with sqlite3, whi
 _RECORDED = """
 import os, sys
 from pathlib import Path
-from nri_scope.recording import writable_file
+from nri_scope.recording.file import writable_file
 path, step = Path(sys.argv[1]), int(sys.argv[2])
 left = [step]
 def die(statement):

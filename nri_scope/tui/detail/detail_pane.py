@@ -330,8 +330,8 @@ class DetailPane(Widget):
         if before != request or lines != self._body.source:
             keep = before is not None and _is_same_subject(before, request)
             self._show_lines(lines, keep=keep)
-            text, names = self._body.highlight.lower(), _title_of(request.row).lower()
-            if not keep and request.tab is Tab.BLAME and text not in names:
+            text, names = self._body.highlight, _title_of(request.row).lower()
+            if not keep and request.tab is Tab.BLAME and text.lower() not in names:
                 # What the user searched for in the list, unless that is the container.
                 await self.find(text)
         if self._opens:
