@@ -47,7 +47,7 @@ async def test_title_counts_findings_and_enter_goes_to_the_event() -> None:
         await screen.pilot.press("6")
         await screen.shows("[6 Findings]", "took longer than one plugin's", "→ Reply first")
         assert screen.line("took longer than").rstrip().endswith("15 11:52:58")
-        await screen.shows("first at 2026-11-21 07:52:04 +00:00")
+        await screen.shows("first at 2026-12-01 11:52:58 +00:00")
         await screen.pilot.press("down")
         await screen.shows("→ The runtime does not start the plugin again")
         await screen.pilot.press("enter")
