@@ -30,7 +30,7 @@ async def test_live_shows_and_records_events_across_a_restart_of_containerd(
     command = f"tui --live --socket {shlex.quote(str(containerd.nri_socket))} -o {file}"
     async with terminal(tmp_path, command, (100, 26)) as window:
         await connected(containerd, 1)
-        await window.shows(f"containerd {version}"[:20], " live", "following", "Synchronize")
+        await window.shows(f"containerd {version}"[:20], " live", "following", "session 1")
 
         # New pods are shown immediately.
         web = await driver.run_pod("shop", "web")
@@ -112,7 +112,7 @@ async def test_live_with_cri_records_what_took_effect(
     )
     async with terminal(tmp_path, command, (100, 26)) as window:
         await connected(containerd, 1)
-        await window.shows(" live", "following", "Synchronize")
+        await window.shows(" live", "following", "session 1")
         pod = await driver.run_pod("shop", "web")
         app = await driver.run(pod, "app", resources=Resources(cpu_shares=512))
         await window.shows("ContainerStatus")
