@@ -76,20 +76,21 @@ events. Enter on a line in the pane goes to the event.
 Marks and comments are stored in `FILE.marks.json` beside the recording or bundle, which only you
 can read; nothing is changed in the recording. If that is impossible, and for a scenario or a
 manifest, a notice says that they last until you quit.
-Copies of the recording include them (`S`, `E`, and the command `export`); secrets in
+Copies of the recording include them (`E` and the command `export`); secrets in
 comments are redacted like all others.
 
-The keys `S` and `E` use the shown events, `y` the selected one, or all of them the marked
+The key `E` uses the shown events, `y` the selected one, or all of them the marked
 events. If events are marked, but others are shown, a question with both counts comes first:
 `m` means the marked ones, `s` the shown or selected ones, and Enter the marked ones, or the shown
 ones if a filter, pod or container hides others. `U` removes all marks, and asks first if there are
 comments.
 
-`S` saves a recording, with the earlier events without which changes would be attributed to the
-wrong plugin, and `E` exports a bundle. Both first show the name of the file, the redaction (the
-default rules of `nri-scope export --redact`, or none) and a note for the recipient: Tab goes from
-one to the next, the arrow keys choose the redaction, and Enter accepts all. A redacted bundle
-counts the replaced values per rule; check it before you share it. New files are written to the
+`E` exports to a file, with the earlier events without which changes would be attributed to the
+wrong plugin. It first shows the name of the file, the redaction (the default rules of
+`nri-scope export --redact`, or none) and a note for the recipient: Tab goes from one to the next,
+the arrow keys choose the redaction, and Enter accepts all. The file is a recording if its name ends
+in .db, and otherwise a bundle. A redacted bundle counts the replaced values per rule; check it
+before you share it. New files are written to the
 current folder or, if it is not writable, to another one, which a notice names. Only you can read
 them, and their names are printed on exit.
 

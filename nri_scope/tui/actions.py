@@ -164,10 +164,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("previous_of_container", ("O",), "previous event of this line", (Scope.TIMELINE,)),
     Action("page_left", ("<", "shift+left"), "scroll half a screen earlier", (Scope.TIMELINE,)),
     Action("page_right", (">", "shift+right"), "scroll half a screen later", (Scope.TIMELINE,)),
-    # -- copying, saving
+    # -- copying, exporting
     Action("copy", ("y",), "copy events as YAML; in the tabs Changes and Blame, changes", _APP),
-    Action("save_recording", ("S",), "save the shown or the marked events as a recording", _APP),
-    Action("export_bundle", ("E",), "export the shown or the marked events as a bundle", _APP),
+    Action("export", ("E",), "export the shown or the marked events to a file", _APP),
     Action("theme", ("T",), "next theme", _APP),
     Action("redraw", ("ctrl+l",), "redraw the screen", _APP),
     Action("suspend", ("ctrl+z",), "suspend; the command fg of the shell returns", _APP),
@@ -188,7 +187,7 @@ _GROUPS = {
     "up": "Lines",
     "mark": "Marks",
     "blame": "Detail pane",
-    "copy": "Copy, save",
+    "copy": "Copy, export",
     "theme": "General",
 }
 """Group in the help of each action from the named one to the next named."""
@@ -290,7 +289,7 @@ _VIEWS = (
 )
 _LAST = (
     ("narrow_container", "this container"),
-    ("export_bundle", "export"),
+    ("export", "export"),
     ("copy", "copy"),
     ("move_detail", "move details"),
     ("theme", "theme"),

@@ -258,8 +258,7 @@ class ScopeApp(KeyOrderApp, inherit_bindings=False):
             "clear_marks": marker.clear,
             "compare": self._compare,
             "copy": copier.copy,
-            "save_recording": saver.save_recording,
-            "export_bundle": saver.export_bundle,
+            "export": saver.export,
         }
         for name, action in actions.items():
             # Textual looks up the actions of keys as attributes of the app.

@@ -52,8 +52,7 @@ _WORDS = {
     "blame": "owner who",
     "toggle_detail": "show details",
     "copy": "clipboard yank",
-    "save_recording": "extract write",
-    "export_bundle": "export share zip redact redaction",
+    "export": "save bundle recording share zip redact redaction extract write",
     "theme": "colors",
     "suspend": "background",
 }
@@ -82,10 +81,10 @@ _MOVING = ("up", "down", "page_up", "page_down", "home", "end", "first_line", "l
 """Actions that do not need the content of lines."""
 _OPENING = (
     "filter", "search", "comment", "help", "command_palette", "compare",
-    "copy", "go_to", "save_recording", "export_bundle", "clear_marks",
+    "copy", "go_to", "export", "clear_marks",
 )  # fmt: skip
 """Actions that open a screen or an input, so that the following keys may be text."""
-_OF_SHOWN = ("save_recording", "export_bundle")
+_OF_SHOWN = ("export",)
 """Actions on the shown events, which wait in every view until these are shown."""
 _GROUPS = (JUMP_GROUP, NARROW_GROUP, SEARCH_GROUP)
 """Groups of work that selects other events, to which the following keys refer."""

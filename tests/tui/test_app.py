@@ -326,7 +326,7 @@ async def test_an_event_is_copied_in_full(monkeypatch: pytest.MonkeyPatch) -> No
         assert f"name: {API}" in screen.app.clipboard
         monkeypatch.setattr(copy, "CLIPBOARD_MAX", 10)
         await screen.press("y")
-        await screen.shows("too long for the terminal's clipboard; S saves it as a recording")
+        await screen.shows("too long for the terminal's clipboard; E exports it to a file")
 
 
 async def test_a_scenario_is_named_in_place_of_its_temporary_recording() -> None:

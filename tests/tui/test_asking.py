@@ -39,10 +39,10 @@ async def mark(screen: Shown, *events: int) -> None:
 @pytest.mark.exhaustive
 async def test_a_form_sets_name_redaction_and_note_of_a_recording(path: Path) -> None:
     async with showing(path, WIDE) as screen:
-        await screen.press("S")
-        await screen.shows("Enter saves 32 shown events")
-        await screen.press("ctrl+u", *"mine", "tab", "up", "tab", *"seen today", "enter")
-        await screen.shows("saved", "redacted")
+        await screen.press("E")
+        await screen.shows("Enter exports 32 shown events")
+        await screen.press("ctrl+u", *"mine.nriscope.db", "tab", "tab", *"seen today", "enter")
+        await screen.shows("exported ", ": redacted, all 32 events")
     with Recording.open(Path.cwd() / "mine.nriscope.db") as recording:
         assert [note.text for note in recording.notes()] == [
             "note by the user: seen today",
@@ -68,7 +68,7 @@ async def test_an_export_without_redaction_says_so(path: Path) -> None:
         [
             ("E", "2 marked events, or 32 shown?", "m", "Enter exports 2 marked events"),
             ("E", "2 marked events, or 32 shown?", "s", "Enter exports 32 shown events"),
-            ("S", "2 marked events, or 32 shown?", "enter", "Enter saves 2 marked events"),
+            ("E", "2 marked events, or 32 shown?", "enter", "Enter exports 2 marked events"),
             ("y", "2 marked events, or the selected event 9?", "m", "copied 2 marked events"),
         ],
         2,

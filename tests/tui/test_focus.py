@@ -13,7 +13,7 @@ from nri_scope.tui.widgets.board import Board
 from tests.amount import amount, sampled
 from tests.tui.screen import Shown, copy_recording, showing
 
-_UNUSED = {"quit", "suspend", "save_recording", "export_bundle"}
+_UNUSED = {"quit", "suspend", "export"}
 """Actions that end, stop or write something."""
 _KEYS = tuple(action.keys[0] for action in ACTIONS if action.name not in _UNUSED)
 

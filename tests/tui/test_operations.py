@@ -244,8 +244,8 @@ async def test_a_recording_of_one_connection_has_a_row_for_each_event_after_the_
     async with showing(SINGLE, WIDE) as screen:
         await screen.until(lambda: event_rows(screen) == [1, *range(3, 33)])
         assert screen.text().count("▸") == 1 and "▸ session 1 " in screen.line(">   1")
-        await screen.press("S")
-        await screen.shows("Enter saves 32 shown events")
+        await screen.press("E")
+        await screen.shows("Enter exports 32 shown events")
         await screen.press("escape", "enter")
         await screen.shows("    1 ", "Configure", "Synchronize")
         await screen.press("f", *"event:Configure", "enter")

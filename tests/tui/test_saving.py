@@ -41,9 +41,13 @@ def _saved_files() -> list[Path]:
     return list(Path.cwd().glob("*.nriscope.db"))
 
 
+_TO_RECORDING = ("backspace", "backspace", "backspace", "d", "b", "tab", "down", "enter")
+"""Keys in the form that make the file a recording that is not redacted."""
+
+
 async def _save(screen: Shown) -> Recording:
-    await screen.press("S", "enter")
-    await screen.shows("saved ./nri-")
+    await screen.press("E", *_TO_RECORDING)
+    await screen.shows("exported ./nri-", ": not redacted, ")
     (path,) = _saved_files()
     assert path.stat().st_mode & 0o777 == 0o600
     assert screen.app.made == [path]
@@ -76,10 +80,10 @@ async def test_marked_events_are_saved_even_if_not_shown(path: Path) -> None:
         await screen.shows("event 15 is marked")
         await screen.press("e")
         await screen.shows("0 matches")
-        await screen.press("S")
+        await screen.press("E")
         await screen.shows("1 marked event, or 0 shown?")
-        await screen.press("escape", "S", "m", "enter")
-        await screen.shows("saved ./nri-event-15-")
+        await screen.press("escape", "E", "m", *_TO_RECORDING)
+        await screen.shows("exported ./nri-event-15-")
         with Recording.open(*_saved_files()) as recording:
             assert recording.event(15) is not None
         await screen.shows("1 marked event")
@@ -167,7 +171,7 @@ async def test_nothing_is_saved_if_no_event_is_shown(path: Path) -> None:
     async with showing(path) as screen:
         await screen.press("e")
         await screen.shows("0 matches")
-        await screen.press("S")
+        await screen.press("E")
         await screen.shows("no event is shown")
     assert not _saved_files()
 
@@ -218,10 +222,10 @@ async def test_escape_stops_saving_and_leaves_no_file(
     monkeypatch.setattr(redacted_copy, "copy_recording", held)
     async with showing(path) as screen:
         await screen.shows("1 of 32")
-        await screen.press("S", "enter")
+        await screen.press("E", *_TO_RECORDING)
         await asyncio.wait_for(held.started.wait(), 30)
-        await screen.shows("saving all 32 events: 0%")
-        await screen.press("S")
+        await screen.shows("exporting all 32 events: 0%")
+        await screen.press("E")
         await screen.shows("another job is still running; Esc stops it")
         await screen.press("escape")
         held.release.set()
@@ -236,7 +240,7 @@ async def test_escape_after_the_file_was_written_reports_the_file(
     monkeypatch.setattr(redacted_copy, "copy_recording", held)
     async with showing(path, size=(120, 24)) as screen:
         await screen.shows("1 of 32")
-        await screen.press("S", "enter")
+        await screen.press("E", *_TO_RECORDING)
         await asyncio.wait_for(held.started.wait(), 30)
         # A second Escape does not change the message.
         await screen.press("escape", "escape")
@@ -253,7 +257,7 @@ async def test_quitting_stops_saving_and_leaves_no_file(
     monkeypatch.setattr(redacted_copy, "copy_recording", held)
     async with showing(path) as screen:
         await screen.shows("1 of 32")
-        await screen.press("S", "enter")
+        await screen.press("E", *_TO_RECORDING)
         await asyncio.wait_for(held.started.wait(), 30)
         screen.app.exit()
         asyncio.get_running_loop().call_later(0.1, held.release.set)
@@ -269,7 +273,7 @@ async def test_deleted_current_folder_is_reported(
     async with showing(path) as screen:
         await screen.shows("1 of 32")
         gone.rmdir()
-        await screen.press("S")
+        await screen.press("E")
         await screen.shows("! the current folder no longer exists; start in another folder")
 
 
@@ -284,8 +288,8 @@ async def test_home_is_used_if_the_current_folder_is_not_writable(
     monkeypatch.setenv("HOME", str(home))
     async with showing(path, size=(160, 24)) as screen:
         await screen.shows("1 of 32")
-        await screen.press("S", "enter")
-        await screen.shows(f"saved {home}/nri-32-events-")
+        await screen.press("E", *_TO_RECORDING)
+        await screen.shows(f"exported {home}/nri-32-events-")
         assert [made.parent for made in screen.app.made] == [home]
     assert not list(current.iterdir())
 

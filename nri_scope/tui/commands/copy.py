@@ -80,8 +80,9 @@ class Copier(KeyCommands):
 
     def _put(self, text: str | None, what: str) -> None:
         if text is None:
-            key = key_of("save_recording")
-            words = f"too long for the terminal's clipboard; {key} saves it as a recording"
+            words = (
+                f"too long for the terminal's clipboard; {key_of('export')} exports it to a file"
+            )
             self.frame.say(words, problem=True)
             return
         self.app.copy_to_clipboard(text)

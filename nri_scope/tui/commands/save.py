@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Save events to new files: as a recording, or as a bundle."""
+"""Export events to new files: as a bundle, or as a recording."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 import os
 import shlex
 import tempfile
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -41,6 +41,8 @@ _PLACE_COLUMNS = 60
 """Maximum columns of the place of a replaced value, which contains keys of containers."""
 _DEFAULT_RULES, _NO_RULES = _REDACTIONS = "default rules", "none"
 """Valid texts of the form's field for the redaction."""
+_RECORDING, _BUNDLE = ".db", ".zip"
+_NAME_LABEL = "name, .zip or .db"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,28 +123,13 @@ class Saver(KeyCommands):
     fill: Callable[[str, Sequence[FormField], Callable[[Sequence[str]], object]], None]
     """`FilterBar.fill`."""
 
-    async def _shown(self, marked: bool) -> ShownEvents:
-        view = self.views.events.view
-        return await shown_events(self.marker, view, self.context, marked=marked)
-
-    async def save_recording(self) -> None:
-        """Save the marked events or the shown ones as a recording, after a form."""
-        await self._open_form(".nriscope.db", _NO_RULES, "saves", self._save)
-
-    async def export_bundle(self) -> None:
-        """Export the marked events or the shown ones as a bundle, after a form."""
-        await self._open_form(".nriscope.zip", _DEFAULT_RULES, "exports", self._export)
-
-    async def _open_form(self, suffix: str, rules: str, verb: str, work: _Work) -> None:
+    async def export(self) -> None:
+        """Export the marked events or the shown ones to a new file, after a form."""
         if self.jobs.is_free():
             shown = await _count(self.views.events.view)
-            await self.chooser.marked_or_shown(
-                partial(self._show_form, suffix, rules, verb, work, shown)
-            )
+            await self.chooser.marked_or_shown(partial(self._show_form, shown))
 
-    def _show_form(
-        self, suffix: str, rules: str, verb: str, work: _Work, shown: int, marked: bool
-    ) -> None:
+    def _show_form(self, shown: int, marked: bool) -> None:
         view, numbers = self.views.events.view, self.marker.numbers()
         count = len(numbers) if marked else view.events
         events = count if marked else shown
@@ -152,106 +139,91 @@ class Saver(KeyCommands):
             if not marked:
                 numbers = list(view.numbers_between(0, view.length if count == 1 else 0))
             # The name contains the number of a single event, else the count.
-            name = shown_path(new_path(numbers if events == 1 else range(events), suffix))
+            path = new_path(numbers if events == 1 else range(events), f".nriscope{_BUNDLE}")
         except UsageError as error:
             self.frame.say(str(error), problem=True)
             return
-        words = f"{verb} {many(count, 'marked event' if marked else f'shown {view.noun}')}"
+        words = f"exports {many(count, 'marked event' if marked else f'shown {view.noun}')}"
         fields = [
-            FormField("name", name),
-            FormField("redaction", rules, _REDACTIONS),
+            FormField(_NAME_LABEL, shown_path(path)),
+            FormField("redaction", _DEFAULT_RULES, _REDACTIONS),
             FormField("note", ""),
         ]
         self.fill(
-            words, fields, lambda texts: self.jobs.begin(partial(work, marked, _File(*texts)))
+            words, fields, lambda texts: self.jobs.begin(partial(self._export, marked, *texts))
         )
 
-    async def _save(self, marked: bool, file: _File) -> None:
-        shown = await self._shown(marked)
-        path = file.path(".nriscope.db")
+    async def _export(self, marked: bool, name: str, redaction: str, note: str) -> None:
+        shown = await shown_events(self.marker, self.views.events.view, self.context, marked=marked)
+        path, is_redacted = _named(name), redaction != _NO_RULES
         marks = await self.marker.all()
 
-        def work(recording: Recording, progress: OnShare) -> Extracted:
-            from nri_scope.share.bundle import redactor_for
+        def work(recording: Recording, progress: OnShare) -> Bundle | Extracted:
+            from nri_scope.share import bundle
             from nri_scope.share.redacted_copy import copy_recording
             from nri_scope.share.redaction import Rules
 
-            made = copy_recording(
-                recording,
-                path,
-                redactor_for(recording, Rules.DEFAULT) if file.is_redacted else None,
-                shown.selection(),
-                marks=marks,
-                note=file.note,
-                on_progress=progress,
-            )
-            self.jobs.made.append(path)
-            return made
-
-        made = await self.jobs.run(f"saving {shown.words}", work)
-        words = f"{shown.words}, redacted" if file.is_redacted else shown.words
-        self.frame.say(saved_words(words, made), problem=bool(made.damage))
-
-    async def _export(self, marked: bool, file: _File) -> None:
-        shown = await self._shown(marked)
-        path = file.path(".nriscope.zip")
-        marks = await self.marker.all()
-
-        def work(recording: Recording, progress: OnShare) -> Bundle:
-            from nri_scope.share.bundle import BundleContent, export, redactor_for
-            from nri_scope.share.redaction import Rules
-
-            redactor = redactor_for(recording, Rules.DEFAULT) if file.is_redacted else None
-            content = BundleContent(shown.selection(), redactor, file.note, marks)
-            made = export(recording, path, content, on_progress=progress)
+            redactor = bundle.redactor_for(recording, Rules.DEFAULT) if is_redacted else None
+            selection = shown.selection()
+            made: Bundle | Extracted
+            if path.suffix.lower() == _BUNDLE:
+                content = bundle.BundleContent(selection, redactor, note, marks)
+                made = bundle.export(recording, path, content, on_progress=progress)
+            else:
+                made = copy_recording(
+                    recording,
+                    path,
+                    redactor,
+                    selection,
+                    marks=marks,
+                    note=note,
+                    on_progress=progress,
+                )
             self.jobs.made.append(path)
             return made
 
         made = await self.jobs.run(f"exporting {shown.words}", work)
+        words = f"exported {shown_path(path)}"
+        # Imported late, as above.
+        from nri_scope.share import bundle
+
+        if not isinstance(made, bundle.Bundle):
+            content = f"{'redacted' if is_redacted else 'not redacted'}, {shown.words}"
+            words = exported_words(words, content, made)
+            self.frame.say(words, problem=bool(made.damage))
+            return
         lines = exported_lines(made, was_redacted=self.marker.store.facts.redacted)
-        screen = ReadingScreen("bundle", lines, wrap=True)
         damaged = bool(made.manifest.damage)
         await self.app.push_screen(
-            screen,
-            lambda _: self.frame.say(f"exported {shown_path(made.path)}", problem=damaged),
+            ReadingScreen("bundle", lines, wrap=True),
+            lambda _: self.frame.say(words, problem=damaged),
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
-    """The texts of the form before a file is written."""
+def _named(name: str) -> Path:
+    """Return the path of the new file: a recording if its name ends in .db, else a bundle.
 
-    name: str
-    redaction: str
-    note: str
-
-    @property
-    def is_redacted(self) -> bool:
-        return self.redaction != _NO_RULES
-
-    def path(self, suffix: str) -> Path:
-        """Return the path of the new file. Raises UsageError."""
-        name = self.name.strip()
-        if not name or name.endswith("/"):
-            raise UsageError("the file needs a name")
-        if not name.endswith(suffix):
-            name += suffix
-        try:
-            path = Path(name).expanduser()
-        except RuntimeError as error:
-            raise UsageError(f"{name}: there is no such home folder") from error
-        return _default_folder() / path if path.parent == Path() else path
+    Raises UsageError.
+    """
+    name = name.strip()
+    if not name or name.endswith("/"):
+        raise UsageError("the file needs a name")
+    if not name.lower().endswith((_RECORDING, _BUNDLE)):
+        name += f".nriscope{_BUNDLE}"
+    try:
+        path = Path(name).expanduser()
+    except RuntimeError as error:
+        raise UsageError(f"{name}: there is no such home folder") from error
+    return _default_folder() / path if path.parent == Path() else path
 
 
-_Work = Callable[[bool, _File], Coroutine[None, None, None]]
-"""Work that writes a file: with whether the marked events are meant, and the form's texts."""
-
-
-def saved_words(words: str, made: Extracted) -> str:
-    """Return ``saved ./nri-3-events.nriscope.db: 3 marked events, plus 5 for context``."""
-    more = f", plus {made.counts.context:,} for context" if made.counts.context else ""
+def exported_words(words: str, content: str, made: Extracted) -> str:
+    """Return ``exported ./nri-3-events.nriscope.db: redacted, 3 marked events, plus 5 for
+    context``.
+    """
+    context = f", plus {made.counts.context:,} for context" if made.counts.context else ""
     damage = "; it ends where the original is damaged" if made.damage else ""
-    return f"saved {shown_path(made.path)}: {words}{more}{damage}"
+    return f"{words}: {content}{context}{damage}"
 
 
 def exported_lines(made: Bundle, *, was_redacted: bool) -> list[StyledLine]:
