@@ -32,8 +32,7 @@ from nri_scope.recording.file.file_errors import LOCKED, error_words
 from nri_scope.recording.file.writable_file import RecordingFile
 
 from .entry_writer import BatchResult
-from .folder_budget import CHECK_SECONDS, FolderBudget
-from .ring import Ring
+from .ring import CHECK_SECONDS, FolderBudget, Ring
 from .transactions import LATE, TransactionWriter
 
 # Limits of one transaction. Larger ones save little, and a killed process loses uncommitted events.

@@ -3,7 +3,8 @@
 
 Each connection shows the container as changed by all plugins before it. A plugin's own reply shows
 its changes; further differences at the next connection are changes by plugins in between. The
-runtime's own list of owners, if there is one, is compared last.
+runtime's own list of owners, if there is one, is compared last. A runtime that calls plugins in no
+order, as iSulad does, is evaluated at the end of this module.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from nri_scope.nri import merging
 from nri_scope.nri.changes import requested_fields
 from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
 from nri_scope.nri.no_change import is_empty_reply
-from nri_scope.oci import docker_spec
+from nri_scope.oci import docker_spec, isulad_spec
 from nri_scope.specs import Change, Json, Spec
 
 from .attributed_changes import (
@@ -36,7 +37,7 @@ from .attributed_changes import (
 )
 from .hidden_changes import BY_CHANCE, HiddenChanges, maps_of, newest_steps
 from .history import History
-from .observed_round import LOWEST, ConnectionPart, RoundChain, changes_of_chain
+from .observed_round import CONTINUED, GONE, LOWEST, ConnectionPart, RoundChain, changes_of_chain
 from .owner import BEFORE_ALL, RUNTIME, SPEC, Owner, one_of, plugin
 from .round_results import (
     RequestedUpdate,
@@ -418,3 +419,56 @@ def _never_applied(path: str) -> str:
     if not path.startswith(_ONLY_THE_LIMIT) or path in (_SWAP, f"{_ONLY_THE_LIMIT}limit"):
         return ""
     return oci.ONLY_THE_LIMIT
+
+
+class UnorderedCreation(CreationEvaluation):
+    """The evaluation of a creation in which all plugins received the original container."""
+
+    __slots__ = ()
+
+    def _evaluate(self, pairs: Requests) -> History:
+        if not pairs:
+            return super()._evaluate(pairs)
+        first, request = pairs[0]
+        container = request.container.id
+        base = spec = oci.spec_of(request.container)
+        merged = merging.IsuladCreation(request, version=first.version)
+        if not self.is_replay:
+            self.results.note(first.rules.blind_spot)
+        for part, _ in pairs:
+            event, source = part.event, RequestSource.of(part)
+            if event.status_code not in (0, *GONE):
+                self.results.note(f"{part.error.text}; {CONTINUED}")
+            reply = part.reply_as(api.CreateContainerResponse)
+            if reply is None or (part.is_passive and is_empty_reply(reply)):
+                continue
+            known = len(merged.dropped)
+            try:
+                merged.apply(reply, part.plugin)
+            except AdjustmentRefused as error:
+                text = f"{part.plugin}: {error.problem}"
+                self.results.fail(Failure(FailureKind.OTHER, text))
+                break
+            own = isulad_spec.as_requested(merged.applied[-1][1])
+            after = isulad_spec.adjust(spec, own)
+            for lost in merged.dropped[known:]:
+                target, outcome = lost.container_id or container, dropped(lost.reason)
+                self.results.ask(target, lost.path, lost.value, source, outcome)
+            notes = isulad_spec.notes(merged, part.plugin)
+            for change in specs.changes(spec, after):
+                note = notes.get(change.path, "")
+                self.results.steps.append(step(container, change, source, note))
+            spec = after
+        refusal = isulad_spec.creation_refusal(merged)
+        if refusal is not None:
+            text = f"{refusal.plugin}: {refusal.reason}"
+            self.results.fail(Failure(FailureKind.REFUSED, text))
+        refusal = refusal or isulad_spec.start_refusal(merged)
+        if refusal is not None:
+            for each in self.results.steps:
+                if each.owner == plugin(refusal.plugin) and each.change.path in refusal.paths:
+                    each.settle(refused(refusal.reason, Shows.RULE))
+                    each.annotate("")
+        self.results.supersede()
+        tail = RUNTIME if self.is_replay else self.chain.between(None, None, or_runtime=True)
+        return History(container, "", base, SPEC, spec, tail=tail)

@@ -25,7 +25,7 @@ from nri_scope.recording.query.cri_answers import container_status
 
 from .attributed_changes import Failure, FailureKind, RoundDiff, Shows
 from .containers import Containers
-from .creation import CreationEvaluation
+from .creation import CreationEvaluation, UnorderedCreation
 from .history import History
 from .observed_round import (
     CONTINUED,
@@ -45,7 +45,6 @@ from .round_results import (
     updates_of_replies,
 )
 from .rounds import NO_SURROUNDINGS, Rounds, Surroundings
-from .unordered_creation import UnorderedCreation
 from .updates import UpdateEvaluation, UpdatesOfOthers, stop_refusal
 from .validation import OwnerList
 

@@ -18,7 +18,12 @@ from nri_scope.events import Event
 
 from ..finding import Finding, Level, ranked
 from ..limits import FINDINGS_OF_KIND_MAX
-from .conflicts import FailedCallDetector, FailedEventDetector, FailedStartDetector
+from .conflicts import (
+    FailedCallDetector,
+    FailedEventDetector,
+    FailedStartDetector,
+    NameClashDetector,
+)
 from .deadlines import SlowPluginDetector
 from .disconnects import (
     CrashDetector,
@@ -28,7 +33,6 @@ from .disconnects import (
 )
 from .event_order import EventOrderDetector, MissedSubjectDetector, UnseenEndDetector
 from .ignored_requests import DroppedRequestDetector, ReplacedValueDetector
-from .name_clashes import NameClashDetector
 from .recording_facts import Detector, LostEventDetector, UnobservedDetector
 from .recording_facts import RecordingFacts as RecordingFacts
 

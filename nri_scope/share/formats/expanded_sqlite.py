@@ -27,8 +27,7 @@ from nri_scope.recording.reading.event_messages import reply_of, request_of
 from nri_scope.recording.reading.reader import Recording
 from nri_scope.recording.reading.records import event_record, rfc3339, session_record
 
-from .exported_part import ExportedPart, folder_of
-from .json_text import json_text
+from .exported_part import ExportedPart, folder_of, json_text
 
 Cell = None | int | str
 

@@ -57,8 +57,7 @@ from nri_scope.recording.reading.records import (
 )
 from nri_scope.text.escape import safe
 
-from .exported_part import ExportedPart
-from .json_text import json_line
+from .exported_part import ExportedPart, json_line
 
 
 def write(recording: Recording, numbers: Iterable[int] | None, stream: IO[bytes]) -> int:

@@ -39,8 +39,7 @@ from nri_scope.recording.reading.records import deadline_ms
 from nri_scope.recording.reading.sqlite_errors import query_rows
 from nri_scope.wire.ttrpc import Code, TraceContext, trace_context
 
-from .exported_part import ExportedPart, requests_of
-from .json_text import json_line
+from .exported_part import ExportedPart, json_line, requests_of
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.45.0"
 """Schema of the semantic conventions that define the attribute names."""

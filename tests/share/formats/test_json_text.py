@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nri_scope.share.formats.json_text import MAX_DEPTH, json_line, json_text
+from nri_scope.share.formats.exported_part import MAX_DEPTH, json_line, json_text
 
 TEXTS = st.text(st.characters(exclude_categories=()))
 VALUES = st.recursive(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from nri_scope.entries import Began
 from nri_scope.events import Gap
-from nri_scope.tui.list.cell_filters import why_no_event, why_no_filter
+from nri_scope.tui.list.event_list import why_no_event, why_no_filter
 from nri_scope.tui.store.markers import EntryMarker, RowKey
 from nri_scope.tui.store.rows import damaged_row, event_row, gone_row, marker_row
 from tests.recording.made import a_session, an_event

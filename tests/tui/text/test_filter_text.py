@@ -14,7 +14,7 @@ from nri_scope.events import Event
 from nri_scope.filter import parse
 from nri_scope.recording.query.subject_queries import completion_values
 from nri_scope.recording.reading.reader import Recording
-from nri_scope.tui.list.cell_filters import term
+from nri_scope.tui.list.event_list import term
 from nri_scope.tui.text.filter_text import VIEWS, TypedHistory, check, complete, narrowed
 from tests.recording.made import an_event
 from tests.sample_names import API, CHECKOUT_POD, NAMESPACE
