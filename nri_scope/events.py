@@ -327,6 +327,11 @@ class Event:
         """
         return self.pod_id == self.container_id and bool(self.pod_id)
 
+    @property
+    def pod_prefix(self) -> str:
+        """``ns/pod/``, which precedes its container's name; "" without a pod."""
+        return f"{self.namespace}/{self.pod}/" if self.pod and not self.is_alone else ""
+
     def owners_of(self, some: slice) -> tuple[str, ...]:
         """Return the owners of some requests, each once; all owners if outcomes are not known."""
         return tuple(dict.fromkeys(self.owners[some] if self.outcomes else self.owners))

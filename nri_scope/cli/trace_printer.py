@@ -73,8 +73,7 @@ class TraceLines:
         """Store the names of the containers in this exchange, by their ids."""
         event, captured = exchange
         if event.container_id and event.container:
-            above = "" if event.is_alone else f"{event.namespace}/{event.pod}/"
-            self._name(event.container_id, f"{above}{event.container}")
+            self._name(event.container_id, f"{event.pod_prefix}{event.container}")
         if captured is None or event.method != SYNCHRONIZE:
             return
         message = decode_request(captured.method, captured.request, captured.service).message

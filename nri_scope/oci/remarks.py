@@ -75,8 +75,8 @@ def remarks(
     those of the runtime.
     """
     if isinstance(change, api.ContainerAdjustment):
-        if rules.treatment is not None:
-            return tuple(_by_treatment(change, spec or {}, rules.treatment))
+        if rules.refusals is not None:
+            return tuple(_by_treatment(change, spec or {}, rules.refusals.treatment))
         cdi_drop = rules.drops_cdi_devices
         return (*_of_adjustment(change, spec or {}, cdi_drop), *_second_rlimits(change, spec or {}))
     resources = change.linux.resources if isinstance(change, api.ContainerUpdate) else change

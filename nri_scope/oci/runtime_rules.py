@@ -7,7 +7,7 @@ a runtime or a field without such a fact is "unknown", never assumed to be like 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
@@ -61,6 +61,21 @@ UNORDERED = (
 
 
 @dataclass(frozen=True, slots=True)
+class RefusalRules:
+    """What a runtime with its own application of adjustments refuses or drops."""
+
+    treatment: Callable[[str, Json], tuple[str, str]]
+    """Returns why the runtime refuses a creation because of the adjustment of a path to a value,
+    and why it drops the adjustment; see `docker_spec.treatment`."""
+    updates: str
+    """The error about an update in a reply to CreateContainer; the runtime applies no update."""
+    error_of: Callable[[Iterable[str]], str]
+    """Returns the runtime's error about all refusals of one creation; "" without any."""
+    error_outside_chain: Callable[[str], str]
+    """Returns the error about updates in a reply to this event, or in an unsolicited call."""
+
+
+@dataclass(frozen=True, slots=True)
 class RuntimeRules:
     """One runtime's behaviour in calling plugins, applying merged replies and later events."""
 
@@ -111,12 +126,8 @@ class RuntimeRules:
     """
     drops_cdi_devices: str = ""
     """Why the runtime drops the CDI devices of plugins; "" if it injects them, or if unknown."""
-    treatment: Callable[[str, Json], tuple[str, str]] | None = None
-    """Returns why the runtime refuses a creation because of the adjustment of a path to a value,
-    and why it drops the adjustment; see `docker_spec.treatment`. None if it uses upstream's
-    generator, or if unknown."""
-    refuses_updates: str = ""
-    """Why the runtime applies no update that a plugin requests; "" if it does."""
+    refusals: RefusalRules | None = None
+    """What the runtime refuses or drops. None if it uses upstream's generator, or if unknown."""
     shows_outcomes: bool = True
     """Whether events after CreateContainer show whether the container was created."""
     adjusts_as_upstream: bool = False
@@ -187,8 +198,12 @@ _RULES = {
         sorts_mounts=False,
         # Synchronize has variables, but no mounts.
         reported_paths=("/process/env/",),
-        treatment=docker_spec.treatment,
-        refuses_updates=docker_spec.UPDATES,
+        refusals=RefusalRules(
+            docker_spec.treatment,
+            docker_spec.UPDATES,
+            docker_spec.error_of,
+            docker_spec.error_outside_chain,
+        ),
         shows_outcomes=False,
         ignores_evictions=True,
     ),

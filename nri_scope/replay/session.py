@@ -34,7 +34,7 @@ from nri_scope.nri.merging.isulad import SYNCHRONIZE_IGNORED, UNSOLICITED_CRASH
 from nri_scope.nri.runtime_setup import NO_POLICY
 from nri_scope.nri.session import check_part_reply
 from nri_scope.nri.versions import runtime_remark, runtime_words
-from nri_scope.oci import docker_spec, runtime_rules_of
+from nri_scope.oci import runtime_rules_of
 from nri_scope.recorder.writer import Recorder
 from nri_scope.runtime import Answer, EmulatedRuntime, Plugin, PluginExchange, Profile, ProfileSetUp
 from nri_scope.runtime.operations import event_of
@@ -249,9 +249,9 @@ class ReplayRun:
         self, played: PlayedEvent, plugin: str, updates: Collection[api.ContainerUpdate]
     ) -> None:
         """Apply updates outside of the chain; iSulad ignores them or crashes, Docker fails."""
-        if self._rules.refuses_updates:
+        if (refusals := self._rules.refusals) is not None:
             if updates or played.event == UNSOLICITED:
-                played.failure = docker_spec.error_outside_chain(played.event)
+                played.failure = refusals.error_outside_chain(played.event)
                 self._result.tally.fail(f"{played.event} of {plugin}: {played.failure}")
         elif not self._rules.dies_of_updates:
             self._effects.apply_updates(played, plugin, updates)
@@ -273,7 +273,7 @@ class ReplayRun:
         if not played.failure:
             drop_evictions(request.evict, plugin.id, played.dropped)
         self._progress.tell(played)
-        if self._rules.refuses_updates:
+        if self._rules.refusals is not None:
             raise RpcError(Code.UNKNOWN, played.failure)
         return api.UpdateContainersResponse()
 

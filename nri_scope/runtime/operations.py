@@ -31,7 +31,6 @@ from nri_scope.nri import merging
 from nri_scope.nri.events import METHODS, STATE_CHANGE_EVENTS, EventKind
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.versions import asks_closed_validators
-from nri_scope.oci import docker_spec
 from nri_scope.oci.isulad_spec import MachineCpus, creation_refusal
 from nri_scope.oci.remarks import remarks
 from nri_scope.oci.runtime_rules import RuntimeRules, runtime_rules_of
@@ -219,9 +218,11 @@ def merging_of(profile: Profile, event: EventKind) -> Callable[..., Merged] | No
 
 
 def _refusal(adjustment: api.ContainerAdjustment, rules: RuntimeRules) -> str:
-    """Return Docker's error about an adjustment; "" for none that the adjustment shows."""
+    """Return the runtime's error about an adjustment; "" for none that the adjustment shows."""
     refused = (each for each in remarks(adjustment, rules=rules) if each.kind == "refused")
-    return docker_spec.error_of(each.reason for each in refused)
+    return (
+        "" if rules.refusals is None else rules.refusals.error_of(each.reason for each in refused)
+    )
 
 
 @cache
@@ -347,7 +348,7 @@ class Dispatch:
         elif isinstance(merged, merging.UpdateMerging) and rules.dies_of_updates:
             self.outcome.fail(self._rules, UPDATE_EVENT_CRASH)
             self.outcome.killed = True
-        elif isinstance(merged, merging.CreationMerging) and rules.treatment is not None:
+        elif isinstance(merged, merging.CreationMerging) and rules.refusals is not None:
             replies = [
                 (answer.plugin, cast("api.CreateContainerResponse", answer.reply))
                 for answer in self.outcome.answers
@@ -355,7 +356,7 @@ class Dispatch:
             ]
             if merged.updates:
                 plugin = next(plugin for plugin, reply in replies if reply.update)
-                self._fail(plugin, docker_spec.UPDATES, refused=True)
+                self._fail(plugin, rules.refusals.updates, refused=True)
             elif error := _refusal(merged.adjustment, rules):
                 own = (plugin for plugin, reply in replies if _refusal(reply.adjust, rules))
                 self._fail(next(own, ""), error, refused=True)

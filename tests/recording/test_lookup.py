@@ -138,6 +138,7 @@ def test_an_ambiguous_id_is_rejected_with_the_candidates(recording: Recording, w
         ("shop/webb", "the nearest is shop/web"),
         ("shop/web/ap", "the nearest is shop/web/app"),
         ("sidecar", "the nearest is shop/web/sidecar"),
+        ("sidecr", "the nearest is shop/web/sidecar"),
         ("batch", "the nearest is jobs/batch"),
         (f"{WEB[:10]}zz", f"the nearest is {WEB[:12]} (shop/web)"),
         ("a/b/c/d", "`log` shows what it has"),

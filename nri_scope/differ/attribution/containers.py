@@ -71,9 +71,7 @@ class Containers:
         """Store the container's name in an event; a creation replaces a stored name."""
         known = event.container_id in self._names and event.event != CREATE
         if event.container_id and event.container and not known:
-            in_pod = event.pod and not event.is_alone
-            where = f"{event.namespace}/{event.pod}/" if in_pod else ""
-            self._names[event.container_id] = f"{where}{event.container}"
+            self._names[event.container_id] = f"{event.pod_prefix}{event.container}"
 
     def learn_pod(self, pod: api.PodSandbox) -> None:
         """Store the name of a pod, to which its containers refer by id."""

@@ -9,7 +9,7 @@ order, as iSulad does, is evaluated at the end of this module.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -21,7 +21,8 @@ from nri_scope.nri import merging
 from nri_scope.nri.changes import requested_fields
 from nri_scope.nri.merging import NOT_PASSED_ON, Dropped
 from nri_scope.nri.no_change import is_empty_reply
-from nri_scope.oci import docker_spec, isulad_spec
+from nri_scope.oci import isulad_spec
+from nri_scope.oci.runtime_rules import RefusalRules
 from nri_scope.specs import Change, Json, Spec
 
 from .attributed_changes import (
@@ -174,8 +175,8 @@ class CreationEvaluation:
             if reason and self._last is not None and self._last.rules.adjusts_as_upstream:
                 made.settle(dropped(reason))
         observed = self._last or self.owner_list
-        if observed is not None and observed.rules.treatment is not None:
-            self._settle_by(observed.rules.treatment, spec)
+        if observed is not None and observed.rules.refusals is not None:
+            self._settle_by(observed.rules.refusals, spec)
         newest = newest_steps(each for each in self.results.steps if each.is_expected)
         cancelled = {path: each for path, each in newest.items() if not each.has_effect}
         back: list[Change] = []
@@ -190,12 +191,12 @@ class CreationEvaluation:
                 request.exclude(superseded_by(later))
         return specs.apply(spec, back) if back else spec
 
-    def _settle_by(self, treatment: Callable[[str, Json], tuple[str, str]], spec: Spec) -> None:
-        """Settle the requests that Docker Engine refuses or drops. `spec`: after the chain."""
+    def _settle_by(self, rules: RefusalRules, spec: Spec) -> None:
+        """Settle the requests that the runtime refuses or drops. `spec`: after the chain."""
         updates = [*self.results.updates]
         if self.owner_list is not None:
             updates += self.owner_list.updates(self.chain.between(None, None))
-        refusals = [(each.source.owner, docker_spec.UPDATES) for each in updates]
+        refusals = [(each.source.owner, rules.updates) for each in updates]
         remaining = set(standing(self.results.steps))
         for number, made in enumerate(self.results.steps):
             if made.container != self._id or not made.is_open:
@@ -205,13 +206,13 @@ class CreationEvaluation:
                 # A part of a mount was replaced.
                 path = "/".join(path.split("/")[:3])
                 value = value_at(spec, path)
-            refusal, reason = treatment(path, value)
+            refusal, reason = rules.treatment(path, value)
             if reason:
                 made.settle(dropped(reason))
             elif refusal and number in remaining:
                 made.settle(refused(refusal, Shows.RULE))
                 refusals.append((made.owner, refusal))
-        if error := docker_spec.error_of(refusal for _, refusal in refusals):
+        if error := rules.error_of(refusal for _, refusal in refusals):
             kind = error.partition(":")[0]
             owner = next(owner for owner, refusal in refusals if refusal.startswith(kind))
             self.results.fail(Failure(FailureKind.REFUSED, f"{owner}: {error}"))
@@ -311,7 +312,7 @@ class CreationEvaluation:
         for change in changes:
             self.results.steps.append(step(self._id, change, source))
         self._settle_dropped(merged.dropped, reply, spec, part)
-        if part.rules.treatment is not None:
+        if part.rules.refusals is not None:
             # `_without_dropped` settles these: a later plugin may replace them.
             paths = {change.path for change in changes}
             for remark in remarks:

@@ -312,8 +312,8 @@ class UpdatesOfOthers:
 
     def _refusal(self, target: str) -> tuple[str, str]:
         """Return why no update of a container was applied, and why that is unknown; "" for none."""
-        if refusal := self.part.rules.refuses_updates:
-            return self.results.failure or refusal, ""
+        if (refusals := self.part.rules.refusals) is not None:
+            return self.results.failure or refusals.updates, ""
         if target not in self._all_failed:
             return "" if self.doubt else self.results.failure, self.doubt
         return (_FAILED, "") if self._all_failed[target] else ("", _ONE_FAILED)

@@ -205,7 +205,7 @@ class Validation:
         changes = [each.change for each in requests.values()]
         for remark in oci.remarks(adjustment, self.base, rules=rules):
             asked = requests.get(path_of_change(remark, changes))
-            if rules.treatment is not None:
+            if rules.refusals is not None:
                 # `CreationEvaluation` settles them.
                 remark = remark._replace(kind="unresolved", reason="")
             if asked is not None and asked.outcome == REQUESTED:

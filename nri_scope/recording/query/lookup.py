@@ -254,8 +254,12 @@ def _nothing(
 
 
 def _named(what: str, subjects: Sequence[Pod | Container]) -> Iterator[Pod | Container]:
-    """Return the pods and containers with this name, in any namespace and pod."""
-    return (subject for subject in subjects if subject.name == what)
+    """Return the pods and containers with this or the nearest name, in any namespace and pod."""
+    names = dict.fromkeys(subject.name for subject in subjects)
+    name = what
+    if what not in names and "/" not in what:
+        name = nearest_word(what, list(names)[:_COMPARED])
+    return (subject for subject in subjects if name and subject.name == name)
 
 
 def _nearest(what: str, subjects: Sequence[Pod | Container]) -> str:
