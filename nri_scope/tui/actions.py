@@ -69,6 +69,7 @@ def shown(key: str) -> str:
 
 _APP = (Scope.APP,)
 _EVENTS = (Scope.EVENTS,)
+_FIELDS = (Scope.EVENTS, Scope.PLUGINS)
 _ROWS = (
     Scope.EVENTS,
     Scope.CONTAINERS,
@@ -127,7 +128,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("pause", ("space",), "stop following, or follow again; recording continues", _EVENTS),
     Action("field_left", ("left", "h"), "select the field to the left", _EVENTS, False),
     Action("field_right", ("right", "l"), "select the field to the right", _EVENTS, False),
-    Action("filter_by", ("=",), "filter by the value of the selected field", _EVENTS),
+    Action("filter_by", ("=",), "filter by the selected field, or by a plugin's changes", _FIELDS),
     Action("filter_out", ("!",), "filter out the value of the selected field", _EVENTS),
     # -- marks
     Action("mark", ("m",), "mark the event, or unmark it", _APP),
@@ -275,7 +276,7 @@ _OF_PLACE: dict[Scope, tuple[tuple[str, str], ...]] = {
         ("zoom_out", "out"),
         ("zoom_all", "all"),
     ),
-    Scope.PLUGINS: (("open", "slowest event"),),
+    Scope.PLUGINS: (("open", "slowest event"), ("filter_by", "its changes")),
     Scope.SESSIONS: (("open", "first event"),),
     Scope.FINDINGS: (("open", "go to event"),),
 }

@@ -27,7 +27,7 @@ SLOW = RECORDINGS / "containerd-2.1-slow-plugin.nriscope.zip"
 @asynccontextmanager
 async def opened(recording: Path, folder: Path, size: tuple[int, int]) -> AsyncIterator[Shown]:
     """Open a copy of a recording, and wait until it has been analysed."""
-    path = Path(shutil.copy(recording, folder / "node.nriscope.zip"))
+    path = Path(shutil.copy(recording, folder / "".join(("node", *recording.suffixes[-2:]))))
     async with showing(path, size, surveyed=True) as screen:
         await screen.until(lambda: screen.app.store.analysis.passes)
         await screen.hides("analysing")
@@ -86,6 +86,12 @@ async def test_which_plugin_was_slow_and_when_by_the_chain(
         await press(screen, ["4", "down", "down", "down", "enter"], 5)
         await screen.until(lambda: screen.selected == 13)
         await screen.shows("11:52:56.049")
+
+
+async def test_only_the_changes_of_one_plugin(size: tuple[int, int], tmp_path: Path) -> None:
+    async with opened(RECORDINGS / "demo.nriscope.db", tmp_path, size) as screen:
+        await press(screen, ["4", *["down"] * 5, "=", "1"], 8)
+        await screen.shows("5 matches: owner:30-env-injector")
 
 
 async def test_what_happened_to_a_pod_between_two_times(

@@ -395,6 +395,14 @@ class PluginBoard(TableBoard[ChainPlace]):
         place = self.entry
         if place is not None and place.slowest:
             self.post_message(OpenEvent(place.slowest))
-        elif place is not None and (place.first_event or place.changes is not None):
-            field = "plugin" if place.first_event else "owner"
-            self.post_message(SetFilter(f"{field}:{quote(place.name)}"))
+        else:
+            self.action_filter_by()
+
+    def action_filter_by(self) -> None:
+        """Show only the changes of the plugin, or the events of a connection without any."""
+        place = self.entry
+        if place is not None:
+            is_range = place.kind is ChainPlaceKind.BETWEEN
+            field = "owner" if place.changes or not place.first_event else "plugin"
+            name = f"one of {place.name}" if is_range else place.name
+            self.post_message(SetFilter(f"{field}:{quote(name)}"))

@@ -15,6 +15,7 @@ from textual.widget import Widget
 
 from nri_scope.text.escape import columns, safe
 from nri_scope.text.quantities import many
+from nri_scope.text.short_names import short_container
 
 from ..actions import Situation, footer, key_of
 from ..store.recording_overview import RecordingKind, RecordingOverview
@@ -175,7 +176,9 @@ class TabLine(Widget):
             text.append(self._between)
         room = self.size.width - columns(text.plain) - len(self._lead)
         if self.words and room > _MIN_WORDS_COLUMNS:
-            text.append(f"{self._lead}{safe(self.words, room)}", style=self._style)
+            what, space, name = safe(self.words).rpartition(" ")
+            name = short_container(name, max(room - columns(what + space), 1))
+            text.append(f"{self._lead}{safe(what + space + name, room)}", style=self._style)
         return text
 
     def _labels(self) -> dict[str, str]:

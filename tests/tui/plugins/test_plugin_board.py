@@ -59,6 +59,25 @@ async def test_enter_shows_the_events_of_a_connection_or_the_changes_of_a_plugin
         assert shown.last(SetFilter).text == "owner:20-device-injector"
 
 
+async def test_a_key_shows_the_changes_of_a_plugin_or_of_an_interval(path: Path) -> None:
+    async with showing(path, PluginBoard, surveyed=True) as shown:
+        filters = []
+        for _ in range(9):
+            await shown.press("=", "down")
+            filters.append(shown.last(SetFilter).text)
+    assert filters == [
+        "plugin:00-probe-a",
+        'owner:"one of 01–29"',
+        'owner:"one of 01–49"',
+        "owner:20-device-injector",
+        "owner:30-env-injector",
+        'owner:"one of 31–49"',
+        "plugin:50-probe-b",
+        'owner:"one of 51–59"',
+        'owner:"one of 51–94"',
+    ]
+
+
 async def test_counts_only_shown_events_and_names_the_filter(path: Path) -> None:
     context = Context()
     async with showing(path, PluginBoard, context=context) as shown:
