@@ -46,6 +46,7 @@ class UpdatePath(Enum):
     UNKNOWN = "unknown"
 
 
+POD_SPEC = "Pod spec/CRI"
 VOIDED = "replied with an update of the same container without resources, which voids the request"
 """See `RuntimeRules.voids_empty_updates`; the CRI call succeeds."""
 LOGGED = "this runtime only logs it if an update of another container fails"
@@ -79,6 +80,8 @@ class RefusalRules:
 class RuntimeRules:
     """One runtime's behaviour in calling plugins, applying merged replies and later events."""
 
+    request: str = POD_SPEC
+    """Name of the source of what is in a container before any plugin adjusts it."""
     has_ordered_chain: bool = True
     """Whether plugins are called in the order of their indices, up to the first error, each with
     the container as adjusted by the plugins before it. iSulad calls all plugins in random order,
@@ -194,6 +197,7 @@ _RULES = {
         reports_all_updates=False,
     ),
     "Docker Engine": RuntimeRules(
+        request="Docker's client",
         adjust=docker_spec.adjust,
         sorts_mounts=False,
         # Synchronize has variables, but no mounts.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from nri_scope.errors import RecordingError, UsageError
 
+from .file.file_errors import TOO_LARGE
 from .file.schema_check import repair_hint
 
 Cell = None | int | float | str | bytes
@@ -102,10 +103,11 @@ def _translated_errors(path: object, refused: list[int]) -> Iterator[None]:
         raise UsageError(f"SQL: {error}", _hint(str(error))) from error
     except UnicodeEncodeError as error:
         raise UsageError("SQL: the query is not UTF-8 text") from error
-    except UnicodeDecodeError as error:
-        raise RecordingError(
-            str(path), "damaged: text in it is not UTF-8", repair_hint(str(path))
-        ) from error
+    except (UnicodeDecodeError, MemoryError) as error:
+        problem = "damaged: text in it is not UTF-8"
+        if isinstance(error, MemoryError):
+            problem = TOO_LARGE
+        raise RecordingError(str(path), problem, repair_hint(str(path))) from error
     except (sqlite3.Warning, ValueError, OverflowError) as error:
         # For example a NUL in the query, or too large a number.
         raise UsageError(f"SQL: {error}") from error

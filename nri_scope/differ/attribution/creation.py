@@ -128,19 +128,21 @@ class CreationEvaluation:
         of its values.
         """
         if self.owner_list is not None:
-            return self.owner_list.request.container, SPEC
+            of_request = replace(SPEC, request=self.owner_list.rules.request)
+            return self.owner_list.request.container, of_request
         first, request = pairs[0]
+        name = first.rules.request
         if self.is_replay:
-            return request.container, SPEC
+            return request.container, replace(SPEC, request=name)
         if first.index == LOWEST:
-            return request.container, BEFORE_ALL
+            return request.container, replace(BEFORE_ALL, request=name)
         self.results.note(
             f"no connection before {first.plugin}: changes by plugins before it "
-            "are not told apart from the pod spec"
+            f"are not told apart from what was there before ({name})"
         )
         before = self.chain.between(None, first, or_runtime=True)
         owner = SPEC if before == RUNTIME else replace(before, or_spec=before.or_runtime)
-        return request.container, owner
+        return request.container, replace(owner, request=name)
 
     def _validate(self, spec: Spec) -> tuple[Spec, Owner, Mapping[str, Owner]]:
         """Return the spec after the request to validators, with the `tail` and the `removers` of

@@ -6,12 +6,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-POD_SPEC = "Pod spec/CRI"
-"""Name of the owner of values that were there before any plugin."""
+from nri_scope.oci.runtime_rules import POD_SPEC
+
 CRI_REQUEST = "CRI request"
 """Beginning of the name of the owner of changes that a CRI client requested."""
 POD_SPEC_MEANING = (
-    "there before any plugin, from the pod spec, the image, the CRI client or the runtime; nothing "
+    "there before any plugin, from the pod spec, the image, the client or the runtime; nothing "
     "tells them apart"
 )
 
@@ -54,6 +54,8 @@ class Owner:
     """Whether the owner may be the runtime and not a plugin."""
     or_spec: bool = False
     """With `or_runtime`: the value may have been there before any plugin, as for SPEC."""
+    request: str = POD_SPEC
+    """Name of the source of what was there before any plugin."""
 
     @property
     def index(self) -> str:
@@ -113,10 +115,10 @@ class Owner:
             case OwnerKind.REQUEST:
                 text = CRI_REQUEST
             case OwnerKind.SPEC:
-                text = POD_SPEC
+                text = self.request
             case who:
                 text = str(who)
-        other = POD_SPEC if self.or_spec else "the runtime"
+        other = self.request if self.or_spec else "the runtime"
         return f"{text}, or {other}" if self.or_runtime else text
 
 

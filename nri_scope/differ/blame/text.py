@@ -27,7 +27,7 @@ from nri_scope.text.yaml_text import inline, key
 
 from ..attribution.attributed_changes import ChangeStep, Evidence, OutcomeKind, Shows
 from ..attribution.history import History
-from ..attribution.owner import POD_SPEC, Owner, OwnerKind
+from ..attribution.owner import Owner, OwnerKind
 from ..render import wording
 from ..render.values import clipped
 from .owned_lines import OUTCOME_UNKNOWN, UNMET, OwnedLine
@@ -110,7 +110,7 @@ def short(owner: Owner) -> str:
         return str(owner)
     who = "CRI request" if owner.who is OwnerKind.REQUEST else owner.index or str(owner.who)
     who = "unrecorded" if owner.is_unrecorded else who
-    return f"{who} or {POD_SPEC if owner.or_spec else 'runtime'}"
+    return f"{who} or {owner.request if owner.or_spec else 'runtime'}"
 
 
 class Gutter:
@@ -157,8 +157,8 @@ class Gutter:
             items.append("one of …: one or more of these plugins")
         items += (f"{mark} {what}" for mark, what in MARK_MEANINGS.items() if mark in self._marks)
         items += (f"{kind.letter}: {kind.short}" for kind in Evidence if kind in self._evidence)
-        if any(owner.who is OwnerKind.SPEC or owner.or_spec for owner in self._owners):
-            items.append(f"{POD_SPEC}: no plugin")
+        requests = (o.request for o in self._owners if o.who is OwnerKind.SPEC or o.or_spec)
+        items += (f"{name}: no plugin" for name in dict.fromkeys(requests))
         if any(owner.or_runtime and not owner.or_spec for owner in self._owners):
             items.append("or runtime: the runtime itself may have made the change")
         if any(owner.who is OwnerKind.UNKNOWN for owner in self._owners):

@@ -24,7 +24,7 @@ from ..attribution.attributed_changes import (
     Shows,
 )
 from ..attribution.observed_round import CONTINUED
-from ..attribution.owner import POD_SPEC, POD_SPEC_MEANING, Owner, OwnerKind
+from ..attribution.owner import POD_SPEC_MEANING, Owner, OwnerKind
 from .values import place, shown
 
 
@@ -307,7 +307,7 @@ class Legend:
         self._later = False
         """Whether the evidence for that range is later events, not two connections."""
         self._choice = ""
-        self._spec = False
+        self._request = ""
         self._ties: set[str] = set()
         self._evidence: set[Evidence] = set()
         self._glyphs: set[str] = set()
@@ -328,7 +328,8 @@ class Legend:
         """Add an owner and its evidence."""
         self._evidence.update(evidence)
         self._ties.update(who.ties)
-        self._spec = self._spec or who.who is OwnerKind.SPEC or who.or_spec
+        if who.who is OwnerKind.SPEC or who.or_spec:
+            self._request = who.request
         if who.who is not OwnerKind.ONE_OF:
             return
         if who.plugins:
@@ -347,8 +348,8 @@ class Legend:
             texts.append(f"{self._range}: a plugin {where}; which one is unknown")
         if self._choice:
             texts.append(f"{self._choice}: one or more of these plugins; which is unknown")
-        if self._spec:
-            texts.append(f"{POD_SPEC}: {POD_SPEC_MEANING}")
+        if self._request:
+            texts.append(f"{self._request}: {POD_SPEC_MEANING}")
         if self._ties:
             indices = " or ".join(sorted(self._ties))
             texts.append(

@@ -52,6 +52,9 @@ _WRITING_HINTS = {
 }
 
 
+TOO_LARGE = "damaged: a value in it is too large"
+
+
 def code_of(error: sqlite3.Error) -> int:
     """Return SQLite's primary result code; SQLITE_ERROR for errors of Python's sqlite3 module."""
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF

@@ -114,11 +114,14 @@ class EventScan:
     ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
         """Return the keys of new pods, the keys of new containers, and their pods' keys (0: none).
 
-        Returns arrays, as there may be hundreds of thousands.
+        Returns arrays, as there may be hundreds of thousands. A pod that is only another message
+        about a container (`Event.is_alone`) is none.
         """
         with recording_errors(recording):
             pods = recording.connection.execute(
-                "SELECT key FROM pod WHERE key > ? ORDER BY key", (newest_pod,)
+                "SELECT key FROM pod AS p WHERE key > ? AND NOT EXISTS (SELECT 1 FROM container "
+                "AS c WHERE c.id = p.id AND c.pod = p.key) ORDER BY key",
+                (newest_pod,),
             )
             containers = recording.connection.execute(
                 "SELECT key, pod FROM container WHERE key > ? ORDER BY key", (newest_container,)

@@ -128,7 +128,7 @@ class RecordingConnection:
             self._budget.renew()
             try:
                 result = work()
-            except (sqlite3.Error, ValueError) as error:
+            except (sqlite3.Error, ValueError, MemoryError) as error:
                 if self._refresh():
                     continue
                 raise self._error(error, location()) from error
@@ -193,6 +193,8 @@ class RecordingConnection:
             recording_error = to_recording_error(self._real_path, error)
             return RecordingError(self.path, recording_error.problem, recording_error.hint)
         reason = "" if isinstance(error, sqlite3.Error) else f": {error}"
+        if isinstance(error, MemoryError):
+            reason = ": a value is too large"
         return RecordingError(
             self.path, f"it is damaged{location and ' ' + location}{reason}", repair_hint(self.path)
         )

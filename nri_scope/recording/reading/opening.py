@@ -18,7 +18,7 @@ from nri_scope import filter as filters
 from nri_scope.errors import RecordingError
 
 from ..file.blobs import MAX_CONTENT
-from ..file.file_errors import code_of, error_words, is_damage, reading_hint
+from ..file.file_errors import TOO_LARGE, code_of, error_words, is_damage, reading_hint
 from ..file.row_limits import check_names
 from ..file.schema import (
     ATTRIBUTED_VIEWS,
@@ -163,7 +163,7 @@ def _connected(
             if known_fingerprint:
                 _CHECKED_NAMES.add(known_fingerprint)
         _prepare(connection)
-    except (sqlite3.Error, RecordingError, UnicodeError) as error:
+    except (sqlite3.Error, RecordingError, UnicodeError, MemoryError) as error:
         if connection is not None:
             connection.close()
         if isinstance(error, RecordingError):
@@ -275,8 +275,13 @@ def attach(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA query_only = ON")
 
 
-def to_recording_error(path: Path, error: sqlite3.Error | UnicodeError) -> RecordingError:
+def to_recording_error(
+    path: Path, error: sqlite3.Error | UnicodeError | MemoryError
+) -> RecordingError:
     """Return the RecordingError for an error of sqlite3."""
+    if isinstance(error, MemoryError):
+        # SQLite reports so a value that is longer than its file.
+        return RecordingError(path, TOO_LARGE, repair_hint(path))
     if isinstance(error, UnicodeError):
         # The text of the error would quote content of the file.
         return RecordingError(path, "damaged: text in it is not UTF-8", repair_hint(path))

@@ -21,7 +21,7 @@ def recording_errors(recording: Recording) -> Iterator[None]:
     """Translate SQLite, text and row errors inside the block to RecordingError."""
     try:
         yield
-    except (sqlite3.Error, UnicodeError) as error:
+    except (sqlite3.Error, UnicodeError, MemoryError) as error:
         raise to_recording_error(recording.path, error) from error
     except RowError as error:
         raise RecordingError(

@@ -62,7 +62,7 @@ class SubjectDetails:
         if self.container is not None:
             return self.container.name or self.container.id[:SHORT_ID]
         if self.pod is None:
-            return "(unknown pod)"
+            return "(no known pod)"
         name = self.pod.name or f"pod {self.pod.id[:SHORT_ID]}"
         return f"{self.pod.namespace}/{name}" if self.pod.namespace else name
 

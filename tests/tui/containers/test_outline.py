@@ -177,10 +177,17 @@ def test_events_of_pods_are_counted_as_in_stats(path: Path) -> None:
         census = Census()
         while census.step(recording):
             pass
+        alone = {container.id for container in recording.containers() if container.is_alone}
         for pod in recording.pods():
-            counts[pod.namespace, pod.name] += census.pods[pod.key].events
+            if pod.id not in alone:
+                counts[pod.namespace, pod.name] += census.pods[pod.key].events
         stats = summarise(recording).stats
-    assert +counts == {(one.namespace, one.pod): one.count for one in stats.by_pod}
+    by_pod = {(one.namespace, one.pod): one.count for one in stats.by_pod}
+    if path.name.startswith("docker"):
+        # There, a pod is only another message about a container.
+        assert by_pod and not counts
+    else:
+        assert +counts == by_pod
 
 
 def test_census_collects_counts_and_times(tmp_path: Path) -> None:
