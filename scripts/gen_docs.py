@@ -20,6 +20,7 @@ from scripts import (
     readme_page,
     recording_format,
     redaction_page,
+    report_page,
     tui_page,
 )
 
@@ -35,6 +36,7 @@ def render() -> dict[Path, str]:
         ROOT / "docs/cli.md": cli_reference.render(),
         ROOT / "docs/recording-format.md": recording_format.render(),
         ROOT / "docs/redaction.md": redaction_page.render(),
+        report_page.PAGE: report_page.render(),
         ROOT / "docs/tui.md": tui_page.render(),
     }
     files |= {SHARE / "man/man1" / name: page for name, page in man_pages.render().items()}

@@ -20,6 +20,8 @@ class Health(StrEnum):
     """Result of a check."""
 
     OK = "ok"
+    NOTE = "note"
+    """NRI works, but this version of the runtime has a known bug."""
     WARN = "warn"
     """NRI works, but perhaps not as intended."""
     FAIL = "fail"
@@ -90,10 +92,17 @@ def exit_status(checks: Iterable[Check]) -> int:
 
 SCHEMA_VERSION = 1
 
-_SYMBOLS = {Health.OK: "✓", Health.WARN: "!", Health.FAIL: "✗", Health.UNKNOWN: "?"}
-_ASCII = {Health.OK: "+", Health.WARN: "!", Health.FAIL: "x", Health.UNKNOWN: "?"}
+_SYMBOLS = {
+    Health.OK: "✓",
+    Health.NOTE: "·",
+    Health.WARN: "!",
+    Health.FAIL: "✗",
+    Health.UNKNOWN: "?",
+}
+_ASCII = _SYMBOLS | {Health.OK: "+", Health.NOTE: "-", Health.FAIL: "x"}
 _STYLES = {
     Health.OK: Style.GOOD,
+    Health.NOTE: Style.NOTE,
     Health.WARN: Style.WARN,
     Health.FAIL: Style.BAD,
     Health.UNKNOWN: Style.NOTE,
@@ -148,6 +157,7 @@ def _summary(checks: Sequence[Check]) -> str:
         f"{counts[status]} {label}"
         for status, label in (
             (Health.OK, "ok"),
+            (Health.NOTE, "noted"),
             (Health.WARN, "warned"),
             (Health.FAIL, "failed"),
             (Health.UNKNOWN, "unknown"),

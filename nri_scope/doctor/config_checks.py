@@ -15,7 +15,7 @@ from nri_scope.oci.runtime_rules import runtime_rules_of
 
 from .check import Check, Health, fail, not_permitted, ok, unknown, unreadable, warn
 from .host import RuntimeProcess
-from .isulad import known_defects
+from .known_bugs import known_bugs
 from .settings import NriConfig, Setting
 from .sockets import Registration
 
@@ -50,6 +50,16 @@ class Installation:
     def title(self) -> str:
         """The runtime with its version."""
         return f"{runtime_title(self.config.runtime)} {self.version}".rstrip()
+
+    @property
+    def may_be_on(self) -> bool:
+        """Whether its configuration does not switch NRI off."""
+        setting = self.config.enabled
+        if self.config.unreadable:
+            return True
+        if setting is None:
+            return default_enabled(self.config.runtime, self.version) is not False
+        return setting.value is True
 
 
 _GENERATED = re.compile("/var/(?:lib/rancher|snap)/(k3s|rke2|microk8s)/")
@@ -90,17 +100,20 @@ def check_installation(installation: Installation) -> list[Check]:
         *settings,
         *_misplaced(f"{prefix}-keys", installation.config),
         *_restart(f"{prefix}-restart", installation),
-        *_defects(installation),
+        *_defects(f"{prefix}-defects", installation),
     ]
 
 
-def _defects(installation: Installation) -> list[Check]:
-    """Return warnings of what an iSulad with NRI does wrong."""
-    config = installation.config
-    is_on = config.enabled is not None and config.enabled.value is True
-    if config.runtime == "isulad" and (is_on or installation.registration is not None):
-        return known_defects()
-    return []
+def _defects(name: str, installation: Installation) -> Iterator[Check]:
+    """Yield a warning or a note for each known bug that this version of the runtime has."""
+    runtime, registration = installation.config.runtime, installation.registration
+    nri = "" if registration is None else str(registration.runtime.version or "")
+    if registration is None and not installation.may_be_on:
+        return
+    for bug in known_bugs().values():
+        if bug.is_listed and bug.affects(runtime, installation.version, nri):
+            status = Health.WARN if bug.advice else Health.NOTE
+            yield Check(name, status, f"{bug.consequence} ({bug.reference})", bug.advice)
 
 
 def _as_unknown(check: Check, reason: str) -> Check:

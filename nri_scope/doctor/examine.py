@@ -29,7 +29,7 @@ from nri_scope.process.signals import root_hint
 
 from . import containerd, crio, docker, isulad
 from .check import Check, Health, as_warnings, not_permitted, unknown, warn
-from .config_checks import NO_RUNTIME, Installation, check_installation, default_enabled
+from .config_checks import NO_RUNTIME, Installation, check_installation
 from .host import (
     RUNTIMES,
     Host,
@@ -282,7 +282,7 @@ def _config(host: Host, process: RuntimeProcess, version: str) -> NriConfig:
 
 
 def _socket_path(host: Host, installations: Iterable[Installation]) -> str:
-    running = [item for item in installations if item.process is not None and _may_be_on(item)]
+    running = [item for item in installations if item.process is not None and item.may_be_on]
     for item in sorted(running, key=lambda item: item.root):
         path = _socket_of(host, item)
         if path != DEFAULT_SOCKET and not (item.root and host.exists(DEFAULT_SOCKET)):
@@ -298,15 +298,6 @@ def _socket_of(host: Host, item: Installation) -> str:
         # Another program would follow an absolute link from its own root folder.
         path = str(inside.resolve(path)).removeprefix(str(inside.root)) if item.root else path
     return f"{item.root}{path}"
-
-
-def _may_be_on(item: Installation) -> bool:
-    setting = item.config.enabled
-    if item.config.unreadable:
-        return True
-    if setting is None:
-        return default_enabled(item.config.runtime, item.version) is not False
-    return setting.value is True
 
 
 def _socket(
@@ -384,7 +375,7 @@ def _plugins(host: Host, installations: Iterable[Installation]) -> list[Check]:
             continue
         examined.add(identity)
         # If NRI is off, the runtime starts no plugin, and so none can prevent its own start.
-        off = bool(config.runtime) and item.registration is None and not _may_be_on(item)
+        off = bool(config.runtime) and item.registration is None and not item.may_be_on
         read_folder = partial(look_at_plugins, host.below(item.root), path, config_path)
         # Docker Engine starts plugins again when it reloads its configuration.
         process = item.process if config.runtime != "docker" else None

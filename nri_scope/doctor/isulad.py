@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""iSulad's configuration of NRI, keys in the top level of its JSON file, and its defects.
+"""iSulad's configuration of NRI: keys in the top level of its JSON file.
 
 The keys were tried with a built iSulad and have hyphens; its documentation has underscores. NRI is
-off by default, and the socket's path cannot be configured. The defects are those of a built iSulad
-2.1.6.
+off by default, and the socket's path cannot be configured.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from dataclasses import replace
 
 from nri_scope.errors import reason_of
 
-from .check import Check, warn
 from .host import Host
 from .settings import FileProblem, Misplaced, NriConfig, Setting, Table
 
@@ -29,37 +27,6 @@ _KEYS = (
     "plugin-request-timeout",
     "plugin-requst-timeout",
 )
-_TRY = "try each plugin with `nri-scope replay FILE --profile isulad` first"
-
-DEFECTS = (
-    (
-        "iSulad 2.1 aborts on a reply to CreateContainer without `adjust`, even an empty one, and "
-        "crashes on any update of a container that a plugin requests",
-        f"{_TRY}; nri-scope itself sends neither",
-    ),
-    (
-        "iSulad 2.1 crashes on any UpdateContainerResources request of the CRI, with or without "
-        "plugins",
-        "do not let the kubelet resize containers, and set its CPU manager policy to none",
-    ),
-    (
-        "iSulad 2.1 calls external plugins in random order, whatever their index, and sends each "
-        "the container as requested, without the adjustments of the others",
-        "use plugins that do not depend on each other; `nri-scope tap` shows what one requests",
-    ),
-    (
-        "iSulad 2.1 fails a creation in which a plugin sets an environment variable, or the CPU "
-        "without both cpus and mems; ignores args, the cgroups path, the OOM score and pids; and "
-        "swaps soft and hard rlimits",
-        _TRY,
-    ),
-)
-"""Defects with remedies, which concern plugins that work with other runtimes."""
-
-
-def known_defects() -> list[Check]:
-    """Return a warning for each of iSulad's defects that plugins meet."""
-    return [warn("isulad-defects", text, fix) for text, fix in DEFECTS]
 
 
 def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:

@@ -15,6 +15,7 @@ from nri_scope.differ.attribution.observed_round import ConnectionPart
 from nri_scope.differ.missing_plugin import Creation, created_without
 from nri_scope.differ.recording_differ import Choice, differ_of
 from nri_scope.differ.render.values import clipped
+from nri_scope.doctor.known_bugs import KnownBug, known_bugs
 from nri_scope.entries import OperationFate, OperationOutcome
 from nri_scope.events import (
     CONTAINER_STATUS,
@@ -227,8 +228,8 @@ class Finder(RecordingFacts):
         """Id of the newest event that was read."""
         self._requiring: Latest[str, bool] = Latest()
         """By id, whether the pod may require plugins."""
-        self._times: dict[int, int] = {}
-        """Times of the findings' first events, which a ring may remove later."""
+        self._first_events: dict[int, Event] = {}
+        """The findings' first events, which a ring may remove later."""
         self._events = 0
         self._first_ns: int | None = None
         self._last_ns: int | None = None
@@ -313,7 +314,7 @@ class Finder(RecordingFacts):
             first_ns=self._first_ns,
             last_ns=self._last_ns,
             events=self._events,
-            findings=tuple(map(self._with_time, self._diagnosis.findings())),
+            findings=tuple(map(self._with_evidence, self._diagnosis.findings())),
             coverage=self._coverage(),
             sender_facts=sender_facts(self._recording),
         )
@@ -323,13 +324,31 @@ class Finder(RecordingFacts):
         observed, unread = coverage(self._recording), self.unread
         return observed if unread is None else observed.stopped(unread.at_ns, STOPPED)
 
-    def _with_time(self, finding: Finding) -> Finding:
-        if not finding.events:
+    def _with_evidence(self, finding: Finding) -> Finding:
+        """Add the time of the finding's first event, and the known bugs that it may show."""
+        number = finding.events[0] if finding.events else 0
+        if number not in self._first_events and (event := self._recording.event(number)):
+            self._first_events[number] = event
+        first = self._first_events.get(number)
+        if first is None:
             return finding
-        number = finding.events[0]
-        if number not in self._times and (first := self._recording.event(number)) is not None:
-            self._times[number] = first.at_ns
-        return replace(finding, at_ns=self._times.get(number))
+        reason = self.sessions[first.session].end_reason if first.session in self.sessions else ""
+        text = "\n".join((finding.title, finding.detail, first.status_message, reason))
+        known = tuple(
+            bug.name
+            for bug in known_bugs().values()
+            if bug.is_shown_by(finding.kind, first.event, text) and self._may_explain(bug, finding)
+        )
+        return replace(finding, at_ns=first.at_ns, known=known)
+
+    def _may_explain(self, bug: KnownBug, finding: Finding) -> bool:
+        """Return whether all runtimes whose events show a finding have a bug."""
+        events = filter(None, map(self._recording.event, finding.events))
+        sessions = [self.sessions.get(number) for number in {event.session for event in events}]
+        return bool(sessions) and all(
+            each and bug.affects(each.runtime_name, each.runtime_version, each.nri_version)
+            for each in sessions
+        )
 
     def _see(self, event: Event, request: bytes) -> None:
         self._diagnosis.see(event)

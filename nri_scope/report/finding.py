@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import Enum, StrEnum
 
+from nri_scope.doctor.known_bugs import KnownBug, known_bugs
 from nri_scope.nri.plain import Plain
 from nri_scope.recording.reading.records import rfc3339
 
@@ -90,6 +91,13 @@ class Finding:
     """Names of the first affected containers or pods."""
     at_ns: int | None = None
     """Time of the first event; None without events."""
+    known: tuple[str, ...] = ()
+    """Names of the known bugs of runtimes that this shows, or may show."""
+
+    @property
+    def bugs(self) -> tuple[KnownBug, ...]:
+        """The known bugs of runtimes that this shows, or may show."""
+        return tuple(known_bugs()[name] for name in self.known)
 
     def told(self, commands: CommandStyle) -> Finding:
         """Return the finding with commands that its reader has for this recording."""
@@ -99,6 +107,7 @@ class Finding:
         """Return the finding as plain values for JSON."""
         values = asdict(self)
         at_ns = values.pop("at_ns")
+        values["known"] = [bug.record() for bug in self.bugs]
         return {**values, "at": None if at_ns is None else rfc3339(at_ns)}
 
 

@@ -44,6 +44,8 @@ def _finding(finding: Finding, layout: Layout) -> Iterator[str]:
         yield from layout.sentence(f"see {events}", 2)
     if finding.containers:
         yield from layout.sentence(f"about {wording.listed(finding.containers)}", 2)
+    for bug in finding.bugs:
+        yield from layout.sentence(bug.sentence, 2)
     yield from layout.sentence(f"→ {finding.advice}", 2, Style.DIM)
 
 

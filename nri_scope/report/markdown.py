@@ -157,8 +157,9 @@ def _finding(finding: Finding) -> list[str]:
         more = len(finding.containers) - _CONTAINERS_MAX
         names = ", ".join(code(_cut(name)) for name in finding.containers[:_CONTAINERS_MAX])
         lines.append(f"  - about {names}{f' and {more:,} more' if more > 0 else ''}")
-    # The advice is trusted text, with code in backticks.
-    return [*lines, f"  - {_escaped(finding.detail)}", f"  - → {finding.advice}"]
+    # The advice and known bugs are trusted text, with code in backticks.
+    known = [f"  - {bug.sentence}" for bug in finding.bugs]
+    return [*lines, f"  - {_escaped(finding.detail)}", *known, f"  - → {finding.advice}"]
 
 
 def _measured_rows(facts: Facts) -> list[list[str]]:

@@ -135,6 +135,7 @@ def _finding(values: dict[str, object]) -> Finding:
         level=Level(finding.level),
         events=tuple(finding.events),
         containers=tuple(finding.containers),
+        known=tuple(finding.known),
     )
 
 

@@ -104,6 +104,7 @@ class FindingBoard(TableBoard[Finding]):
             finding.detail,
             f"first at {moment(finding.at_ns)}" if finding.at_ns is not None else "",
             f"about {about}" if about else "",
+            *(bug.sentence for bug in finding.bugs),
             f"→ {self.store.commands.words(finding.advice)}",
         ]
         for text in texts:

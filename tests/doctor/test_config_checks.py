@@ -13,6 +13,7 @@ from nri_scope.doctor.host import RuntimeProcess
 from nri_scope.doctor.settings import FileProblem, Misplaced, NriConfig, Orphan, Setting
 from nri_scope.doctor.sockets import Registration
 from nri_scope.nri.runtime_setup import Introduction
+from nri_scope.nri.versions import known_version
 
 from .machine import Machine
 
@@ -252,3 +253,37 @@ def test_crio_reads_the_folders_of_cdi(machine: Machine) -> None:
         Health.OK,
         'cdi_spec_dirs in [crio.runtime] of /etc/crio/crio.conf is ["/a", "/b"]',
     )
+
+
+ON = replace(CONTAINERD, enabled=setting(True))
+
+
+@pytest.mark.parametrize(
+    ("config", "version", "names"),
+    [
+        (ON, "2.1.9", {"containerd#13698", "containerd#13733", "containerd#13609"}),
+        (ON, "2.4.2", {"containerd#13698", "nri@91a7760"}),
+        (ON, "1.7.35", {"containerd#13733"}),
+        # NRI is off by default.
+        (CONTAINERD, "1.7.35", set()),
+        (replace(CONTAINERD, enabled=setting(False)), "2.1.9", set()),
+        (ON, "", set()),
+        (CRI_O, "1.36.3", {"cri-o#10090"}),
+        (CRI_O, "1.31.0", {"cri-o#10090", "nri#102", "nri#103"}),
+    ],
+)
+def test_known_bugs_of_this_version_are_notes(
+    config: NriConfig, version: str, names: set[str]
+) -> None:
+    notes = checks_named(Installation(config, version, None), "-defects")
+    assert {note.detail.rpartition(" (")[2].partition(",")[0] for note in notes} == names
+    assert all(note.status is Health.NOTE and not note.fix for note in notes)
+    assert all("https://" in note.detail for note in notes)
+
+
+def test_the_nri_that_the_runtime_reported_counts() -> None:
+    for nri, expected in (("0.12.0", True), ("0.12.1", False)):
+        runtime = replace(SERVING.runtime, version=known_version(nri))
+        registered = replace(SERVING, runtime=runtime)
+        notes = checks_named(Installation(ON, "2.3.7", None, registered), "-defects")
+        assert any("containerd#13733" in note.detail for note in notes) is expected

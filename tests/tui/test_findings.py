@@ -24,6 +24,8 @@ from .screen import Shown, showing
 RECORDINGS = Path(__file__).parents[2] / "recordings"
 SLOW = RECORDINGS / "containerd-2.1-slow-plugin.nriscope.zip"
 CONFLICT = RECORDINGS / "containerd-2.1-conflict.nriscope.zip"
+CASES = Path(__file__).parents[1] / "data" / "cases"
+REGISTERED_LATE = CASES / "c17-registered-in-runpod-tap.nriscope.zip"
 WIDE = (120, 30)
 
 
@@ -54,6 +56,13 @@ async def test_title_counts_findings_and_enter_goes_to_the_event() -> None:
         await screen.shows("[1 Events]")
         await screen.until(lambda: screen.selected == 13)
         await screen.shows("finding", "A plugin at 31–49 was probably disconnected")
+
+
+@pytest.mark.exhaustive
+async def test_a_known_bug_of_the_runtime_is_named() -> None:
+    async with showing(REGISTERED_LATE, WIDE, surveyed=True) as screen:
+        await screen.press("6")
+        await screen.shows("this may be nri#63, fixed in", "https://github.com/containerd/nri/")
 
 
 @pytest.mark.exhaustive

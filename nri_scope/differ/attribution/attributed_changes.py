@@ -266,6 +266,8 @@ class FailureKind(Enum):
     """The runtime refused the merged adjustments."""
     CALL_REFUSED = auto()
     """The runtime answered a plugin's own call with an error."""
+    CALL_UNANSWERED = auto()
+    """The runtime did not answer a plugin's own call."""
     CHAIN_ENDED = auto()
     """Plugins at the end of the chain did not receive the event."""
     CHAIN_SEEMS_ENDED = auto()

@@ -29,6 +29,7 @@ from .creation import CreationEvaluation, UnorderedCreation
 from .history import History
 from .observed_round import (
     CONTINUED,
+    GONE,
     ConnectionPart,
     Round,
     RoundChain,
@@ -378,7 +379,9 @@ class Differ:
         updates = [RequestedUpdate(source, each) for each in request.update]
         if reply is None:
             words = part.event.status_message or "the runtime answered with an error"
-            results.fail(Failure(FailureKind.CALL_REFUSED, words))
+            is_lost = part.event.status_code in GONE
+            kind = FailureKind.CALL_UNANSWERED if is_lost else FailureKind.CALL_REFUSED
+            results.fail(Failure(kind, words))
         self._apply_updates(updates, results, part, failed)
         results.steps += evictions(source, request.evict, part.rules)
 

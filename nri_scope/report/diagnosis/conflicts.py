@@ -237,6 +237,10 @@ _DETAILS_AND_ADVICE = {
         "The runtime answered the plugin's own call with an error.",
         "The plugin got the error as the answer to its call; its own log may contain it.",
     ),
+    FailureKind.CALL_UNANSWERED: (
+        "The runtime did not answer the plugin's own call; whether it applied it is not known.",
+        "Call it with a deadline, and not while the plugin handles an event.",
+    ),
     FailureKind.CHAIN_ENDED: (
         "{words}.",
         "No connection observed the reason: an error or a conflict at a plugin in between, unless "

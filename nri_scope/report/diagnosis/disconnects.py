@@ -15,10 +15,18 @@ from nri_scope.differ.attribution.owner import Owner
 from nri_scope.differ.render.values import clipped
 from nri_scope.end_reasons import oversized_message, parse_end_reason
 from nri_scope.events import PASSIVE_ROLES, Event, Session
-from nri_scope.nri.events import CONFIGURE, CREATE, SYNCHRONIZE, UNSOLICITED, UPDATE, EventKind
+from nri_scope.nri.events import (
+    CONFIGURE,
+    CREATE,
+    SYNCHRONIZE,
+    UNSOLICITED,
+    UPDATE,
+    EventKind,
+    events_in,
+)
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
 from nri_scope.nri.request_subject import is_plugins_call
-from nri_scope.nri.versions import SPLIT_ADVICE
+from nri_scope.nri.versions import SPLIT_ADVICE, NriVersion, runtime_words, valid_mask
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.recording.query.runtime_crash import crash_event
 from nri_scope.text.quantities import deadline, duration
@@ -386,6 +394,10 @@ _SILENT_ADVICE = (
     "iSulad sends no Synchronize over 4 MiB, and no event after that: use fewer "
     "containers and annotations. It sends none to a plugin that it launched."
 )
+_UNKNOWN_EVENTS_ADVICE = (
+    "The plugin receives no events. Subscribe only to events of this runtime's NRI version, or "
+    "update the runtime."
+)
 _INCOMPLETE_ADVICE = (
     "The connection observed nothing, and what existed before is unknown. See why it ended."
 )
@@ -435,6 +447,14 @@ class FailedConnectionDetector(_LastEvents):
             if reason.is_exit_with_runtime:
                 title = f"{plugin} ended with its connection"
                 return Level.NOTE, title, end, _WITH_RUNTIME_ADVICE
+        version = NriVersion.parse(session.nri_version)
+        unknown = session.mask & ~valid_mask(version) if version is not None else 0
+        if newest.event == CONFIGURE and reason.is_by_runtime and unknown:
+            title = f"{plugin} subscribes to events that are unknown to the runtime"
+            names = ", ".join(event.name for event in events_in(unknown)) or f"{unknown:#x}"
+            runtime = runtime_words(session.runtime_name, session.runtime_version)
+            detail = f"{runtime} (NRI {version}) does not have {names}, and closed the connection."
+            return Level.PROBLEM, title, f"{detail} {end}", _UNKNOWN_EVENTS_ADVICE
         silent_ns = (session.ended_ns or 0) - newest.at_ns
         if newest.event == SYNCHRONIZE and session.synced_ns is None and session.end_reason:
             title = f"Synchronize of {plugin} was never complete"
