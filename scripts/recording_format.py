@@ -248,8 +248,9 @@ mode. nri-scope writes to no file of another user and follows no link of another
 | `x REGEXP y` | whether the RE2 pattern y matches somewhere in x, as `field:~regex` in filters |
 
 The JSON has the protocol's field names and enum names; unknown fields are under \
-`unknown_fields`. Malformed content is `{{"malformed": "<hexadecimal>"}}`, and content of an \
-unknown method, service or kind `{{"raw": "<hexadecimal>"}}`. Without content the result is NULL. \
+`unknown_fields`, with `bits` for a number of 32 or 64 bits. Malformed content is \
+`{{"malformed": "<hexadecimal>"}}`, and content of an unknown method, service or kind \
+`{{"raw": "<hexadecimal>"}}`. Without content the result is NULL. \
 `nri-scope sql` also has the view `events`, with the fields of filters.
 """
 

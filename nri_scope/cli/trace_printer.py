@@ -17,7 +17,7 @@ from google.protobuf.message import Message
 from nri_scope.capture.sink import ShownLine
 from nri_scope.events import CapturedCall, Event, Status
 from nri_scope.nri.changes import evictions_in
-from nri_scope.nri.events import SYNCHRONIZE
+from nri_scope.nri.events import RUNTIME_SERVICE, SYNCHRONIZE
 from nri_scope.nri.merging import EVICTION_IGNORED
 from nri_scope.nri.plain import Plain
 from nri_scope.nri.request_subject import UNKNOWN, decode_reply, decode_request, is_plugins_call
@@ -108,7 +108,7 @@ class TraceLines:
         """Return the JSON record of an exchange: the keys of `log`, and the messages."""
         event, captured = exchange
         record = event_record(event)
-        record["called_by"] = "plugin" if is_plugins_call(event.method, event.mark) else "runtime"
+        record["called_by"] = _caller(exchange)
         record["error"] = None
         if event.status_code:
             record["error"] = {"code": event.status_code, "message": event.status_message}
@@ -136,7 +136,7 @@ class TraceLines:
                 arguments.append(request_words(message, self._name_of))
         # Calls by the plugin go in the other direction.
         marked = f" ({mark_words(event.mark)})" if event.mark else ""
-        arrow = "← " if is_plugins_call(event.method, event.mark) else ""
+        arrow = "← " if _caller(exchange) == "plugin" else ""
         call = f"{event.event}({', '.join(filter(None, arguments))})"
         return f"{arrow}{call} = {self._outcome(exchange)}{_eviction(exchange)}{marked}"
 
@@ -186,6 +186,15 @@ def _eviction(exchange: TracedExchange) -> str:
     asked = any(map(evictions_in, (request, _reply(event, captured))))
     is_ignored = asked and runtime_rules_of(event.runtime).ignores_evictions
     return f"; {EVICTION_IGNORED}" if is_ignored else ""
+
+
+def _caller(exchange: TracedExchange) -> str:
+    """Return which side called the other one; "unknown" for a service of a newer protocol."""
+    event, captured = exchange
+    service = "" if captured is None else captured.service
+    if is_plugins_call(event.method, event.mark) or service == RUNTIME_SERVICE:
+        return "plugin"
+    return "unknown" if service and event.mark == UNKNOWN else "runtime"
 
 
 def _reply(event: Event, captured: CapturedCall) -> Message | None:

@@ -35,6 +35,8 @@ JSON_VALUES_MAX = 250_000
 """Maximum number of values in a JSON message. Long seccomp profiles have thousands."""
 
 _VARINT, _GROUP, _END_GROUP = 0, 3, 4
+_FIXED_BITS = {1: 64, 5: 32}
+"""Lengths of numbers, by the wire type; an unknown field has it as "bits", unless a varint."""
 _GROUPS_MAX = 20
 
 
@@ -178,7 +180,9 @@ def _unknown(fields: UnknownFieldSet, depth: int) -> Iterator[Plain]:
             value = list(_unknown(data, depth + 1)) if depth < _GROUPS_MAX else "…"
         else:
             value = int(data)
-        yield {"field": field.field_number, "value": value}
+        bits = _FIXED_BITS.get(field.wire_type)
+        length: dict[str, Plain] = {"bits": bits} if bits else {}
+        yield {"field": field.field_number, "value": value, **length}
 
 
 _FIELD_MAX = (1 << 29) - 1
@@ -309,18 +313,21 @@ def _hexadecimal(value: Plain, path: str) -> bytes:
 
 
 def _encoded(value: Plain, path: str, depth: int) -> Iterable[bytes]:
-    """Yield the encoding of unknown fields; whether a number had a fixed length is not known."""
+    """Yield the encoding of unknown fields."""
     if not isinstance(value, list) or depth > _GROUPS_MAX:
         raise NotPlain(f"{path}: not a list of fields")
     for item in value:
         field = item.get("field") if isinstance(item, dict) else None
         if not isinstance(item, dict) or not isinstance(field, int) or not 0 < field <= _FIELD_MAX:
             raise NotPlain(f"{path}: not a list of fields")
-        content = item.get("value")
+        content, bits = item.get("value"), item.get("bits")
+        wire = next((wire for wire, length in _FIXED_BITS.items() if length == bits), _VARINT)
+        length = _FIXED_BITS.get(wire, 64)
         if isinstance(content, list):
             inner = b"".join(_encoded(content, path, depth + 1))
             yield varint(field << 3 | _GROUP) + inner + varint(field << 3 | _END_GROUP)
-        elif isinstance(content, int) and 0 <= content < 2**64:
-            yield varint(field << 3 | _VARINT) + varint(content)
+        elif isinstance(content, int) and 0 <= content < 2**length:
+            fixed = content.to_bytes(length // 8, "little")
+            yield varint(field << 3 | wire) + (varint(content) if wire == _VARINT else fixed)
         else:
             yield encoded_field(field, _hexadecimal(content, path))

@@ -109,6 +109,13 @@ def is_plugins_call(method: str, mark: str) -> bool:
     return rpc is not None and rpc.service == RUNTIME_SERVICE and mark != UNKNOWN
 
 
+def may_be_plugins_call(method: str, mark: str) -> bool:
+    """Return whether the plugin may have called the runtime: by `is_plugins_call`, or by a method
+    of a newer protocol.
+    """
+    return mark == UNKNOWN or is_plugins_call(method, mark)
+
+
 def pod_of(method: str, message: Message) -> api.PodSandbox | None:
     """Return the pod of a request; None if the method has none or the request omits it."""
     if method in _WITH_POD and message.HasField("pod"):

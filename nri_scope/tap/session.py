@@ -64,6 +64,7 @@ class _PendingRequest(NamedTuple):
     passed_ns: int
 
 
+_NOT_IDENTIFIED = Identity(index="", name="")
 _Key = tuple[bool, int, int]
 """Whether the runtime sent the request; the mux id; the stream id."""
 
@@ -177,10 +178,8 @@ class TapSession:
         if self._stopped_ns:
             since = self._wall_offset + self._stopped_ns
             self._sink.note_gap(self._session, since, self._ended_ns, self._stop_reason, None)
-        if self._session is None and self.identity is not None:
-            began_ns = self._early[0].wall_ns if self._early else self._ended_ns
-            index, name = self.identity.index, self.identity.name
-            self._record(SessionStart.unconfigured(Role.TAP, index, name, began_ns))
+        if self._session is None and (self.identity is not None or self._early):
+            self._record_unconfigured(self._ended_ns)
 
     def finish(self, reason: str) -> None:
         """End the session after the last printed line, with the reason for its end."""
@@ -296,10 +295,13 @@ class TapSession:
             self._early.append(item)
             self._early_bytes += len(item.request) + len(item.reply)
         else:
-            self.note(f"{item.method} arrived before Configure")
+            # A newer protocol may have another Configure.
+            self._sink.capture(self._record_unconfigured(item.wall_ns), item)
 
     def _registration_answered(self, response: ResponseReceived) -> None:
-        self.registered = self.registered or not response.code
+        # Before the session, the last answer counts: a registration may have several steps.
+        is_kept = self.registered and self._session is not None
+        self.registered = is_kept or not response.code
         if not self.registered:
             self.refused = response.message or f"status {response.code}"
             self._on_refused()
@@ -321,13 +323,19 @@ class TapSession:
         if self._session is not None:
             # No known runtime does this. The second configuration begins a new session.
             self._sink.end_session(self._session, "configured again", now_ns)
-        identity = self.identity or Identity(index="", name="")
+        identity = self.identity or _NOT_IDENTIFIED
         start = SessionStart.configured(
             Role.TAP, identity.index, identity.name, introduction, mask, now_ns
         )
         self._sink.capture(self._record(start), item)
         policy = NO_POLICY if response.code else parse_failure_policy(response.payload)
         self._on_began(start, policy)
+
+    def _record_unconfigured(self, now_ns: int) -> int:
+        """Begin a session without a known Configure, and add to it what happened earlier."""
+        began_ns = self._early[0].wall_ns if self._early else now_ns
+        who = self.identity or _NOT_IDENTIFIED
+        return self._record(SessionStart.unconfigured(Role.TAP, who.index, who.name, began_ns))
 
     def _record(self, start: SessionStart) -> int:
         """Begin a session, and add to it what happened earlier."""

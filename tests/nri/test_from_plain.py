@@ -87,6 +87,12 @@ def test_a_cut_message_stays_cut() -> None:
         ({"unknown_fields": [{"field": 0}]}, "unknown_fields: not a list of fields"),
         ({"unknown_fields": [{"field": 9, "value": "x"}]}, "unknown_fields: not hexadecimal"),
         ({"unknown_fields": [{"field": 9, "value": "…"}]}, "unknown_fields: not hexadecimal"),
+        (
+            {"unknown_fields": [{"field": 9, "value": 2**32, "bits": 32}]},
+            "unknown_fields: not hexadecimal",
+        ),
+        ({"unknown_fields": [{"field": 9, "value": -1, "bits": 64}]}, "unknown_fields: not hexade"),
+        ({"unknown_fields": [{"field": 9, "value": -1, "bits": []}]}, "unknown_fields: not hexade"),
         ({"malformed": "f"}, "malformed: not hexadecimal"),
         ([], "not a mapping"),
     ],

@@ -73,8 +73,8 @@ def test_unknown_fields_are_shown() -> None:
         "unknown_fields": [
             {"field": 500, "value": 7},
             {"field": 500, "value": "6869"},
-            {"field": 500, "value": 1},
-            {"field": 500, "value": 2},
+            {"field": 500, "value": 1, "bits": 32},
+            {"field": 500, "value": 2, "bits": 64},
             {"field": 500, "value": [{"field": 1, "value": 5}]},
         ],
     }

@@ -100,6 +100,10 @@ class ConnectionPart:
     def error(self) -> Failure:
         """The error that the plugin returned, or why its missing reply failed the request."""
         code, message = self.event.status_code, self.event.status_message
+        if self.event.mark == UNKNOWN:
+            # Which side called the other one is not known.
+            parts = self.plugin, message or "no message"
+            return Failure(FailureKind.OTHER, ": ".join(filter(None, parts)))
         if code not in GONE:
             text = f"{self.plugin} {RETURNED}: {message or 'no message'}"
             return Failure(FailureKind.PLUGIN_ERROR, text)

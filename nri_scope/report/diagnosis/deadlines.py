@@ -10,7 +10,7 @@ from nri_scope.differ.attribution.attributed_changes import PluginSpan, RoundDif
 from nri_scope.differ.render import wording
 from nri_scope.events import Event
 from nri_scope.nri.events import CONFIGURE, CREATE, SYNCHRONIZE, VALIDATE
-from nri_scope.nri.request_subject import is_plugins_call
+from nri_scope.nri.request_subject import may_be_plugins_call
 from nri_scope.nri.runtime_setup import NO_POLICY, FailurePolicy
 from nri_scope.nri.versions import runtime_title
 from nri_scope.text.quantities import deadline, duration, many
@@ -110,7 +110,7 @@ class SlowPluginDetector(Detector):
         if session is None or not session.is_connection or not self._facts.wanted(event):
             return
         # Set-up requests and a plugin's own calls have other deadlines.
-        if is_plugins_call(event.method, event.mark) or event.method == CONFIGURE:
+        if may_be_plugins_call(event.method, event.mark) or event.method == CONFIGURE:
             return
         ours = self._facts.is_passive(event.session)
         title = f"nri-scope's own connection {event.plugin}" if ours else event.plugin

@@ -25,7 +25,7 @@ from nri_scope.nri.events import (
     events_in,
 )
 from nri_scope.nri.merging.isulad import UPDATE_EVENT_CRASH
-from nri_scope.nri.request_subject import is_plugins_call
+from nri_scope.nri.request_subject import may_be_plugins_call
 from nri_scope.nri.versions import SPLIT_ADVICE, NriVersion, runtime_words, valid_mask
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.recording.query.runtime_crash import crash_event
@@ -154,7 +154,7 @@ class DisconnectDetector(Detector):
         session = self._facts.sessions.get(event.session)
         if session is None or not session.is_connection or self._facts.is_passive(session.id):
             return
-        if is_plugins_call(event.method, event.mark):
+        if may_be_plugins_call(event.method, event.mark):
             # A failure is the runtime's, and a plugin that could not register was not connected.
             return
         self._newest[event.session] = event.id
