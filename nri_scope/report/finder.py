@@ -333,7 +333,8 @@ class Finder(RecordingFacts):
         if first is None:
             return finding
         reason = self.sessions[first.session].end_reason if first.session in self.sessions else ""
-        text = "\n".join((finding.title, finding.detail, first.status_message, reason))
+        errors = (clipped(error, WORDS_MAX) for error in (first.status_message, reason))
+        text = "\n".join((finding.title, finding.detail, *errors))
         known = tuple(
             bug.name
             for bug in known_bugs().values()

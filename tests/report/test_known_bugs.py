@@ -190,11 +190,11 @@ RECORDINGS: dict[str, Make] = {
     "containerd#10085": _without_synchronize,
     "nri@91a7760": _refused_name,
     "nri#159": _unknown_event,
-    "iSulad: updates by plugins": _case("isulad/kill-evict"),
-    "iSulad: updates by the CRI": _updated_by_the_cri,
-    "iSulad: adjustments": _case("isulad/tap1"),
+    "iSulad's crash at updates by plugins": _case("isulad/kill-evict"),
+    "iSulad's crash at updates by the CRI": _updated_by_the_cri,
+    "iSulad's treatment of adjustments": _case("isulad/tap1"),
 }
-WITHOUT_FINDING = {"iSulad: order of plugins"}
+WITHOUT_FINDING = {"iSulad's order of plugins"}
 """Rows whose condition a test below shows on the emulated runtime."""
 
 
@@ -364,7 +364,7 @@ def test_a_finding_of_several_runtimes_is_of_a_bug_that_all_have(tmp_path: Path)
 
 
 def test_isulad_sends_each_plugin_the_original_container(tmp_path: Path) -> None:
-    """The condition of "iSulad: order of plugins"."""
+    """The condition of "iSulad's order of plugins"."""
     seen: dict[str, list[str]] = {}
 
     class Noting:
@@ -380,7 +380,7 @@ def test_isulad_sends_each_plugin_the_original_container(tmp_path: Path) -> None
     for profile, expected in (("isulad", []), ("containerd-2.4", ["one"])):
         played(source, plugins, profile=profile)
         assert sorted({*seen["one"], *seen["two"]} & {"one", "two"}) == expected
-    assert "random order" in known_bugs()["iSulad: order of plugins"].consequence
+    assert "random order" in known_bugs()["iSulad's order of plugins"].consequence
 
 
 def test_the_emulated_runtime_shows_what_unknown_events_do(tmp_path: Path) -> None:

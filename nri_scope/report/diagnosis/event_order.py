@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Detect events in a valid order that the author of a plugin may not expect.
-
-A container that is created while a plugin is being synchronized can be missing in both Synchronize
-and CreateContainer (containerd#13698).
-"""
+"""Detect events in a valid order that the author of a plugin may not expect, and missed ones."""
 
 from __future__ import annotations
 
