@@ -59,6 +59,14 @@ from .problem_recordings import Everything
 
 CASES = Path(__file__).parents[1] / "data" / "cases"
 SECOND = 10**9
+CAPTURED: tuple[str, ...] = (
+    "30-annotator",
+    "60-cpu-policy",
+    "00-probe-a",
+    "50-probe-b",
+    "95-probe-c",
+)
+"""The connections of the capture of iSulad."""
 NAME = "payments-prod/checkout-api"
 """Name of a plugin with a slash, as people write them."""
 
@@ -173,8 +181,7 @@ def _unknown_event(folder: Path) -> Path:
 
 
 def _updated_by_the_cri(folder: Path) -> Path:
-    plugins = "30-annotator", "60-cpu-policy", "00-probe-a", "50-probe-b", "95-probe-c"
-    ends = dict.fromkeys(plugins, (SECOND, "closed by the runtime"))
+    ends = dict.fromkeys(CAPTURED, (SECOND, "closed by the runtime"))
     return of_capture("isulad", folder / "isulad.nriscope.db", ended=ends)
 
 
