@@ -347,7 +347,8 @@ def _seconds(runtime: str, value: object) -> float | None:
 def _cdi(name: str, installation: Installation) -> Iterator[Check]:
     runtime = installation.config.runtime
     if text := runtime_rules_of(runtime, installation.version).drops_cdi_devices:
-        yield warn(name, text, "update containerd to 1.7.30 or 2.1 if a plugin uses CDI")
+        releases = "CRI-O to 1.34" if runtime == "crio" else "containerd to 1.7.30 or 2.1"
+        yield warn(name, text, f"update {releases} if a plugin uses CDI")
     for setting in installation.config.cdi.values():
         text = f"{_label(setting)} is {json.dumps(setting.value, default=str)}"
         if setting.value is False:

@@ -16,7 +16,16 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import UsageError, did_you_mean
 
 from .events import PASSIVE_EVENTS, EventKind, decode, events_in, mask_of
-from .versions import V0_11, V0_12, NriVersion, has_failure_policy, infer, runtime_words, valid_mask
+from .versions import (
+    V0_11,
+    V0_12,
+    NriVersion,
+    has_failure_policy,
+    infer,
+    runtime_words,
+    sent_name,
+    valid_mask,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +139,8 @@ def nri_version_of(configure: api.ConfigureRequest) -> tuple[NriVersion | None, 
     sent = NriVersion.parse(configure.NRI_version)
     if sent is not None:
         return sent, False
-    inferred = infer(configure.runtime_name, configure.runtime_version)
+    name = sent_name(configure.runtime_name, configure.runtime_version)
+    inferred = infer(name, configure.runtime_version)
     if inferred is not None and inferred >= V0_12 and not configure.NRI_version:
         # From 0.12 on, runtimes always send their version; this build has an older NRI module.
         inferred = V0_11
@@ -163,7 +173,7 @@ def introduction_of(configure: ConfigureRequest) -> Introduction:
     """Return the runtime's data in `configure`."""
     version, inferred = nri_version_of(configure)
     return Introduction(
-        configure.runtime_name,
+        sent_name(configure.runtime_name, configure.runtime_version),
         configure.runtime_version,
         version,
         inferred,

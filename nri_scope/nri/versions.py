@@ -212,12 +212,23 @@ _RUNTIMES = {
 }
 
 _ALIASES = {"v2": "isulad", "crio": "cri-o"}
+_CONTAINERD_V2 = sort_key("2.0.0-rc.0") or ()
 _TITLES = {
     "containerd": "containerd",
     "cri-o": "CRI-O",
     "docker": "Docker Engine",
     "isulad": "iSulad",
 }
+
+
+def sent_name(name: str, version: str) -> str:
+    """Return the name of the runtime that sent a name and version in Configure.
+
+    containerd up to 2.0.3 sends the last part of its module's path, which is "v2" as in iSulad
+    (``path.Base(version.Package)`` in internal/nri); iSulad's version is that of an older beta.
+    """
+    is_containerd = name == "v2" and (sort_key(version) or ()) >= _CONTAINERD_V2
+    return "containerd" if is_containerd else name
 
 
 def runtime_title(runtime_name: str) -> str:

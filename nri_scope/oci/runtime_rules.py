@@ -16,7 +16,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope._gen.nri.api_pb2 import ContainerAdjustment
 from nri_scope.nri.events import POST_START, START
 from nri_scope.nri.merging import CreationMerging, IsuladCreation, IsuladStopping, StopMerging
-from nri_scope.nri.versions import V0_12, NriVersion, runtime_title, sort_key
+from nri_scope.nri.versions import runtime_title, sort_key
 from nri_scope.specs.json_spec import Json, Spec, copy_object, restore_if_unchanged
 
 from . import docker_spec, isulad_spec
@@ -145,10 +145,6 @@ class RuntimeRules:
     """Whether later events contain all effects of an update. CRI-O reports only the processor
     settings, memory and swap limits (``UpdateContainerLinuxResources``).
     """
-    rlimits_since: NriVersion | None = None
-    """First NRI version with the container's rlimits in events after a creation; None: always, or
-    unknown. containerd 2.3 sends them (``commonContainerToNRI``), 1.7.24 and 2.1.9 do not (tested).
-    """
     start_event: str = START
     """First event that shows a started container. iSulad sends StartContainer also if the start
     failed.
@@ -171,8 +167,12 @@ class RuntimeRules:
         return "" if self.has_ordered_chain else UNORDERED
 
 
-_WITHOUT_CDI = (((1, 7, 26), (1, 7, 30)), ((2, 0, 0), (2, 1, 0)))
-"""Versions of containerd, from and before, that drop CDI devices (1.7.29 tested, 2.0 read)."""
+_WITHOUT_CDI = {
+    "containerd": (((1, 7, 26), (1, 7, 30)), ((2, 0, 0), (2, 1, 0))),
+    "CRI-O": (((1, 32, 0), (1, 34, 0)),),
+}
+"""Versions, from and before, that drop CDI devices (containerd 1.7.29 tested, others read). Their
+NRI has such devices, and they pass no ``WithCDIDeviceInjector``."""
 _DROPS_CDI = "drops the CDI devices of plugins"
 UNKNOWN = RuntimeRules()
 _RULES = {
@@ -183,7 +183,6 @@ _RULES = {
         logs_failed_updates=True,
         adjusts_as_upstream=True,
         ignores_evictions=True,
-        rlimits_since=V0_12,
         clears_uncreated_state=True,
     ),
     "CRI-O": RuntimeRules(
@@ -241,8 +240,8 @@ def runtime_rules_of(runtime_name: str, runtime_version: str = "") -> RuntimeRul
     title = runtime_title(runtime_name)
     rules = _RULES.get(title, UNKNOWN)
     key = sort_key(runtime_version)
-    if title == "containerd" and key is not None and any(a <= key[:3] < b for a, b in _WITHOUT_CDI):
-        return replace(rules, drops_cdi_devices=f"containerd {runtime_version} {_DROPS_CDI}")
+    if key is not None and any(a <= key[:3] < b for a, b in _WITHOUT_CDI.get(title, ())):
+        return replace(rules, drops_cdi_devices=f"{title} {runtime_version} {_DROPS_CDI}")
     return rules
 
 

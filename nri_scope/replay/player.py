@@ -288,11 +288,20 @@ class Player:
         event.control.after(replace(pending, request=request), played)
 
     async def _operate(
-        self, played: PlayedEvent, event: EventKind, request: Message, timeout_ns: int = 0
+        self,
+        played: PlayedEvent,
+        event: EventKind,
+        request: Message,
+        timeout_ns: int = 0,
+        *,
+        undoes: bool = False,
     ) -> None:
         self._progress.begin(played)
         self._parts.faults.begin(played.subject)
-        outcome = await self._parts.runtime.operate(event, request, timeout_ns=timeout_ns)
+        # Runtimes undo a request before they change the state.
+        outcome = await self._parts.runtime.operate(
+            event, request, timeout_ns=timeout_ns, keeps_state=undoes
+        )
         self._progress.settle()
         refusal, refused_plugin = "", ""
         if event is EventKind.CreateContainer and not outcome.failure:
@@ -329,7 +338,7 @@ class Player:
         if outcome.failure:
             for part in self._course.steps_after_failure(event, request):
                 undone = PlayedEvent(0, part.event.name, played.subject, 0)
-                await self._operate(undone, part.event, part.request)
+                await self._operate(undone, part.event, part.request, undoes=True)
 
     def _complete(
         self, played: PlayedEvent, outcome: OperationResult, work: Callable[[], None]

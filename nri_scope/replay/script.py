@@ -21,10 +21,9 @@ from nri_scope.nri.request_subject import container_of
 from nri_scope.recording.query.coverage import range_words
 from nri_scope.recording.query.session_choice import concerns, find_session, sessions_of, subject_of
 from nri_scope.recording.reading.reader import Recording
-from nri_scope.runtime import Profile
+from nri_scope.runtime import Profile, recorded_profile
 from nri_scope.runtime.lifecycle import recorded_request
 from nri_scope.runtime.plugin_setup import is_setup
-from nri_scope.runtime.rules import recorded_rules_of
 from nri_scope.scenario.recorded_scenario import initial_state
 
 BUDGET_FACTOR = 0.5
@@ -141,12 +140,11 @@ class Script:
     def profile(self) -> Profile:
         """Profile of the recorded runtime."""
         session = self.session
-        profile = Profile.of(
-            "recorded", session.runtime_name, session.runtime_version, session.nri_version
+        profile = recorded_profile(
+            session.runtime_name, session.runtime_version, session.nri_version
         )
         return replace(
             profile,
-            lifecycle_rules=recorded_rules_of(session.runtime_name),
             registration_timeout_ms=session.registration_timeout_ms
             or DEFAULT_REGISTRATION_TIMEOUT_MS,
             request_timeout_ms=session.request_timeout_ms or DEFAULT_REQUEST_TIMEOUT_MS,

@@ -25,5 +25,7 @@ from .plugin_setup import synchronize_parts as synchronize_parts
 from .profile import PROFILES as PROFILES
 from .profile import RECORDED as RECORDED
 from .profile import Profile as Profile
+from .profile import nearest_profile as nearest_profile
 from .profile import profile_named as profile_named
+from .profile import recorded_profile as recorded_profile
 from .server import EmulatedRuntime as EmulatedRuntime

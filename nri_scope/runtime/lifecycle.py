@@ -157,6 +157,8 @@ class LifecycleState:
                 self._containers[container_id] = _Stage.FAILED
             case EventKind.StartContainer:
                 self._containers[container_id] = _Stage.UNSTARTED
+            case EventKind.StopPodSandbox:
+                self._pods[pod_id] = _Stage.LIVE
             case EventKind.UpdateContainer | EventKind.UpdatePodSandbox:
                 self._without_post_event.add((_POST_EVENTS[event], container_id or pod_id))
             case _:
@@ -179,8 +181,8 @@ class LifecycleState:
             stage = self._containers.get(container.id)
             if stage is _Stage.FAILED or self._pods.get(container.pod_sandbox_id) is _Stage.FAILED:
                 return "its container was not created here"
-            # Without tracking, a stop is sent for every such request of the CRI.
-            ends = _ENDS if not self._rules.tracks_containers else {EventKind.RemoveContainer}
+            undone = self._profile.dispatch_rules.undo_events.get(EventKind.StartContainer, ())
+            ends = _ENDS.difference(undone)
             if stage is _Stage.UNSTARTED and event not in ends:
                 return "its container was not started here: StartContainer failed"
         key = (event, container.id if container is not None else pod.id if pod is not None else "")
@@ -194,6 +196,13 @@ class LifecycleState:
         if container is not None:
             if event in _ENDS:
                 yield from self._container_ends(event, request, pod, container)
+            elif (
+                event is EventKind.CreateContainer
+                and not self._rules.creates_in_stopped_pods
+                and self._pods.get(container.pod_sandbox_id) is _Stage.STOPPED
+            ):
+                self._containers[container.id] = _Stage.FAILED
+                yield self._skip(event, request, "creates no container in a stopped pod")
             else:
                 if event in (EventKind.CreateContainer, EventKind.StartContainer):
                     self._containers[container.id] = _Stage.LIVE
@@ -219,7 +228,7 @@ class LifecycleState:
             yield self._skip(event, request, f"does not send it: {why}")
             return
         if event is EventKind.StopContainer:
-            if self._rules.tracks_containers and stage is not _Stage.LIVE:
+            if self._rules.stops_once and stage not in (None, _Stage.LIVE):
                 yield self._skip(event, request, "has already sent the stop")
                 return
             self._containers[container.id] = _Stage.STOPPED
@@ -248,14 +257,17 @@ class LifecycleState:
         self, event: EventKind, request: Message, pod: api.PodSandbox
     ) -> Iterator[LifecycleStep]:
         stage = self._pods.get(pod.id)
-        if self._rules.tracks_pods:
-            if stage is None:
-                why = "the pod was not run since the runtime started"
-                yield self._skip(event, request, f"does not send it: {why}")
-                return
-            if event is EventKind.StopPodSandbox and stage is not _Stage.LIVE:
-                yield self._skip(event, request, "has already sent the stop")
-                return
+        if self._rules.tracks_pods and stage is None:
+            why = "the pod was not run since the runtime started"
+            yield self._skip(event, request, f"does not send it: {why}")
+            return
+        if (
+            self._rules.stops_once
+            and event is EventKind.StopPodSandbox
+            and stage not in (None, _Stage.LIVE)
+        ):
+            yield self._skip(event, request, "has already sent the stop")
+            return
         if event is EventKind.StopPodSandbox:
             self._pods[pod.id] = _Stage.STOPPED
         else:

@@ -17,20 +17,25 @@ from nri_scope.nri.versions import (
     V0_7,
     V0_12,
     NriVersion,
+    SortKey,
     has_dedicated_rpcs,
     has_split_sync,
     has_timeouts,
+    runtime_title,
     runtime_words,
     sends_nri_version,
+    sort_key,
     valid_mask,
 )
-from nri_scope.oci.runtime_rules import runtime_rules_of
 
 from .rules import (
     CONTAINERD,
     CONTAINERD_1_7,
     CONTAINERD_2_3,
     CRI_O,
+    CRI_O_1_33,
+    CRI_O_1_35,
+    CRI_O_1_36,
     DOCKER,
     ISULAD,
     VERBATIM,
@@ -79,6 +84,8 @@ class Profile:
     and gets no requests (``acceptPluginConnections`` of NRI 0.6.1)."""
     lifecycle_rules: LifecycleRules = VERBATIM
     """Rules for the data sent about the lifecycle of pods and containers."""
+    since: SortKey | None = None
+    """First version of the runtime with this behaviour; None if no release has it."""
     never_sent: frozenset[EventKind] = frozenset()
     """Events that plugins can subscribe to but the runtime never sends."""
     registration_timeout_ms: int = DEFAULT_REGISTRATION_TIMEOUT_MS
@@ -95,7 +102,7 @@ class Profile:
         Its lifecycle rules are `VERBATIM`.
         """
         version = NriVersion.parse(nri) if isinstance(nri, str) else nri
-        rules = dispatch_rules_of(runtime_name)
+        rules = dispatch_rules_of(runtime_name, runtime_version)
         modern = version is not None and version >= V0_7
         return cls(
             name,
@@ -121,11 +128,8 @@ class Profile:
     @property
     def shows_rlimits(self) -> bool:
         """Whether events after a creation have the container's rlimits."""
-        if self.lifecycle_rules.is_sparse:
-            return False
-        since = runtime_rules_of(self.runtime_name).rlimits_since
-        version = self.version
-        return since is None or (version is not None and version >= since)
+        rules = self.lifecycle_rules
+        return rules.contents.tells_process and not rules.is_sparse
 
     @property
     def title(self) -> str:
@@ -167,27 +171,43 @@ _ALL_BUT_CREATIONS = frozenset(EventKind) - {
 }
 _UPDATES_OF_PODS = _POST_UPDATE_OF_PODS | {EventKind.UpdatePodSandbox}
 
+
+_1_33 = "0.9.1-0.20250219030224-e597e7849f24"
+
 PROFILES: dict[str, Profile] = {
     name: replace(
-        Profile.of(name, runtime_name, version, nri), lifecycle_rules=rules, never_sent=never_sent
+        Profile.of(name, runtime_name, version, nri),
+        lifecycle_rules=rules,
+        since=sort_key(since),
+        never_sent=never_sent,
     )
-    for name, runtime_name, version, nri, rules, never_sent in (
-        # containerd 1.7.16 to 1.7.25, as shipped by distributions, have NRI 0.6.1; 1.7.26 has
-        # 0.8.0.
-        ("containerd-1.7", "containerd", "1.7.24", "0.6.1", CONTAINERD_1_7, _NONE),
-        ("containerd-2.1", "containerd", "2.1.9", "0.8.0", CONTAINERD, _NONE),
+    for name, since, runtime_name, version, nri, rules, never_sent in (
+        # containerd 1.7.16 to 1.7.25, as shipped by distributions, have NRI 0.6.1.
+        ("containerd-1.7", "1.7.0", "containerd", "1.7.24", "0.6.1", CONTAINERD_1_7, _NONE),
+        # `runtime_rules_of` has the versions that drop CDI devices.
+        ("containerd-1.7.26", "1.7.26", "containerd", "1.7.29", "0.8.0", CONTAINERD_1_7, _NONE),
+        ("containerd-1.7.30", "1.7.30", "containerd", "1.7.35", "0.8.0", CONTAINERD_1_7, _NONE),
+        ("containerd-2.0", "2.0.0", "containerd", "2.0.14", "0.8.0", CONTAINERD_1_7, _NONE),
+        ("containerd-2.1", "2.1.0", "containerd", "2.1.9", "0.8.0", CONTAINERD, _NONE),
         # Its UpdatePodSandboxResources is not implemented.
-        ("containerd-2.2", "containerd", "2.2.1", "0.11.0", CONTAINERD, _UPDATES_OF_PODS),
-        ("containerd-2.3", "containerd", "2.3.0", "0.12.0", CONTAINERD_2_3, _NONE),
-        ("containerd-2.4", "containerd", "2.4.2", "0.12.3", CONTAINERD_2_3, _NONE),
+        ("containerd-2.2", "2.2.0", "containerd", "2.2.1", "0.11.0", CONTAINERD, _UPDATES_OF_PODS),
+        ("containerd-2.3", "2.3.0", "containerd", "2.3.0", "0.12.0", CONTAINERD_2_3, _NONE),
+        ("containerd-2.4", "2.4.0", "containerd", "2.4.2", "0.12.3", CONTAINERD_2_3, _NONE),
         # No release of a runtime has this NRI so far.
-        ("nri-0.12.5", "containerd", "2.4.2", "0.12.5", CONTAINERD_2_3, _NONE),
-        # server/sandbox_update_resources.go sends only one of the two events.
-        ("cri-o", "cri-o", "1.37.0", "0.12.0", CRI_O, _POST_UPDATE_OF_PODS),
+        ("nri-0.12.5", "", "containerd", "2.4.2", "0.12.5", CONTAINERD_2_3, _NONE),
+        # server/sandbox_update_resources.go sends only one of the two events. `dispatch_rules_of`
+        # has the versions whose StopContainer fails.
+        ("cri-o-1.33", "1.33.0", "cri-o", "1.33.9", _1_33, CRI_O_1_33, _POST_UPDATE_OF_PODS),
+        ("cri-o-1.33.10", "1.33.10", "cri-o", "1.33.13", _1_33, CRI_O_1_35, _POST_UPDATE_OF_PODS),
+        ("cri-o-1.34", "1.34.0", "cri-o", "1.34.4", "0.10.0", CRI_O_1_33, _POST_UPDATE_OF_PODS),
+        ("cri-o-1.34.5", "1.34.5", "cri-o", "1.34.11", "0.10.0", CRI_O_1_35, _POST_UPDATE_OF_PODS),
+        ("cri-o-1.35", "1.35.0", "cri-o", "1.35.6", "0.11.0", CRI_O_1_35, _POST_UPDATE_OF_PODS),
+        ("cri-o-1.36", "1.36.0", "cri-o", "1.36.3", "0.11.0", CRI_O_1_36, _POST_UPDATE_OF_PODS),
+        ("cri-o", "1.37.0", "cri-o", "1.37.0", "0.12.0", CRI_O, _POST_UPDATE_OF_PODS),
         # moby v2.0.0-beta.24 calls only these (daemon/internal/nri).
-        ("docker", "docker", "29.2.0", "0.12.3", DOCKER, _ALL_BUT_CREATIONS),
+        ("docker", "29.2.0", "docker", "29.2.0", "0.12.3", DOCKER, _ALL_BUT_CREATIONS),
         # iSulad sends the name and version of containerd, after which it was modelled (plugin.cc).
-        ("isulad", "v2", "2.0.0-beta.2+unknown", "0.6.1", ISULAD, _NONE),
+        ("isulad", "0.0", "v2", "2.0.0-beta.2+unknown", "0.6.1", ISULAD, _NONE),
     )
 }
 """Profiles by name."""
@@ -206,3 +226,29 @@ def profile_named(name: str, recorded: Profile | None = None) -> Profile:
     names = ([RECORDED] if recorded is not None else []) + list(PROFILES)
     hint = f"{did_you_mean(name.lower(), names, cutoff=0.5)} profiles are {', '.join(names)}"
     raise UsageError(f"there is no profile {name!r}", hint.lstrip())
+
+
+def nearest_profile(runtime_name: str, runtime_version: str, nri_version: str) -> Profile:
+    """Return the profile for a version of a runtime; containerd's for an unknown runtime.
+
+    A version older than all profiles has the oldest. One that is not a number, as of a build from
+    a branch, has the newest profile whose NRI is not newer.
+    """
+    title, key = runtime_title(runtime_name), sort_key(runtime_version)
+    profiles = [*PROFILES.values()]
+    own = [profile for profile in profiles if runtime_title(profile.runtime_name) == title]
+    nri = NriVersion.parse(nri_version)
+    if own and key is not None:
+        older = [profile for profile in own if profile.since is not None and profile.since <= key]
+    else:
+        own = own or [profile for profile in profiles if profile.runtime_name == "containerd"]
+        versions = [(profile, profile.version) for profile in own]
+        older = [profile for profile, version in versions if version and nri and version <= nri]
+    return older[-1] if older else own[0]
+
+
+def recorded_profile(name: str, version: str, nri: str | NriVersion | None) -> Profile:
+    """Return the profile "recorded" of a runtime: requests as recorded, otherwise the nearest."""
+    profile = Profile.of(RECORDED, name, version, nri)
+    nearest = nearest_profile(name, version, profile.nri_version)
+    return replace(profile, lifecycle_rules=nearest.lifecycle_rules.recorded())

@@ -2,11 +2,11 @@
 """Rules of runtimes outside the NRI library: dispatch of events, and data about the lifecycle.
 
 Behaviour that depends on the NRI version is in ``profile``; this is the runtime's own. Read in
-containerd v1.7.24, v2.1.9, v2.2.1, v2.3.4 and v2.4.0-beta.0 (``pkg/nri``, ``pkg/cri/nri``, later
-``internal/nri``, ``internal/cri``), in CRI-O v1.33 to main (``internal/nri``, ``server``) and in
-iSulad's master (``src/daemon/nri``, ``src/daemon/common/nri``), and in recorded traffic of
-containerd 1.7.24, 2.1.9, 2.4.0-beta and CRI-O 1.37. The order of events is the same: every runtime
-sends an event when it happens.
+containerd 1.7.24 to 1.7.35, 2.0.0 to 2.0.14, 2.1 to 2.3.7 and 2.4.2 (``pkg/nri``, ``pkg/cri/nri``,
+later ``internal/nri``, ``internal/cri``), in each release of CRI-O 1.33 to 1.36 and in 1.37
+(``internal/nri``, ``server``) and in iSulad's master (``src/daemon/nri``,
+``src/daemon/common/nri``), and in recorded traffic of containerd 1.7.24, 2.1.9, 2.4.0-beta and
+CRI-O 1.37. The order of events is the same: every runtime sends an event when it happens.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from google.protobuf.message import Message
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.events import EventKind
 from nri_scope.nri.request_subject import container_of, name_of_container, name_of_pod, pod_of
-from nri_scope.nri.versions import runtime_title
+from nri_scope.nri.versions import runtime_title, sort_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +123,22 @@ _RULES = {
 }
 
 
-def dispatch_rules_of(runtime_name: str) -> DispatchRules:
-    """Return the rules of a runtime, by its name in Configure; containerd's if it is unknown."""
-    return _RULES.get(runtime_title(runtime_name), CONTAINERD_DISPATCH)
+_FAILED_STOPS = (((0, 0, 0), (1, 33, 10)), ((1, 34, 0), (1, 34, 5)))
+"""Versions of CRI-O, from and before, in which an error in StopContainer fails the CRI request
+(``stopContainer`` in server/container_stop.go); later ones only log it."""
+
+
+def dispatch_rules_of(runtime_name: str, runtime_version: str = "") -> DispatchRules:
+    """Return the rules of a runtime, by its name and version in Configure.
+
+    They are containerd's if the name is unknown.
+    """
+    rules = _RULES.get(runtime_title(runtime_name), CONTAINERD_DISPATCH)
+    key = sort_key(runtime_version)
+    if rules is CRI_O_DISPATCH and key and any(a <= key[:3] < b for a, b in _FAILED_STOPS):
+        prefixes = {**rules.failure_prefixes, EventKind.StopContainer: ""}
+        return replace(rules, failure_prefixes=MappingProxyType(prefixes))
+    return rules
 
 
 _State = api.ContainerState
@@ -153,6 +166,8 @@ class ContentRules:
     """Events in which a container has its process id."""
     tells_times: bool = False
     """Whether a container has the times of its creation, start and end, and its exit status."""
+    tells_process: bool = True
+    """Whether a container has its user and rlimits."""
     starts_late: bool = False
     """Whether the time of the start is not yet known in PostStartContainer."""
     keeps_created: bool = False
@@ -177,6 +192,9 @@ class ContentRules:
         if event is EventKind.PostStartContainer and self.starts_late:
             started = False
         ended = event in (EventKind.StopContainer, EventKind.RemoveContainer)
+        if not self.tells_process:
+            container.ClearField("user")
+            container.ClearField("rlimits")
         if not (created and self.tells_times):
             container.ClearField("created_at")
         if not (started and self.tells_times):
@@ -214,11 +232,19 @@ class LifecycleRules:
     """Lifecycle data sent by one runtime. The default sends each event as it happens."""
 
     tracks_containers: bool = False
-    """Whether it tracks the containers sent to its plugins: StopContainer is sent once for each, no
-    later than just before RemoveContainer; neither is sent for a container that no plugin got."""
+    """Whether it tracks the containers sent to its plugins: StopContainer is sent no later than
+    just before RemoveContainer; neither is sent for a container that no plugin got."""
     tracks_pods: bool = False
-    """Whether it tracks pods: StopPodSandbox and RemovePodSandbox are sent once, and only for pods
-    run since the runtime started. (CRI-O repeats StopPodSandbox when the kubelet retries.)"""
+    """Whether it tracks pods: StopPodSandbox and RemovePodSandbox are sent only for pods run since
+    the runtime started."""
+    stops_once: bool = False
+    """Whether StopContainer is sent once for each container, and StopPodSandbox once for each pod
+    unless it fails."""
+    creates_in_stopped_pods: bool = True
+    """Whether containers can be created in a pod that was stopped."""
+    name_annotation: str = ""
+    """Annotation, or label, that has the name sent for a container; "" if the name is always sent.
+    The kubelet sets it as a label, other clients of the CRI need not: they get no names."""
     forgets_pods: bool = False
     """Whether StopContainer after RemovePodSandbox has only the pod's id."""
     creates_without_id: bool = False
@@ -241,19 +267,29 @@ class LifecycleRules:
     contents: ContentRules = ContentRules()
     """What events tell in a scenario; requests from a recording keep what was recorded."""
 
-    def adapted(self, event: EventKind, request: M) -> M:
-        """Return ``request`` as this runtime sends it; the same object if nothing differs."""
+    def recorded(self) -> LifecycleRules:
+        """Return the rules for sending this runtime's requests as they were recorded."""
+        # The id of a later event is also that of the creation.
+        return LifecycleRules(creates_without_id=self.creates_without_id, contents=self.contents)
+
+    def adapted(self, event: EventKind, request: M, *, keeps_state: bool = False) -> M:
+        """Return ``request`` as this runtime sends it; the same object if nothing differs.
+
+        ``keeps_state``: whether the container has the state that this runtime sends.
+        """
         container, pod = container_of(event.name, request), pod_of(event.name, request)
-        state = container and self.states.get(event, container.state)
+        state = container and self._state(event, container, keeps_state)
+        name = container and self._name(container)
         omits_id = self.creates_without_id and event is EventKind.CreateContainer
-        if (container is None or (state == container.state and not omits_id)) and not (
-            (self.long_names or (self.is_sparse and container is not None)) and pod is not None
-        ):
+        if (
+            container is None
+            or (state == container.state and name == container.name and not omits_id)
+        ) and not ((self.long_names or (self.is_sparse and container is not None)) and pod):
             return request
         adapted = deepcopy(request)
         container, pod = container_of(event.name, adapted), pod_of(event.name, adapted)
         if container is not None and state is not None:
-            container.state = state
+            container.state, container.name = state, name or ""
             if omits_id:
                 container.ClearField("id")
         if self.long_names and pod is not None:
@@ -273,6 +309,11 @@ class LifecycleRules:
             ids = {container.pod_sandbox_id for container in own}
             alone = [api.Container(id=pod.id, name=pod.name) for pod in pods if pod.id not in ids]
             return [_strip(container) for container in (*own, *alone)], own
+        if self.name_annotation:
+            named = [deepcopy(container) for container in containers]
+            for container in named:
+                container.name = self._name(container)
+            return list(pods), named
         if not self.long_names:
             return list(pods), list(containers)
         copies = [deepcopy(pod) for pod in pods]
@@ -284,6 +325,21 @@ class LifecycleRules:
             if container.pod_sandbox_id in by_id:
                 _lengthen(container, by_id[container.pod_sandbox_id])
         return copies, own
+
+    def _state(
+        self, event: EventKind, container: api.Container, keeps_state: bool
+    ) -> api.ContainerState.ValueType:
+        created = container.state == api.ContainerState.CONTAINER_CREATED
+        ended = event in (EventKind.StopContainer, EventKind.RemoveContainer)
+        if keeps_state or (created and ended and self.contents.keeps_created):
+            return container.state
+        return self.states.get(event, container.state)
+
+    def _name(self, container: api.Container) -> str:
+        key = self.name_annotation
+        if not key:
+            return container.name
+        return container.annotations.get(key) or container.labels.get(key, "")
 
 
 def _strip(container: api.Container) -> api.PodSandbox:
@@ -315,11 +371,6 @@ def _lengthen(subject: api.PodSandbox | api.Container, pod: api.PodSandbox) -> N
         subject.name = f"k8s_{middle}_{name_of_pod(pod)}_{pod.namespace}_{pod.uid}_0"
 
 
-def recorded_rules_of(runtime_name: str) -> LifecycleRules:
-    """Return the rules for replaying the events of a runtime as they were recorded."""
-    return ISULAD_RECORDED if runtime_title(runtime_name) == "iSulad" else VERBATIM
-
-
 _COMMON = {
     EventKind.CreateContainer: _State.CONTAINER_UNKNOWN,
     EventKind.PostCreateContainer: _State.CONTAINER_CREATED,
@@ -330,12 +381,11 @@ _COMMON = {
 }
 
 VERBATIM = LifecycleRules()
-# The id of a later event is also that of the creation.
-ISULAD_RECORDED = LifecycleRules(creates_without_id=True)
 
 CONTAINERD = LifecycleRules(
     tracks_containers=True,
     tracks_pods=True,
+    stops_once=True,
     forgets_pods=True,
     # StopContainer is sent before the exit is stored: the container still counts as running.
     states=MappingProxyType(
@@ -345,14 +395,16 @@ CONTAINERD = LifecycleRules(
             EventKind.RemoveContainer: _State.CONTAINER_STOPPED,
         }
     ),
-    contents=ContentRules(keeps_created=True, forgets_spec=EventKind.RemovePodSandbox),
+    contents=ContentRules(
+        tells_process=False, keeps_created=True, forgets_spec=EventKind.RemovePodSandbox
+    ),
 )
-"""containerd 2.0 to 2.2."""
+"""containerd 2.1 and 2.2."""
 
 CONTAINERD_1_7 = replace(
     CONTAINERD, contents=replace(CONTAINERD.contents, forgets_spec=EventKind.StopPodSandbox)
 )
-"""containerd 1.7."""
+"""containerd 1.7 and 2.0."""
 
 CONTAINERD_2_3 = replace(
     CONTAINERD,
@@ -370,6 +422,8 @@ CONTAINERD_2_3 = replace(
 
 CRI_O = LifecycleRules(
     tracks_containers=True,
+    stops_once=True,
+    creates_in_stopped_pods=False,
     states=MappingProxyType(
         {
             **_COMMON,
@@ -386,6 +440,23 @@ CRI_O = LifecycleRules(
         pid_of_stopped_pod=True,
     ),
 )
+
+CRI_O_1_36 = replace(CRI_O, name_annotation="io.kubernetes.container.name")
+"""CRI-O 1.36: ``criContainer.GetName`` in server/nri-api.go reads only the annotation of the spec.
+(1.35.6 and 1.36.3 were run: without the label, a container has no name in any event.)"""
+
+CRI_O_1_33 = replace(
+    CRI_O_1_36,
+    contents=ContentRules(frozenset(), tells_process=False, pid_of_stopped_pod=True),
+)
+"""CRI-O 1.33.0 to 1.33.9 and 1.34.0 to 1.34.4: ``containerToNRI`` has no process, times and exit
+status."""
+
+CRI_O_1_35 = replace(
+    CRI_O_1_33,
+    states=MappingProxyType({**CRI_O.states, EventKind.StopContainer: _State.CONTAINER_RUNNING}),
+)
+"""Later versions up to 1.35, which read the state after StopContainer (``postStopCleanup``)."""
 
 DOCKER = LifecycleRules(
     states=MappingProxyType({EventKind.CreateContainer: _State.CONTAINER_CREATED}),

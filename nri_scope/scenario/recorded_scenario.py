@@ -8,7 +8,7 @@ which later requests of a container contain. They are replaced by those of the r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -29,11 +29,10 @@ from nri_scope.nri.request_subject import (
     name_of_pod,
     pod_of,
 )
-from nri_scope.nri.versions import NriVersion, runtime_title
 from nri_scope.oci.runtime_rules import runtime_rules_of
 from nri_scope.recording.query.session_choice import concerns, find_session, sessions_of
 from nri_scope.recording.reading.reader import Recording
-from nri_scope.runtime import PROFILES, Profile
+from nri_scope.runtime import Profile, nearest_profile
 from nri_scope.runtime.lifecycle import recorded_request
 from nri_scope.runtime.plugin_setup import is_setup
 
@@ -400,21 +399,10 @@ def initial_state(
 
 def runtime_of(session: Session) -> RuntimeChoice:
     """Return the profile that is nearest to a session's runtime, with what differs from it."""
-    title = runtime_title(session.runtime_name)
-    profiles = PROFILES.values()
-    similar = [profile for profile in profiles if runtime_title(profile.runtime_name) == title]
-    profile = _nearest(similar or profiles, NriVersion.parse(session.nri_version))
+    profile = nearest_profile(session.runtime_name, session.runtime_version, session.nri_version)
     own = {field.name: getattr(session, field.name) for field in fields(RuntimeChoice)[1:]}
     others = {name: value for name, value in own.items() if value != getattr(profile, name)}
     return RuntimeChoice(profile.name, **others)
-
-
-def _nearest(profiles: Iterable[Profile], version: NriVersion | None) -> Profile:
-    """Return the profile with the newest NRI that is not newer than ``version``."""
-    versions = [(profile.version, profile) for profile in profiles if profile.version is not None]
-    versions.sort(key=lambda item: item[0])
-    older = [profile for nri, profile in versions if version is not None and nri <= version]
-    return older[-1] if older else versions[0][1]
 
 
 def _word(text: str) -> str:

@@ -20,8 +20,8 @@ from nri_scope.nri.events import (
 from nri_scope.nri.runtime_setup import nri_version_of
 from nri_scope.recording.reading.reader import Recording
 from nri_scope.runtime import Answer, Profile, ProfileSetUp
+from nri_scope.runtime import recorded_profile as profile_of_recorded
 from nri_scope.runtime.plugin_setup import SETUP_METHODS
-from nri_scope.runtime.rules import recorded_rules_of
 from tests.runtime_emulation.runtime import Runtime
 
 
@@ -42,10 +42,9 @@ class Stored(NamedTuple):
 def recorded_profile(configure: ConfigureRequest) -> Profile:
     """Return the profile "recorded", of the runtime that sent this Configure request."""
     version, _ = nri_version_of(configure)
-    profile = Profile.of("recorded", configure.runtime_name, configure.runtime_version, version)
+    profile = profile_of_recorded(configure.runtime_name, configure.runtime_version, version)
     return replace(
         profile,
-        lifecycle_rules=recorded_rules_of(configure.runtime_name),
         registration_timeout_ms=(configure.registration_timeout or DEFAULT_REGISTRATION_TIMEOUT_MS),
         request_timeout_ms=configure.request_timeout or DEFAULT_REQUEST_TIMEOUT_MS,
     )

@@ -140,10 +140,26 @@ def test_containerd_skips_ends_of_unknown_pods_and_cri_o_does_not() -> None:
     assert sent(LifecycleState(CONTAINERD), *ends) == [
         "(StopPodSandbox)", "(StopPodSandbox)", "(RemovePodSandbox)",
     ]  # fmt: skip
-    assert sent(LifecycleState(CRI_O), *ends) == [event.name for event in ends]
+    assert sent(LifecycleState(CRI_O), *ends) == [
+        "StopPodSandbox", "(StopPodSandbox)", "RemovePodSandbox",
+    ]  # fmt: skip
     assert sent(LifecycleState(CONTAINERD), EventKind.RunPodSandbox, *ends)[1:] == [
         "StopPodSandbox", "(StopPodSandbox)", "RemovePodSandbox",
     ]  # fmt: skip
+
+
+def test_cri_o_creates_no_container_in_a_stopped_pod() -> None:
+    events = (EventKind.RunPodSandbox, EventKind.StopPodSandbox, *LIFE[1:7])
+    course = LifecycleState(CRI_O)
+    assert sent(course, *events)[2:] == [f"({event.name})" for event in LIFE[1:7]]
+    assert sent(LifecycleState(CONTAINERD), *events)[2:] == [event.name for event in LIFE[1:7]]
+
+
+def test_cri_o_repeats_the_stop_of_a_pod_that_failed() -> None:
+    course, stop = LifecycleState(CRI_O), EventKind.StopPodSandbox
+    assert sent(course, EventKind.RunPodSandbox, stop) == ["RunPodSandbox", "StopPodSandbox"]
+    assert course.steps_after_failure(stop, about(stop)) == ()
+    assert sent(course, stop, stop) == ["StopPodSandbox", "(StopPodSandbox)"]
 
 
 def test_ends_of_pods_from_before_are_sent_once_noted() -> None:

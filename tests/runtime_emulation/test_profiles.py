@@ -23,16 +23,25 @@ from nri_scope.nri.request_subject import (
     name_of_pod,
     pod_of,
 )
+from nri_scope.nri.runtime_setup import introduction_of
 from nri_scope.nri.versions import infer
 from nri_scope.oci.runtime_rules import runtime_rules_of
-from nri_scope.runtime import PROFILES, Profile, profile_named
+from nri_scope.runtime import (
+    PROFILES,
+    Profile,
+    nearest_profile,
+    profile_named,
+    recorded_profile,
+)
 from nri_scope.runtime.lifecycle import own_request
 from nri_scope.runtime.operations import go_wording
 
 from .captures import exchanges
 
-EXPECTED = ("containerd-1.7", "containerd-2.1", "containerd-2.2", "containerd-2.3",
-            "containerd-2.4", "nri-0.12.5", "cri-o", "docker", "isulad")  # fmt: skip
+EXPECTED = ("containerd-1.7", "containerd-1.7.26", "containerd-1.7.30", "containerd-2.0",
+            "containerd-2.1", "containerd-2.2", "containerd-2.3", "containerd-2.4", "nri-0.12.5",
+            "cri-o-1.33", "cri-o-1.33.10", "cri-o-1.34", "cri-o-1.34.5", "cri-o-1.35", "cri-o-1.36",
+            "cri-o", "docker", "isulad")  # fmt: skip
 
 
 def test_every_kind_of_runtime_has_a_profile() -> None:
@@ -122,7 +131,7 @@ def test_container_states_match_captures() -> None:
 
 def test_profile_has_its_runtime_s_dispatch_rules() -> None:
     assert PROFILES["isulad"].dispatch_rules.closes_on_error
-    crio = Profile.of("x", "cri-o", "1.33.0", "0.9.1")
+    crio = Profile.of("x", "cri-o", "1.33.10", "0.9.1")
     assert crio.dispatch_rules is PROFILES["cri-o"].dispatch_rules
     # An unknown runtime is assumed to dispatch like containerd.
     unknown = Profile.of("x", "else", "1", "")
@@ -148,7 +157,7 @@ def test_errors_have_go_s_wording(error: NriScopeError, words: str) -> None:
 def test_profiles_that_show_rlimits() -> None:
     shown = {name for name, profile in PROFILES.items() if profile.shows_rlimits}
     assert shown == {
-        "containerd-2.3", "containerd-2.4", "nri-0.12.5", "cri-o", "isulad",
+        "containerd-2.3", "containerd-2.4", "nri-0.12.5", "cri-o-1.36", "cri-o", "isulad",
     }  # fmt: skip
 
 
@@ -216,6 +225,65 @@ def test_docker_tells_no_version_from_which_nri_is_inferred() -> None:
 def test_the_version_of_each_release_is_inferred(name: str) -> None:
     profile = PROFILES[name]
     assert infer(profile.runtime_name, profile.runtime_version) == profile.version
+
+
+@pytest.mark.parametrize(
+    ("version", "fails"),
+    [
+        ("1.32.13", True), ("1.33.0", True), ("1.33.9", True), ("1.33.10", False),
+        ("1.34.0", True), ("1.34.4", True), ("1.34.5", False), ("1.35.0", False),
+        ("1.37.0", False), ("main", False),
+    ],
+)  # fmt: skip
+def test_older_cri_o_fails_the_stop_of_a_container(version: str, fails: bool) -> None:
+    prefixes = Profile.of("x", "cri-o", version, "").dispatch_rules.failure_prefixes
+    assert (EventKind.StopContainer in prefixes) == fails
+    assert EventKind.StopPodSandbox in prefixes
+
+
+@pytest.mark.parametrize(
+    ("runtime", "version", "drops"),
+    [
+        ("containerd", "1.7.25", False), ("containerd", "1.7.26", True),
+        ("containerd", "1.7.29", True), ("containerd", "1.7.30", False),
+        ("containerd", "2.0.14", True), ("containerd", "2.1.0", False),
+        ("cri-o", "1.31.13", False), ("cri-o", "1.33.13", True), ("cri-o", "1.34.0", False),
+    ],
+)  # fmt: skip
+def test_versions_that_drop_cdi_devices(runtime: str, version: str, drops: bool) -> None:
+    assert bool(runtime_rules_of(runtime, version).drops_cdi_devices) == drops
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_nearest_profile_of_a_profile_is_itself(name: str) -> None:
+    profile = PROFILES[name]
+    nearest = nearest_profile(profile.runtime_name, profile.runtime_version, profile.nri_version)
+    # The profile of a newer NRI has the rules of the newest containerd.
+    assert nearest.name == ("containerd-2.4" if name.startswith("nri-") else name)
+    recorded = recorded_profile(profile.runtime_name, profile.runtime_version, profile.nri_version)
+    assert recorded.dispatch_rules == profile.dispatch_rules
+    assert recorded.mask == profile.mask
+
+
+@pytest.mark.parametrize(
+    ("sent", "name"),
+    [
+        (("v2", "v2.0.0"), "containerd"),
+        (("v2", "2.0.3"), "containerd"),
+        (("v2", "2.0.0-beta.2+unknown"), "v2"),
+        (("v2", ""), "v2"),
+        (("containerd", "2.0.4"), "containerd"),
+        (("cri-o", "1.36.0"), "cri-o"),
+    ],
+)
+def test_containerd_2_0_that_calls_itself_v2_is_recognised(
+    sent: tuple[str, str], name: str
+) -> None:
+    configure = api.ConfigureRequest(runtime_name=sent[0], runtime_version=sent[1])
+    introduction = introduction_of(configure)
+    assert introduction.runtime_name == name
+    if sent[0] == "v2" and name == "containerd":
+        assert str(introduction.version) == "0.8.0"
 
 
 def test_each_runtime_has_rules() -> None:

@@ -17,7 +17,7 @@ from .scenarios import containers, events, played, pods
 WEB = "pods: {shop/web: {containers: {app: {}}}}\n"
 LIFE = """\
 pods:
-  shop/web: {containers: {app: {}}}
+  shop/web: {containers: {app: {labels: {io.kubernetes.container.name: app}}}}
 steps:
   - run: shop/web
   - create: shop/web/app
@@ -48,6 +48,31 @@ STEPS_OF_LIFE = [
 @pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"isulad", "docker"}))
 def test_verbs_lead_to_the_events_of_the_runtime(profile: str) -> None:
     assert events(f"runtime: {profile}\n{LIFE}") == STEPS_OF_LIFE
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"isulad", "docker"}))
+def test_cri_o_up_to_1_36_has_names_of_labelled_containers_only(profile: str) -> None:
+    text = f"runtime: {profile}\n{LIFE}".replace("io.kubernetes.container.name: app", "")
+    names = {container.name for container in containers(text)}
+    assert names == ({""} if profile.startswith("cri-o-1.3") else {"app"})
+
+
+@pytest.mark.parametrize("profile", sorted(PROFILES.keys() - {"isulad", "docker"}))
+def test_process_and_user_are_told_by_newer_runtimes(profile: str) -> None:
+    told = list(
+        containers(
+            f"runtime: {profile}\n{LIFE}".replace(
+                "labels:",
+                "user: {uid: 7}, rlimits: [{type: RLIMIT_NOFILE, hard: 9, soft: 9}], labels:",
+            )
+        )
+    )
+    is_new = profile in ("containerd-2.3", "containerd-2.4", "nri-0.12.5", "cri-o-1.36", "cri-o")
+    assert {container.user.uid for container in told} == {7 if is_new else 0}
+    assert {len(container.rlimits) for container in told} == {1 if is_new else 0}
+    is_old_cri_o = profile.startswith(("cri-o-1.33", "cri-o-1.34", "cri-o-1.35"))
+    assert any(container.pid for container in told) != is_old_cri_o
+    assert any(container.finished_at for container in told) == is_new
 
 
 def test_docker_sends_creations_only() -> None:
