@@ -269,8 +269,13 @@ class LifecycleRules:
 
     def recorded(self) -> LifecycleRules:
         """Return the rules for sending this runtime's requests as they were recorded."""
-        # The id of a later event is also that of the creation.
-        return LifecycleRules(creates_without_id=self.creates_without_id, contents=self.contents)
+        return LifecycleRules(
+            # The id of a later event is also that of the creation.
+            creates_without_id=self.creates_without_id,
+            # A replayed plugin may change the annotation.
+            name_annotation=self.name_annotation,
+            contents=self.contents,
+        )
 
     def adapted(self, event: EventKind, request: M, *, keeps_state: bool = False) -> M:
         """Return ``request`` as this runtime sends it; the same object if nothing differs.
