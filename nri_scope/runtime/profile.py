@@ -31,6 +31,7 @@ from nri_scope.nri.versions import (
 from .rules import (
     CONTAINERD,
     CONTAINERD_1_7,
+    CONTAINERD_2_0,
     CONTAINERD_2_3,
     CRI_O,
     CRI_O_1_33,
@@ -187,7 +188,7 @@ PROFILES: dict[str, Profile] = {
         # `runtime_rules_of` has the versions that drop CDI devices.
         ("containerd-1.7.26", "1.7.26", "containerd", "1.7.29", "0.8.0", CONTAINERD_1_7, _NONE),
         ("containerd-1.7.30", "1.7.30", "containerd", "1.7.35", "0.8.0", CONTAINERD_1_7, _NONE),
-        ("containerd-2.0", "2.0.0", "containerd", "2.0.14", "0.8.0", CONTAINERD_1_7, _NONE),
+        ("containerd-2.0", "2.0.0", "containerd", "2.0.14", "0.8.0", CONTAINERD_2_0, _NONE),
         ("containerd-2.1", "2.1.0", "containerd", "2.1.9", "0.8.0", CONTAINERD, _NONE),
         # Its UpdatePodSandboxResources is not implemented.
         ("containerd-2.2", "2.2.0", "containerd", "2.2.1", "0.11.0", CONTAINERD, _UPDATES_OF_PODS),

@@ -406,10 +406,12 @@ CONTAINERD = LifecycleRules(
 )
 """containerd 2.1 and 2.2."""
 
-CONTAINERD_1_7 = replace(
+CONTAINERD_2_0 = replace(
     CONTAINERD, contents=replace(CONTAINERD.contents, forgets_spec=EventKind.StopPodSandbox)
 )
-"""containerd 1.7 and 2.0."""
+
+CONTAINERD_1_7 = replace(CONTAINERD_2_0, creates_in_stopped_pods=False)
+"""containerd 1.7, whose ``CreateContainer`` (pkg/cri/server) needs the task of the sandbox."""
 
 CONTAINERD_2_3 = replace(
     CONTAINERD,
