@@ -96,6 +96,14 @@ class Host:
             raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
         return content
 
+    def head(self, path: str, limit: int) -> bytes:
+        """Return the first ``limit`` bytes of a regular file; b"" if it cannot be read."""
+        try:
+            with self._open(path) as file:
+                return file.read(limit)
+        except OSError:
+            return b""
+
     def tail(self, path: str, limit: int) -> bytes:
         """Return the last ``limit`` bytes of a regular file. Raises OSError."""
         with self._open(path) as file:

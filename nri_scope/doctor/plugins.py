@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from nri_scope.errors import UsageError, reason_of
-from nri_scope.nri.identity import ORIGINALS_FOLDER, parse_plugin_file, plugin_id
+from nri_scope.nri.identity import ORIGINALS_FOLDER, WASM_MAGIC, parse_plugin_file, plugin_id
 from nri_scope.nri.plugin_metrics import PluginMetrics
 
 from .check import Check, Health, fail, ok, unreadable, warn
@@ -42,6 +42,8 @@ class PluginFile:
     includes rename, link and chmod)."""
     problem: str = ""
     """Why the entry could not be examined; "" if it could."""
+    is_wasm: bool = False
+    """Whether it is WebAssembly, which NRI 0.9 and later load into the runtime (``isWasm``)."""
 
     @property
     def is_folder(self) -> bool:
@@ -104,7 +106,8 @@ def _entry(host: Host, folder: str, name: str) -> PluginFile:
             name, status.st_mode, None, status.st_size, status.st_ctime, reason_of(error)
         )
     changed_at = max(status.st_ctime, target.st_ctime)
-    return PluginFile(name, status.st_mode, target.st_mode, target.st_size, changed_at)
+    is_wasm = host.head(f"{folder}/{name}", len(WASM_MAGIC)) == WASM_MAGIC
+    return PluginFile(name, status.st_mode, target.st_mode, target.st_size, changed_at, "", is_wasm)
 
 
 def check_plugins(
@@ -213,6 +216,9 @@ def _plugin(
     elif (plugin.target_mode or 0) & 0o022:
         text = f"{path} runs as root, and other users than its owner can write to it"
         yield warn("plugin", text, f"chmod go-w {path}")
+    if plugin.is_wasm:
+        text = f"{path} is WebAssembly, which NRI 0.9 and later run inside the runtime: it has no "
+        yield ok("plugin", f"{text}process and no connection, and cannot be recorded or tapped")
     if started_at is not None and plugin.changed_at > started_at + 1:
         text = f"{path} was added or changed after the start of the runtime, which starts plugins "
         text += "only when it starts itself"

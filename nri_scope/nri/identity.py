@@ -14,6 +14,8 @@ ORIGINALS_FOLDER = ".nri-scope"
 """Folder for the original files of tapped plugins (see `tap.wrapper`), inside the plugin folder;
 runtimes ignore it.
 """
+WASM_MAGIC = b"\0asm"
+"""The first bytes of a plugin that is WebAssembly."""
 
 
 def check_index(index: str) -> str:

@@ -298,9 +298,8 @@ class Player:
     ) -> None:
         self._progress.begin(played)
         self._parts.faults.begin(played.subject)
-        # Runtimes undo a request before they change the state.
         outcome = await self._parts.runtime.operate(
-            event, request, timeout_ns=timeout_ns, keeps_state=undoes
+            event, request, timeout_ns=timeout_ns, undoes=undoes
         )
         self._progress.settle()
         refusal, refused_plugin = "", ""

@@ -194,17 +194,15 @@ class LifecycleState:
     def _tracked_steps(self, event: EventKind, request: Message) -> Iterator[LifecycleStep]:
         pod, container = pod_of(event.name, request), container_of(event.name, request)
         if container is not None:
+            is_created = event is EventKind.CreateContainer
+            in_stopped_pod = self._pods.get(container.pod_sandbox_id) is _Stage.STOPPED
             if event in _ENDS:
                 yield from self._container_ends(event, request, pod, container)
-            elif (
-                event is EventKind.CreateContainer
-                and not self._rules.creates_in_stopped_pods
-                and self._pods.get(container.pod_sandbox_id) is _Stage.STOPPED
-            ):
+            elif is_created and in_stopped_pod and not self._rules.creates_in_stopped_pods:
                 self._containers[container.id] = _Stage.FAILED
                 yield self._skip(event, request, "creates no container in a stopped pod")
             else:
-                if event in (EventKind.CreateContainer, EventKind.StartContainer):
+                if is_created or event is EventKind.StartContainer:
                     self._containers[container.id] = _Stage.LIVE
                 yield LifecycleStep(event, request)
         elif pod is not None and event in _POD_ENDS:
@@ -261,11 +259,8 @@ class LifecycleState:
             why = "the pod was not run since the runtime started"
             yield self._skip(event, request, f"does not send it: {why}")
             return
-        if (
-            self._rules.stops_once
-            and event is EventKind.StopPodSandbox
-            and stage not in (None, _Stage.LIVE)
-        ):
+        was_stopped = stage not in (None, _Stage.LIVE)
+        if was_stopped and self._rules.stops_once and event is EventKind.StopPodSandbox:
             yield self._skip(event, request, "has already sent the stop")
             return
         if event is EventKind.StopPodSandbox:

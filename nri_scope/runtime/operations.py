@@ -241,22 +241,14 @@ class Dispatch:
     """One event and its chain, for a single use."""
 
     def __init__(
-        self,
-        chain: Chain,
-        profile: Profile,
-        event: EventKind,
-        request: Message,
-        adapted: Message,
-        timeout_ns: int,
+        self, chain: Chain, profile: Profile, event: EventKind, request: Message, timeout_ns: int
     ) -> None:
-        """Prepare ``request``, the event's own request message, ``adapted`` to the runtime; neither
-        is changed.
-        """
+        """Prepare ``request``, the event's own request message; it is not changed."""
         self._chain = chain
         self._profile = profile
         self._rules = profile.dispatch_rules
         self._event = event
-        self._request = adapted
+        self._request = profile.lifecycle_rules.adapted(event, request)
         """The request as plugins get it, without the adjustments of other plugins."""
         # If plugins do not see adjustments, they do not see the merged container: it keeps its id.
         self._merged_into = self._request if self._rules.shows_adjustments else request

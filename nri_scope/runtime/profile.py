@@ -243,8 +243,7 @@ def nearest_profile(runtime_name: str, runtime_version: str, nri_version: str) -
         older = [profile for profile in own if profile.since is not None and profile.since <= key]
     else:
         own = own or [profile for profile in profiles if profile.runtime_name == "containerd"]
-        versions = [(profile, profile.version) for profile in own]
-        older = [profile for profile, version in versions if version and nri and version <= nri]
+        older = [each for each in own if nri and each.version and each.version <= nri]
     return older[-1] if older else own[0]
 
 

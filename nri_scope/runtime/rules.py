@@ -277,13 +277,10 @@ class LifecycleRules:
             contents=self.contents,
         )
 
-    def adapted(self, event: EventKind, request: M, *, keeps_state: bool = False) -> M:
-        """Return ``request`` as this runtime sends it; the same object if nothing differs.
-
-        ``keeps_state``: whether the container has the state that this runtime sends.
-        """
+    def adapted(self, event: EventKind, request: M) -> M:
+        """Return ``request`` as this runtime sends it; the same object if nothing differs."""
         container, pod = container_of(event.name, request), pod_of(event.name, request)
-        state = container and self._state(event, container, keeps_state)
+        state = container and self._state(event, container)
         name = container and self._name(container)
         omits_id = self.creates_without_id and event is EventKind.CreateContainer
         if (
@@ -314,13 +311,11 @@ class LifecycleRules:
             ids = {container.pod_sandbox_id for container in own}
             alone = [api.Container(id=pod.id, name=pod.name) for pod in pods if pod.id not in ids]
             return [_strip(container) for container in (*own, *alone)], own
-        if self.name_annotation:
-            named = [deepcopy(container) for container in containers]
-            for container in named:
-                container.name = self._name(container)
-            return list(pods), named
+        own = [deepcopy(container) for container in containers] if self.name_annotation else []
+        for container in own:
+            container.name = self._name(container)
         if not self.long_names:
-            return list(pods), list(containers)
+            return list(pods), own or list(containers)
         copies = [deepcopy(pod) for pod in pods]
         by_id = {pod.id: pod for pod in pods}
         for pod in copies:
@@ -331,12 +326,10 @@ class LifecycleRules:
                 _lengthen(container, by_id[container.pod_sandbox_id])
         return copies, own
 
-    def _state(
-        self, event: EventKind, container: api.Container, keeps_state: bool
-    ) -> api.ContainerState.ValueType:
+    def _state(self, event: EventKind, container: api.Container) -> api.ContainerState.ValueType:
         created = container.state == api.ContainerState.CONTAINER_CREATED
         ended = event in (EventKind.StopContainer, EventKind.RemoveContainer)
-        if keeps_state or (created and ended and self.contents.keeps_created):
+        if created and ended and self.contents.keeps_created:
             return container.state
         return self.states.get(event, container.state)
 

@@ -8,6 +8,7 @@ import os
 import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -150,19 +151,19 @@ class EmulatedRuntime:
         return self._chain.plugins
 
     async def operate(
-        self, event: EventKind, request: Message, *, timeout_ns: int = 0, keeps_state: bool = False
+        self, event: EventKind, request: Message, *, timeout_ns: int = 0, undoes: bool = False
     ) -> OperationResult:
         """Perform ``event`` as this runtime does, with all consequences of the answers.
 
         ``request`` is the event's own request message, with the container as it is before any
         plugin adjusts it. Replies are merged, and validators are asked if there are any.
-        ``timeout_ns`` is each plugin's deadline (0: the profile's); ``keeps_state``, see
-        `LifecycleRules.adapted`.
+        ``timeout_ns`` is each plugin's deadline (0: the profile's). An event that ``undoes`` a
+        failed request has the container in the state of that request.
         """
-        timeout_ns = timeout_ns or self._request_timeout_ns
-        adapted = self.profile.lifecycle_rules.adapted(event, request, keeps_state=keeps_state)
-        dispatch = Dispatch(self._chain, self.profile, event, request, adapted, timeout_ns)
-        return await dispatch.perform()
+        timeout_ns, profile = timeout_ns or self._request_timeout_ns, self.profile
+        if undoes:
+            profile = replace(profile, lifecycle_rules=replace(profile.lifecycle_rules, states={}))
+        return await Dispatch(self._chain, profile, event, request, timeout_ns).perform()
 
     async def send(self, method: str, payload: bytes, *, timeout_ns: int = 0) -> list[Answer]:
         """Send a request byte for byte, with the deadline ``timeout_ns`` (0: the profile's).

@@ -146,7 +146,7 @@ _Runtime = Containerd | CriO | Isulad
 def _runtime(profile: Profile, node: NodeFacts) -> _Runtime:
     match runtime_title(profile.runtime_name):
         case "CRI-O":
-            return CriO(node)
+            return CriO(profile, node)
         case "iSulad":
             return Isulad()
         case "Docker Engine":

@@ -27,7 +27,7 @@ from enum import Enum
 from pathlib import Path
 
 from nri_scope.errors import UsageError, reason_of
-from nri_scope.nri.identity import ORIGINALS_FOLDER, parse_plugin_file
+from nri_scope.nri.identity import ORIGINALS_FOLDER, WASM_MAGIC, parse_plugin_file
 from nri_scope.process.signals import root_hint
 from nri_scope.recording.file.trusted_location import try_lock
 
@@ -42,7 +42,6 @@ SHELL = "/bin/sh"
 MARK = b"#!/bin/sh\n# nri-scope tap: "
 """The first bytes of each wrapper, unique to wrappers."""
 
-_WASM = b"\0asm"
 """The first bytes of a WebAssembly plugin, which runs inside the runtime."""
 
 _WRAPPER = """\
@@ -267,7 +266,7 @@ def _check_original(paths: TapPaths) -> None:
         raise UsageError(
             f"{paths.plugin} is not executable, so no runtime launches it", "run chmod +x on it"
         )
-    if _starts_with(paths.plugin, _WASM):
+    if _starts_with(paths.plugin, WASM_MAGIC):
         raise UsageError(
             f"{paths.plugin} is WebAssembly, which runs inside the runtime",
             "only plugins that are processes can be tapped",

@@ -47,6 +47,23 @@ def test_valid_plugins_with_configuration_are_ok(machine: Machine) -> None:
     )
 
 
+def test_webassembly_is_named_as_such(machine: Machine) -> None:
+    plugin(machine, "10-a")
+    machine.write(f"{PLUGINS}/50-policy", "\0asm\1\0\0\0", mode=0o755)
+    machine.write("/usr/lib/other.wasm", "\0asm\1\0\0\0", mode=0o755)
+    machine.link(f"{PLUGINS}/60-linked", "/usr/lib/other.wasm")
+    # Not WebAssembly, regardless of its name.
+    plugin(machine, "70-shell.wasm")
+    checks = examine(machine)
+    assert not findings(checks)
+    named = [check.detail for check in checks if "WebAssembly" in check.detail]
+    assert [detail.split(" is ")[0] for detail in named] == [
+        f"{PLUGINS}/50-policy",
+        f"{PLUGINS}/60-linked",
+    ]
+    assert "cannot be recorded or tapped" in named[0]
+
+
 def test_one_invalid_name_stops_all_plugins(machine: Machine) -> None:
     plugin(machine, "10-a")
     plugin(machine, "logger")

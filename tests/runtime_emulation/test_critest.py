@@ -116,7 +116,7 @@ class EmulatedNode(NodeUnderTest):
             outcome = await self._runtime.operate(step.event, step.request)
             if outcome.failure:
                 for undone in self._course.steps_after_failure(step.event, step.request):
-                    await self._runtime.operate(undone.event, undone.request, keeps_state=True)
+                    await self._runtime.operate(undone.event, undone.request, undoes=True)
                 raise RpcError(2, outcome.failure)
         return skipped
 

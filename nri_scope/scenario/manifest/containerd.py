@@ -61,6 +61,7 @@ class Containerd:
         pod.labels["io.cri-containerd.kind"] = "sandbox"
         if self._since(_V2):
             own[f"{prefix}podsandbox.image-name"] = self._pause_image()
+        if self._since(_V2_1):
             pod.ips.extend(request.ips)
         if self._since(_V2_3):
             pod.labels["oci_runtime_type"] = "io.containerd.runc.v2"

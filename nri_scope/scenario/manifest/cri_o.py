@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.nri.plain import Plain
+from nri_scope.runtime import Profile
 
 from . import cri_request
 from .cri_request import ContainerRequest, CriMount, SandboxRequest
@@ -25,6 +26,7 @@ _BIND = ("rw", "bind")
 class CriO:
     """CRI-O on a node."""
 
+    profile: Profile
     node: NodeFacts
     has_recursive_readonly = True
 
@@ -55,7 +57,8 @@ class CriO:
         container.linux.resources.CopyFrom(self._resources(request))
         container.linux.cgroups_path = _cgroups_path(self._parent(pod), request.id)
         container.hooks.SetInParent()
-        container.user.CopyFrom(cri_request.user(request.uid, request.gid, request.groups))
+        if self.profile.lifecycle_rules.contents.tells_process:
+            container.user.CopyFrom(cri_request.user(request.uid, request.gid, request.groups))
         return container
 
     def remarks(self, request: ContainerRequest) -> Iterator[str]:
