@@ -347,8 +347,7 @@ def _seconds(runtime: str, value: object) -> float | None:
 def _cdi(name: str, installation: Installation) -> Iterator[Check]:
     runtime = installation.config.runtime
     if text := runtime_rules_of(runtime, installation.version).drops_cdi_devices:
-        releases = "CRI-O to 1.34" if runtime == "crio" else "containerd to 1.7.30 or 2.1"
-        yield warn(name, text, f"update {releases} if a plugin uses CDI")
+        yield warn(name, text, "for CDI, update to containerd 1.7.30 or 2.1, or CRI-O 1.34")
     for setting in installation.config.cdi.values():
         text = f"{_label(setting)} is {json.dumps(setting.value, default=str)}"
         if setting.value is False:

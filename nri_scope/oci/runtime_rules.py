@@ -127,6 +127,9 @@ class RuntimeRules:
     annotation that a plugin removed or replaced is unchanged there
     (``criContainer.GetAnnotations`` in containerd). Assumed if unknown.
     """
+    creates_in_stopped_pods: bool = True
+    """Whether containers can be created in a stopped pod. Assumed if unknown. containerd 1.7.24 and
+    2.4.2 and CRI-O 1.33.9 to 1.36.3 refuse it (tested); `runtime_rules_of` has the exceptions."""
     drops_cdi_devices: str = ""
     """Why the runtime drops the CDI devices of plugins; "" if it injects them, or if unknown."""
     refusals: RefusalRules | None = None
@@ -174,9 +177,12 @@ _WITHOUT_CDI = {
 """Versions, from and before, that drop CDI devices (containerd 1.7.29 tested, others read). Their
 NRI has such devices, and they pass no ``WithCDIDeviceInjector``."""
 _DROPS_CDI = "drops the CDI devices of plugins"
+_CREATES_IN_STOPPED_PODS = {"containerd": (((2, 0, 0), (2, 2, 6)), ((2, 3, 0), (2, 3, 3)))}
+"""Versions, from and before (2.0.3 and 2.1.9 tested, others read: ``CreateContainer``)."""
 UNKNOWN = RuntimeRules()
 _RULES = {
     "containerd": RuntimeRules(
+        creates_in_stopped_pods=False,
         own_updates=UpdatePath.CRI,
         other_updates=UpdatePath.CRI,
         voids_empty_updates=True,
@@ -186,6 +192,7 @@ _RULES = {
         clears_uncreated_state=True,
     ),
     "CRI-O": RuntimeRules(
+        creates_in_stopped_pods=False,
         own_updates=UpdatePath.CRI_O,
         other_updates=UpdatePath.OCI_RUNTIME,
         voids_empty_updates=True,
@@ -240,8 +247,11 @@ def runtime_rules_of(runtime_name: str, runtime_version: str = "") -> RuntimeRul
     title = runtime_title(runtime_name)
     rules = _RULES.get(title, UNKNOWN)
     key = sort_key(runtime_version)
-    if key is not None and any(a <= key[:3] < b for a, b in _WITHOUT_CDI.get(title, ())):
-        return replace(rules, drops_cdi_devices=f"{title} {runtime_version} {_DROPS_CDI}")
+    release = (0, 0, 0) if key is None else key[:3]
+    if any(a <= release < b for a, b in _WITHOUT_CDI.get(title, ())):
+        rules = replace(rules, drops_cdi_devices=f"{title} {runtime_version} {_DROPS_CDI}")
+    if any(a <= release < b for a, b in _CREATES_IN_STOPPED_PODS.get(title, ())):
+        return replace(rules, creates_in_stopped_pods=True)
     return rules
 
 

@@ -21,6 +21,7 @@ from nri_scope._gen.nri import api_pb2 as api
 from nri_scope.errors import LocalProtocolError
 from nri_scope.nri.events import METHODS, EventKind
 from nri_scope.nri.request_subject import container_of, decode_request, pod_of
+from nri_scope.oci.runtime_rules import runtime_rules_of
 
 from .profile import Profile
 
@@ -110,6 +111,7 @@ class LifecycleState:
     def __init__(self, profile: Profile) -> None:
         self._profile = profile
         self._rules = profile.lifecycle_rules
+        self._runtime = runtime_rules_of(profile.runtime_name, profile.runtime_version)
         self._containers: dict[str, _Stage] = {}
         self._pods: dict[str, _Stage] = {}
         self._gone_pods: set[str] = set()
@@ -198,7 +200,7 @@ class LifecycleState:
             in_stopped_pod = self._pods.get(container.pod_sandbox_id) is _Stage.STOPPED
             if event in _ENDS:
                 yield from self._container_ends(event, request, pod, container)
-            elif is_created and in_stopped_pod and not self._rules.creates_in_stopped_pods:
+            elif is_created and in_stopped_pod and not self._runtime.creates_in_stopped_pods:
                 self._containers[container.id] = _Stage.FAILED
                 yield self._skip(event, request, "creates no container in a stopped pod")
             else:

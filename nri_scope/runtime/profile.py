@@ -31,7 +31,6 @@ from nri_scope.nri.versions import (
 from .rules import (
     CONTAINERD,
     CONTAINERD_1_7,
-    CONTAINERD_2_0,
     CONTAINERD_2_3,
     CRI_O,
     CRI_O_1_33,
@@ -129,8 +128,7 @@ class Profile:
     @property
     def shows_rlimits(self) -> bool:
         """Whether events after a creation have the container's rlimits."""
-        rules = self.lifecycle_rules
-        return rules.contents.tells_process and not rules.is_sparse
+        return self.lifecycle_rules.contents.tells_process and not self.lifecycle_rules.is_sparse
 
     @property
     def title(self) -> str:
@@ -188,7 +186,7 @@ PROFILES: dict[str, Profile] = {
         # `runtime_rules_of` has the versions that drop CDI devices.
         ("containerd-1.7.26", "1.7.26", "containerd", "1.7.29", "0.8.0", CONTAINERD_1_7, _NONE),
         ("containerd-1.7.30", "1.7.30", "containerd", "1.7.35", "0.8.0", CONTAINERD_1_7, _NONE),
-        ("containerd-2.0", "2.0.0", "containerd", "2.0.14", "0.8.0", CONTAINERD_2_0, _NONE),
+        ("containerd-2.0", "2.0.0", "containerd", "2.0.14", "0.8.0", CONTAINERD_1_7, _NONE),
         ("containerd-2.1", "2.1.0", "containerd", "2.1.9", "0.8.0", CONTAINERD, _NONE),
         # Its UpdatePodSandboxResources is not implemented.
         ("containerd-2.2", "2.2.0", "containerd", "2.2.1", "0.11.0", CONTAINERD, _UPDATES_OF_PODS),
@@ -236,13 +234,12 @@ def nearest_profile(runtime_name: str, runtime_version: str, nri_version: str) -
     a branch, has the newest profile whose NRI is not newer.
     """
     title, key = runtime_title(runtime_name), sort_key(runtime_version)
-    profiles = [*PROFILES.values()]
-    own = [profile for profile in profiles if runtime_title(profile.runtime_name) == title]
+    own = [each for each in PROFILES.values() if runtime_title(each.runtime_name) == title]
     nri = NriVersion.parse(nri_version)
     if own and key is not None:
         older = [profile for profile in own if profile.since is not None and profile.since <= key]
     else:
-        own = own or [profile for profile in profiles if profile.runtime_name == "containerd"]
+        own = own or [each for each in PROFILES.values() if each.runtime_name == "containerd"]
         older = [each for each in own if nri and each.version and each.version <= nri]
     return older[-1] if older else own[0]
 

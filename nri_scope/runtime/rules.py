@@ -240,8 +240,6 @@ class LifecycleRules:
     stops_once: bool = False
     """Whether StopContainer is sent once for each container, and StopPodSandbox once for each pod
     unless it fails."""
-    creates_in_stopped_pods: bool = True
-    """Whether containers can be created in a pod that was stopped."""
     name_annotation: str = ""
     """Annotation, or label, that has the name sent for a container; "" if the name is always sent.
     The kubelet sets it as a label, other clients of the CRI need not: they get no names."""
@@ -283,10 +281,9 @@ class LifecycleRules:
         state = container and self._state(event, container)
         name = container and self._name(container)
         omits_id = self.creates_without_id and event is EventKind.CreateContainer
-        if (
-            container is None
-            or (state == container.state and name == container.name and not omits_id)
-        ) and not ((self.long_names or (self.is_sparse and container is not None)) and pod):
+        told = (state, name, omits_id)
+        is_same = container is None or told == (container.state, container.name, False)
+        if is_same and not ((self.long_names or (self.is_sparse and container)) and pod):
             return request
         adapted = deepcopy(request)
         container, pod = container_of(event.name, adapted), pod_of(event.name, adapted)
@@ -329,9 +326,8 @@ class LifecycleRules:
     def _state(self, event: EventKind, container: api.Container) -> api.ContainerState.ValueType:
         created = container.state == api.ContainerState.CONTAINER_CREATED
         ended = event in (EventKind.StopContainer, EventKind.RemoveContainer)
-        if created and ended and self.contents.keeps_created:
-            return container.state
-        return self.states.get(event, container.state)
+        is_kept = created and ended and self.contents.keeps_created
+        return container.state if is_kept else self.states.get(event, container.state)
 
     def _name(self, container: api.Container) -> str:
         key = self.name_annotation
@@ -399,12 +395,10 @@ CONTAINERD = LifecycleRules(
 )
 """containerd 2.1 and 2.2."""
 
-CONTAINERD_2_0 = replace(
+CONTAINERD_1_7 = replace(
     CONTAINERD, contents=replace(CONTAINERD.contents, forgets_spec=EventKind.StopPodSandbox)
 )
-
-CONTAINERD_1_7 = replace(CONTAINERD_2_0, creates_in_stopped_pods=False)
-"""containerd 1.7, whose ``CreateContainer`` (pkg/cri/server) needs the task of the sandbox."""
+"""containerd 1.7 and 2.0."""
 
 CONTAINERD_2_3 = replace(
     CONTAINERD,
@@ -423,7 +417,6 @@ CONTAINERD_2_3 = replace(
 CRI_O = LifecycleRules(
     tracks_containers=True,
     stops_once=True,
-    creates_in_stopped_pods=False,
     states=MappingProxyType(
         {
             **_COMMON,

@@ -17,9 +17,8 @@ from .testbed.images import BUSYBOX
 
 pytestmark = pytest.mark.runtime
 
-OLD_CONTAINERD = frozenset({Difference.LOSES_CONTAINERS})
-CONTAINERD = OLD_CONTAINERD | {Difference.REUSES_STOPPED_PODS}
-"""containerd 2.0 and later."""
+CONTAINERD = frozenset({Difference.LOSES_CONTAINERS})
+CONTAINERD_2_1 = CONTAINERD | {Difference.REUSES_STOPPED_PODS}
 
 
 class RealNode(NodeUnderTest):
@@ -90,7 +89,7 @@ async def test_situation(
     containerd: Containerd, situation: Callable[[NodeUnderTest], Awaitable[None]]
 ) -> None:
     layout = containerd.layout
-    differences = OLD_CONTAINERD if containerd.binaries.series == "1.7" else CONTAINERD
+    differences = CONTAINERD_2_1 if containerd.binaries.series == "2.1" else CONTAINERD
     node = RealNode(
         containerd.cri, layout.nri_socket, layout.cgroup, containerd.connections, differences
     )

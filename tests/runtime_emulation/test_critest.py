@@ -126,8 +126,8 @@ def differences_of(profile: Profile) -> frozenset[Difference]:
     known = set()
     if profile.lifecycle_rules.name_annotation:
         known.add(Difference.NO_NAMES)
-    is_containerd = runtime_title(profile.runtime_name) == "containerd"
-    if is_containerd and not profile.runtime_version.startswith("1.7."):
+    # 2.2.6 and 2.3.3 are the first of their series that refuse it.
+    if profile.name in ("containerd-2.0", "containerd-2.1", "containerd-2.2", "containerd-2.3"):
         known.add(Difference.REUSES_STOPPED_PODS)
     return frozenset(known)
 

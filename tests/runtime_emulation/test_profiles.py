@@ -254,6 +254,22 @@ def test_versions_that_drop_cdi_devices(runtime: str, version: str, drops: bool)
     assert bool(runtime_rules_of(runtime, version).drops_cdi_devices) == drops
 
 
+@pytest.mark.parametrize(
+    ("runtime", "version", "creates"),
+    [
+        ("containerd", "1.7.35", False), ("containerd", "2.0.0", True),
+        ("containerd", "2.2.5", True), ("containerd", "2.2.6", False),
+        ("containerd", "2.3.2", True), ("containerd", "2.3.3", False),
+        ("containerd", "2.4.0", False), ("containerd", "main", False),
+        ("cri-o", "1.33.0", False), ("podd", "1.0", True),
+    ],
+)  # fmt: skip
+def test_versions_that_create_containers_in_stopped_pods(
+    runtime: str, version: str, creates: bool
+) -> None:
+    assert runtime_rules_of(runtime, version).creates_in_stopped_pods == creates
+
+
 @pytest.mark.parametrize("name", PROFILES)
 def test_the_nearest_profile_of_a_profile_is_itself(name: str) -> None:
     profile = PROFILES[name]
