@@ -215,7 +215,7 @@ CHANGES = {
             Edit(
                 "runtime/profile.py",
                 '"0.6.1", ISULAD, _NONE',
-                '("podd", "podd", "1.0", "0.12.0", PODD, _NONE),',
+                '("podd", "1.0", "podd", "1.0", "0.12.0", PODD, _NONE),',
             ),
         ),
         (TESTS + "tests/runtime_emulation/test_profiles.py tests/nri/test_versions.py", DOCS),
@@ -246,21 +246,21 @@ CHANGES = {
             Edit(
                 "runtime/profile.py",
                 '("containerd-2.4", ',
-                '("containerd-2.6", "containerd", "2.6.1", "0.13.0", CONTAINERD_2_6, _NONE),',
+                '("containerd-2.6", "2.6.0", "containerd", "2.6.1", "0.13.0", CONTAINERD_2_6, _NONE),',
             ),
         ),
         (TESTS + "tests/runtime_emulation/test_profiles.py", DOCS),
         (
             Edit(
                 "tests/runtime_emulation/test_profiles.py",
-                '"containerd-2.4", "nri-0.12.5", "cri-o", "docker", "isulad")',
-                '"containerd-2.4", "containerd-2.6", "nri-0.12.5", "cri-o", "docker", "isulad")',
+                '"containerd-2.4", "nri-0.12.5",\n',
+                '"containerd-2.4", "containerd-2.6", "nri-0.12.5",\n',
                 replaces=True,
             ),
             Edit(
                 "tests/runtime_emulation/test_profiles.py",
-                '"containerd-2.3", "containerd-2.4", "nri',
-                '"containerd-2.3", "containerd-2.4", "containerd-2.6", "nri',
+                '"nri-0.12.5", "cri-o-1.36", "cri-o",',
+                '"containerd-2.6", "nri-0.12.5", "cri-o-1.36", "cri-o",',
                 replaces=True,
             ),
         ),
