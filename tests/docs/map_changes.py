@@ -246,7 +246,8 @@ CHANGES = {
             Edit(
                 "runtime/profile.py",
                 '("containerd-2.4", ',
-                '("containerd-2.6", "2.6.0", "containerd", "2.6.1", "0.13.0", CONTAINERD_2_6, _NONE),',
+                '("containerd-2.6", "2.6.0", "containerd", "2.6.1", "0.13.0", '
+                "CONTAINERD_2_6, _NONE),",
             ),
         ),
         (TESTS + "tests/runtime_emulation/test_profiles.py", DOCS),
