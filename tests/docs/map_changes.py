@@ -309,7 +309,7 @@ CHANGES = {
             ),
             Edit(
                 "report/diagnosis/__init__.py",
-                "from .conflicts import",
+                "from .deadlines import",
                 "from .clock_steps import Steps",
             ),
             Edit(

@@ -81,6 +81,14 @@ def _case(name: str) -> Make:
     return make
 
 
+class InjectingCdi:
+    """A plugin that asks for a CDI device."""
+
+    def create_container(self, pod: PodSandbox, container: Container) -> object:
+        devices = [api.CDIDevice(name="vendor.com/gpu=0")]
+        return api.CreateContainerResponse(adjust=ContainerAdjustment(CDI_devices=devices))
+
+
 class Refusing:
     """Plugin that returns an error for each pod."""
 
@@ -192,6 +200,7 @@ RECORDINGS: dict[str, Make] = {
     "containerd#13733": _deadlock,
     "containerd#13609": _played("containerd-2.1", Refusing()),
     "containerd#12650": _case("c17-cdi-dropped-tap"),
+    "cri-o#9128": _played("cri-o-1.33", InjectingCdi()),
     "nri#102": _case("c17-oversized-synchronize-rec"),
     "nri#103": _case("c17-late-synchronize-tap"),
     "containerd#10085": _without_synchronize,
@@ -333,10 +342,13 @@ def test_versions_at_the_ends_of_ranges(
 
 
 @given(st.tuples(st.integers(1, 2), st.integers(0, 9), st.integers(0, 40)))
-def test_the_row_of_cdi_devices_has_the_versions_of_the_rule(numbers: tuple[int, int, int]) -> None:
+def test_the_rows_of_cdi_devices_have_the_versions_of_the_rule(
+    numbers: tuple[int, int, int],
+) -> None:
     version = "{}.{}.{}".format(*numbers)
-    drops = runtime_rules_of("containerd", version).drops_cdi_devices
-    assert known_bugs()["containerd#12650"].affects("containerd", version, "") is bool(drops)
+    for name, bug in (("containerd", "containerd#12650"), ("cri-o", "cri-o#9128")):
+        drops = runtime_rules_of(name, version).drops_cdi_devices
+        assert known_bugs()[bug].affects(name, version, "") is bool(drops)
 
 
 def test_a_finding_of_several_runtimes_is_of_a_bug_that_all_have(tmp_path: Path) -> None:
