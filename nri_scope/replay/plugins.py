@@ -112,8 +112,8 @@ class ReplayPlugins:
         self._last_event = last_event
         self._results: dict[str, PluginResult] = {}
         self._present: dict[Plugin, None] = {}
-        self._ended: dict[Process, str] = {}
-        """Processes whose connections have ended, with their plugins."""
+        self._ended: dict[Process, set[str]] = {}
+        """Processes whose connections have ended, with the plugins that they registered."""
         self._started: set[str] = set()
         """Plugins that the replay started."""
         self._externals: set[str] = set()
@@ -130,10 +130,12 @@ class ReplayPlugins:
 
     def _collect_exits(self) -> None:
         """Store how processes ended, which is final once the runtime is down."""
-        for process, plugin in list(self._ended.items()):
-            result = self._results.get(plugin)
-            if result is not None and not process.running:
-                del self._ended[process]
+        for process, plugins in list(self._ended.items()):
+            results = [self._results[each] for each in plugins & self._results.keys()]
+            if not results or process.running:
+                continue
+            del self._ended[process]
+            for result in results:
                 result.left_behind += tuple(child.command for child in process.left_behind)
                 if not process.ended_by_us:
                     result.exit = process.exit_words
@@ -155,7 +157,7 @@ class ReplayPlugins:
     def ended(self, plugin: Plugin) -> bool:
         """Record the end of a plugin's connection; return whether it disconnected by itself."""
         if plugin.process is not None:
-            self._ended[plugin.process] = plugin.id
+            self._ended.setdefault(plugin.process, set()).add(plugin.id)
         was_ready = plugin in self._present
         self._present.pop(plugin, None)
         result = self._results.get(plugin.id)
@@ -249,8 +251,8 @@ class ReplayPlugins:
 
     def _count_starts(self) -> None:
         """Count the external plugins that ended with their connections, and were started again."""
-        for process, name in self._ended.items():
-            if name in self._externals and not process.running:
+        for process, names in self._ended.items():
+            for name in names & self._externals if not process.running else ():
                 result = self._results[name]
                 result.started_again += 1
                 if self._plugin_set.must_reconnect:
@@ -282,7 +284,7 @@ class ReplayPlugins:
         return sorted(self._plugin_set.plugins, key=lambda plugin: plugin.index)
 
     async def _launch(self, plugin: PluginCommand) -> str:
-        """Start a plugin; return the index and name that it has registered."""
+        """Start a plugin; return each index and name that it has registered."""
         if plugin in self._plugin_set.own_index:
             plugin = replace(plugin, external=True)
         name = plugin.title
@@ -295,18 +297,19 @@ class ReplayPlugins:
         try:
             if plugin.external:
                 external = ExternalPlugin(plugin.argv, environment, on_output=printed)
-                name = (await self._start_external(external, name)).id
-                self._add_external(name, plugin)
-            else:
-                self._add(plugin.id, str(plugin))
-                await self._runtime.launch_command(
-                    plugin.argv,
-                    plugin.index,
-                    plugin.name,
-                    config=config,
-                    environment=environment,
-                    on_output=printed,
-                )
+                names = [each.id for each in await self._start_external(external, name)]
+                for name in names:
+                    self._add_external(name, plugin)
+                return ", ".join(names)
+            self._add(plugin.id, str(plugin))
+            await self._runtime.launch_command(
+                plugin.argv,
+                plugin.index,
+                plugin.name,
+                config=config,
+                environment=environment,
+                on_output=printed,
+            )
         except ConnectionClosed as error:
             ended = self._runtime.former[-1] if self._runtime.former else None
             if ended is not None and ended.id in self._failed_setups:
@@ -315,7 +318,7 @@ class ReplayPlugins:
             if process is None or plugin.external or not registers_itself(process):
                 raise _start_error(plugin.title, error) from error
         else:
-            return name
+            return plugin.id
         # Forget this attempt.
         self._ended.pop(process, None)
         self._started.discard(plugin.id)
@@ -330,7 +333,7 @@ class ReplayPlugins:
             self._on_notice(f"{plugin.id} registered as {registered}")
         return registered
 
-    async def _start_external(self, process: ExternalPlugin, title: str) -> Plugin:
+    async def _start_external(self, process: ExternalPlugin, title: str) -> list[Plugin]:
         def remind() -> None:
             if not process.has_connected:
                 waiting = f"{title} has not connected to its socket yet, the replay waits"

@@ -63,7 +63,8 @@ class ExternalPlugin:
         self._on_output = on_output
         self._pass_output = pass_output
         self.process: Process | None = None
-        self._connection: Plugin | None = None
+        self._connections: list[Plugin] = []
+        """Open connections; a plugin may register several times."""
         self._has_connected = asyncio.Event()
 
     async def start(self) -> Process:
@@ -75,14 +76,14 @@ class ExternalPlugin:
         self.process = process = await Process.start(
             self._command, None, self._on_output, pass_output=self._pass_output
         )
-        if self._connection is not None and self._connection.process is None:
+        for connection in self._connections:
             # The plugin connected before the keeper's report of its start was read.
-            self._connection.process = process
+            connection.process = connection.process or process
         return process
 
     def connected(self, connection: Plugin) -> None:
         """Store a new connection."""
-        self._connection = connection
+        self._connections = [*self.connections, connection]
         connection.process = self.process
         self._has_connected.set()
 
@@ -101,8 +102,8 @@ class ExternalPlugin:
         finally:
             for task in waiting:
                 task.cancel()
-        if self._connection is not None:
-            return self._connection
+        if self._connections:
+            return self._connections[-1]
         if self.process.running:
             raise self.not_connected(timeout_s)
         raise ConnectionClosed(self.process.explain("it did not connect"))
@@ -113,6 +114,11 @@ class ExternalPlugin:
             f"{self._command.argv[0]} did not connect to its socket within {seconds:g} s",
             self.socket_hint,
         )
+
+    @property
+    def connections(self) -> list[Plugin]:
+        """Connections that are open."""
+        return [each for each in self._connections if not each.link.closed]
 
     @property
     def has_connected(self) -> bool:

@@ -250,17 +250,21 @@ class EmulatedRuntime:
                     argv, index, name, config, environment, on_output
                 )
 
-    async def launch_external(self, external: ExternalPlugin, timeout_s: float) -> Plugin:
-        """Start a plugin that connects by itself; return once it gets events.
+    async def launch_external(self, external: ExternalPlugin, timeout_s: float) -> list[Plugin]:
+        """Start a plugin that connects by itself; return its connections once they get events.
 
-        It must connect within ``timeout_s``. A restart of the runtime does not end it. Raises
+        It must connect within ``timeout_s``. A plugin that registers several times has opened its
+        other connections by the time the first gets events; those are awaited. A restart of the runtime does not end it. Raises
         `UsageError` if it cannot be started or does not connect, and `ConnectionClosed` like
         `launch_command`.
         """
         self._externals[external.socket.path] = external
         await self.listen(external.socket.path)
         await external.start()
-        return await self._admitted(await external.connection(timeout_s))
+        first = await self._admitted(await external.connection(timeout_s))
+        await self.wait_for(lambda: all(each.settled for each in external.connections))
+        others = [each for each in external.connections if each.admitted and each is not first]
+        return sorted([first, *others], key=lambda each: each.id)
 
     def _accept(self, path: str) -> Plugin:
         plugin = self._new_plugin()

@@ -101,6 +101,32 @@ def test_a_plugin_with_its_own_index_is_started_as_an_external_one(
     assert not children()
 
 
+def test_all_registrations_of_one_command_get_the_first_event(one_life: Path) -> None:
+    """Upstream's differ registers at several indices, to compare what each of them receives."""
+    *python, script = external("42-own")
+    register = "await plugin.register()"
+    others = "others = [SmallPlugin('99-last'), SmallPlugin('05-first')]"
+    connect = "for each in others: await each.connect('{socket}')"
+    assert register in script
+    script = script.replace(
+        f"    {register}\n",
+        f"    {others}\n    {connect}\n    {register}\n"
+        "    await asyncio.sleep(0.3)\n"
+        f"    for each in others: {register.replace('plugin', 'each')}\n",
+    )
+    listener = Notices()
+    replayed = run(replay(job_of(one_life, of([*python, script])), listener))
+    names = ["05-first", "42-own", "99-last"]
+    assert [result.plugin for result in replayed.plugins] == names
+    assert all(result.ending.startswith("ended by itself") for result in replayed.plugins)
+    assert listener.notices[-1] == f"10-plugin registered as {', '.join(names)}"
+    events = [event for event in replayed.events if event.subject]
+    assert [[reply.plugin for reply in event.replies] for event in events] == [names] * len(events)
+    rows = list(ResultFormatter().event(events[0]))
+    assert all(name in row for name, row in zip(names, rows, strict=True))
+    assert not children()
+
+
 def test_launched_and_external_plugins_form_one_chain(one_life: Path) -> None:
     listener = Notices()
     replayed = run(

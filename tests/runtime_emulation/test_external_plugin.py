@@ -33,7 +33,8 @@ class Started:
         )
 
     async def launch(self, runtime: Runtime, timeout_s: float = TIMEOUT_S) -> Plugin:
-        return await runtime.launch_external(self.plugin, timeout_s)
+        (plugin,) = await runtime.launch_external(self.plugin, timeout_s)
+        return plugin
 
 
 async def test_an_external_plugin_registers_its_own_name_and_gets_synchronize() -> None:

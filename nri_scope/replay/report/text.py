@@ -117,7 +117,9 @@ class ResultFormatter:
             yield self._cut(style, f"{_INDENT}{line}")
 
     def _reply(self, start: str, event: PlayedEvent, reply: Reply) -> Iterator[str]:
-        plugin = f"  {reply.plugin:<{self._name_width}}" if self._chain else ""
+        # The command of an external plugin may register several.
+        several = self._chain or any(other.plugin != reply.plugin for other in event.replies)
+        plugin = f"  {reply.plugin:<{self._name_width}}" if several else ""
         if reply.event != event.event:
             # ValidateContainerAdjustment is part of CreateContainer.
             start = start.replace(
