@@ -17,6 +17,7 @@ from nri_scope.nri.events import (
     CONFIGURE,
     REGISTER,
     SHUTDOWN,
+    STATE_CHANGE_EVENTS,
     SYNCHRONIZE,
     UNSOLICITED,
     EventKind,
@@ -96,6 +97,11 @@ def problem_of(status_code: int, took_ns: int, timeout_ns: int) -> OptionalProbl
     if status_code:
         return Problem.FAILED
     return Problem.SLOW if 0 < timeout_ns < 2 * took_ns else ""
+
+
+_UNIMPLEMENTED = 12
+"""google.rpc.Code of a call of an RPC that the plugin lacks."""
+_WITH_STATE_CHANGE = frozenset(kind.name for kind in STATE_CHANGE_EVENTS)
 
 
 @lru_cache(maxsize=256)
@@ -303,6 +309,12 @@ class Event:
     targets: tuple[str, ...] = ()
     """For each of these requests, ``ns/pod/container`` of another container that it is about, or ""
     for the event's own one; () if `outcomes` is empty."""
+
+    @property
+    def is_sent_again(self) -> bool:
+        """Whether the plugin lacks the RPC, so that the runtime sends a StateChange next."""
+        is_unimplemented = self.status_code == _UNIMPLEMENTED and self.method == self.event
+        return is_unimplemented and self.method in _WITH_STATE_CHANGE
 
     @property
     def changes(self) -> int:

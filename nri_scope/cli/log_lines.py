@@ -158,8 +158,8 @@ class LogLines:
 
     def _event(self, event: Event, detail: str) -> str:
         session = f" s{event.session}" if self._with_session else ""
-        is_failed = event.status != Status.OK or event.problem == Problem.FAILED
-        mark = "!" if is_failed or event.mark else " "
+        is_failed = event.problem == Problem.FAILED or event.status != Status.OK
+        mark = "!" if (is_failed and not event.is_sent_again) or event.mark else " "
         first = f"{event.id:>6}{session} "
         took = f"{response_time(event.took_ns):>6}"
         plugin = self._plugin(event.plugin)
@@ -304,6 +304,8 @@ def _detail(event: Event, delay: str = "") -> str:
         else:
             # The message is from the side that waited; whether a reply came later is unknown.
             parts.append(f"no reply in time{limit}: {_cut(event.status_message)}")
+    elif event.is_sent_again:
+        parts.append("the plugin lacks this call, StateChange follows")
     elif event.status != Status.OK:
         words = f": {_cut(event.status_message)}" if event.status_message else ""
         parts.append(f"error {event.status_code}{words}")

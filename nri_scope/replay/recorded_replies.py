@@ -137,7 +137,7 @@ class _RecordedReplies:
                         counts[SYNCHRONIZE, ""] = 1
                         yield from self._reply(event, data, plugin, 0, 1)
                     continue
-                if is_setup(event.method, event.mark):
+                if is_setup(event.method, event.mark) or event.is_sent_again:
                     continue
                 if event.event == CREATE:
                     creations[event.container_id] = event.id

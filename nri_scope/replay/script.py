@@ -160,7 +160,7 @@ class Script:
         for recorded, request in self._exchanges():
             if recorded.method == CONFIGURE and recorded.session != self.session.id:
                 yield ReplayStep(recorded, None, None, b"", selected=span.begun, restarts=True)
-            if is_setup(recorded.method, recorded.mark):
+            if is_setup(recorded.method, recorded.mark) or recorded.is_sent_again:
                 continue
             if not span.reach(recorded):
                 return
@@ -182,7 +182,7 @@ class Script:
         span = SelectionSpan(self._selection)
         sessions = " OR ".join(f"session:{session.id}" for session in self._sessions)
         for recorded in self._recording.events(where=parse(sessions), after_id=event_id):
-            if is_setup(recorded.method, recorded.mark):
+            if is_setup(recorded.method, recorded.mark) or recorded.is_sent_again:
                 continue
             if not span.reach(recorded):
                 return

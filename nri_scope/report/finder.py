@@ -352,7 +352,8 @@ class Finder(RecordingFacts):
         )
 
     def _see(self, event: Event, request: bytes) -> None:
-        self._diagnosis.see(event)
+        if not event.is_sent_again:
+            self._diagnosis.see(event)
         if event.event in CREATION_EVENTS and event.pod_id not in self._requiring:
             request = request or self._recording.request(event.id)
             self._requiring[event.pod_id] = REQUIRED_PLUGINS.encode() in request

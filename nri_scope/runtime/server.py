@@ -254,9 +254,9 @@ class EmulatedRuntime:
         """Start a plugin that connects by itself; return its connections once they get events.
 
         It must connect within ``timeout_s``. A plugin that registers several times has opened its
-        other connections by the time the first gets events; those are awaited. A restart of the runtime does not end it. Raises
-        `UsageError` if it cannot be started or does not connect, and `ConnectionClosed` like
-        `launch_command`.
+        other connections by the time the first gets events; those are awaited. A restart of the
+        runtime does not end it. Raises `UsageError` if it cannot be started or does not connect,
+        and `ConnectionClosed` like `launch_command`.
         """
         self._externals[external.socket.path] = external
         await self.listen(external.socket.path)

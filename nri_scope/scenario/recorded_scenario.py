@@ -162,7 +162,8 @@ class _Reading:
             for recorded, request, _ in self._recording.exchanges(
                 where=parse(f"session:{session.id}"), allowance=self._recording.allowance()
             ):
-                if is_setup(recorded.method, recorded.mark) or not self._is_selected(recorded):
+                is_event = not (is_setup(recorded.method, recorded.mark) or recorded.is_sent_again)
+                if not is_event or not self._is_selected(recorded):
                     continue
                 if event := self._decoded(recorded, request):
                     yield event

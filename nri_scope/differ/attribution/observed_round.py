@@ -91,6 +91,8 @@ class ConnectionPart:
         """
         code = self.event.status_code
         policy = self.session.failure_policy
+        if self.event.is_sent_again:
+            return False
         if code not in GONE or policy is None or not policy.fail_request:
             return code not in (0, *GONE)
         # A runtime that ended did not lose the plugin.
