@@ -278,7 +278,7 @@ async def _run(
 
 
 class _ExternalPeer(Peers):
-    """The plugin with its current connection, to which its output is attributed."""
+    """The plugin with the first of its connections, to which its output is attributed."""
 
     def __init__(self, tap: Tap, name: str, show: Callable[[str], None] | None) -> None:
         super().__init__(tap)
@@ -289,16 +289,22 @@ class _ExternalPeer(Peers):
         self._show = show
         # Created before the plugin connects, as it may print early.
         self._connection = tap.connection(None)
+        self._is_used = False
 
     def connection(self) -> TappedConnection:
         self.has_connected = True
+        if self._is_used:
+            # The plugin registers more than once.
+            return self.tap.connection(None)
+        self._is_used = True
         return self._connection
 
     async def finish(self, connection: TappedConnection, reason: str) -> str:
         if self.process is not None:
             await self.process.wait_exit(EXIT_S)
             reason = self.process.explain(reason)
-        self._connection = self.tap.connection(None)
+        if connection is self._connection:
+            self._connection, self._is_used = self.tap.connection(None), False
         return await super().finish(connection, reason)
 
     def printed(self, stream: Stream, line: str, mono_ns: int) -> None:

@@ -20,7 +20,7 @@ from nri_scope.replay.report.text import ResultFormatter
 from nri_scope.replay.result import Replayed
 from nri_scope.replay.run import Job, replay
 from nri_scope.transport.loop import run
-from tests.runtime_emulation.scripts import children, external, plugin
+from tests.runtime_emulation.scripts import children, external, plugin, registering
 
 from .recordings import container, life, recording, run_pod
 
@@ -103,19 +103,10 @@ def test_a_plugin_with_its_own_index_is_started_as_an_external_one(
 
 def test_all_registrations_of_one_command_get_the_first_event(one_life: Path) -> None:
     """Upstream's differ registers at several indices, to compare what each of them receives."""
-    *python, script = external("42-own")
-    register = "await plugin.register()"
-    others = "others = [SmallPlugin('99-last'), SmallPlugin('05-first')]"
-    connect = "for each in others: await each.connect('{socket}')"
-    assert register in script
-    script = script.replace(
-        f"    {register}\n",
-        f"    {others}\n    {connect}\n    {register}\n"
-        "    await asyncio.sleep(0.3)\n"
-        f"    for each in others: {register.replace('plugin', 'each')}\n",
-    )
     listener = Notices()
-    replayed = run(replay(job_of(one_life, of([*python, script])), listener))
+    replayed = run(
+        replay(job_of(one_life, of(registering("42-own", "99-last", "05-first"))), listener)
+    )
     names = ["05-first", "42-own", "99-last"]
     assert [result.plugin for result in replayed.plugins] == names
     assert all(result.ending.startswith("ended by itself") for result in replayed.plugins)

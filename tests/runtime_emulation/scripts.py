@@ -41,6 +41,26 @@ def external(
     return _plugin(name, connect, registered, ended)
 
 
+def registering(*names: str) -> list[str]:
+    """Return the command of an external plugin that registers several times.
+
+    It opens all connections at once, and registers the others a while after the first.
+    """
+    first, *others = names
+    *start, script = external(first)
+    register = "await plugin.register()"
+    assert f"    {register}\n" in script
+    lines = (
+        f"others = [SmallPlugin(name) for name in {others!r}]",
+        "for each in others: await each.connect('{socket}')",
+        register,
+        "await asyncio.sleep(0.3)",
+        f"for each in others: {register.replace('plugin', 'each')}",
+    )
+    text = "".join(f"    {line}\n" for line in lines)
+    return [*start, script.replace(f"    {register}\n", text)]
+
+
 def _plugin(name: str, connect: str, registered: str, ended: str) -> list[str]:
     return python(
         f"""

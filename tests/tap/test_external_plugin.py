@@ -20,7 +20,14 @@ from nri_scope.tap.launched_plugin import Launch, as_external, to_socket
 from nri_scope.tap.run import Tap, TapSettings
 from nri_scope.writer.supervisor import WriterProcess
 from tests.runtime_emulation.runtime import Runtime
-from tests.runtime_emulation.scripts import children, external, is_running, plugin, python
+from tests.runtime_emulation.scripts import (
+    children,
+    external,
+    is_running,
+    plugin,
+    python,
+    registering,
+)
 
 
 class Run:
@@ -91,6 +98,23 @@ async def test_each_connection_of_an_external_plugin_is_a_session(tmp_path: Path
         assert await done == 0
     with Recording.open(run.file) as recorded:
         assert [session.plugin for session in recorded.sessions()] == ["42-own"] * 2
+
+
+async def test_each_registration_of_an_external_plugin_is_a_session(tmp_path: Path) -> None:
+    """Upstream's differ registers at several indices with one process."""
+    run, names = Run(tmp_path), ["42-own", "99-last", "05-first"]
+    async with Runtime(ProfileSetUp(PROFILES["containerd-2.1"])) as runtime:
+        await runtime.listen(run.socket)
+        done = asyncio.ensure_future(run.start(registering(*names)))
+        await runtime.wait_plugins(len(names))
+        await runtime.shut_down()
+        assert await done == 0
+    with Recording.open(run.file) as recorded:
+        sessions = {session.id: session.plugin for session in recorded.sessions()}
+        events = [(sessions[event.session], event.event) for event in recorded.events()]
+    assert sorted(sessions.values()) == sorted(names)
+    setup = ("RegisterPlugin", "Configure", "Synchronize")
+    assert sorted(events) == sorted((name, event) for name in names for event in setup)
 
 
 async def test_a_stop_signal_is_forwarded_to_an_external_plugin(tmp_path: Path) -> None:
