@@ -252,8 +252,9 @@ class TapComparison:
         Raises `RecordingError`, and `UsageError` if no recorded plugin matches, or if there are no
         recorded replies.
         """
-        if not self._models:
-            plugins = [plugin.plugin for plugin in replayed.plugins]
+        plugins = [plugin.plugin for plugin in replayed.plugins]
+        # A launched plugin that sets its own index was started again as an external one.
+        if self._models.keys() != set(plugins):
             self._models = self._models_of(plugins, self._selection)
         models = self._models
         with Recording.open(self.path) as recording:

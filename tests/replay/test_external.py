@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nri_scope.cli.main import run as run_command
 from nri_scope.errors import UsageError
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import PlaybackOptions, ReplayListener
@@ -22,7 +23,7 @@ from nri_scope.replay.run import Job, replay
 from nri_scope.transport.loop import run
 from tests.runtime_emulation.scripts import children, external, plugin, registering
 
-from .recordings import container, life, recording, run_pod
+from .recordings import as_tapped, container, life, recording, run_pod
 
 ADJUSTS = (
     "from nri_scope._gen.nri import api_pb2 as api; reply = api.CreateContainerResponse();"
@@ -249,3 +250,13 @@ def test_later_replays_start_the_plugin_as_an_external_one_at_once(one_life: Pat
         attempts.append(" ".join(line for line in lines if "already set" in line))
     assert len(notices.notices) == 2
     assert attempts == ['plugin ID already set ("10")', "", ""]
+
+
+def test_recorded_replies_are_those_of_a_plugin_that_sets_its_own_index(
+    one_life: Path, tmp_path: Path
+) -> None:
+    changing, replies = external("42-own", registered=ADJUSTS), tmp_path / "own.nriscope.db"
+    assert run_command(["replay", str(one_life), "-o", str(replies), "--", *changing]) == 0
+    tapped = str(as_tapped(replies, tmp_path / "tap.nriscope.db"))
+    assert run_command(["replay", tapped, "--golden", tapped, "--", *changing]) == 0
+    assert run_command(["replay", tapped, "--golden", tapped, "--", *external("42-own")]) == 1
