@@ -60,7 +60,7 @@ test: export NRI_SCOPE_EXAMPLES ?= few
 test: $(STAMP) ## the tests that a change needs
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
-ALL_TESTS = -m "not runtime and not kubernetes"
+ALL_TESTS = -m "not runtime and not kubernetes and not plugins"
 .PHONY: test-all
 test-all: $(STAMP) ## all tests that need no root, also against the Go reference if Go is installed
 	$(BIN)/pytest -n $(TEST_WORKERS) --dist worksteal $(ALL_TESTS) $(PYTEST_ARGS)
@@ -101,6 +101,12 @@ test-docker: docker ## tests against a real Docker Engine (as root, needs Go)
 .PHONY: test-kubernetes
 test-kubernetes: image ## tests on a real Kubernetes: manifests, and the DaemonSet (as root, needs Go)
 	$(BIN)/pytest -n 0 -m kubernetes tests/kubernetes $(PYTEST_ARGS)
+
+# Builds other people's plugins in a cache folder at first, which takes 3 minutes on two cores.
+.PHONY: test-plugins
+test-plugins: containerd ## tests with other people's plugins on a real containerd (as root, needs Go)
+	$(BIN)/python -m tests.plugins
+	$(BIN)/pytest -n 0 -m plugins tests/plugins $(PYTEST_ARGS)
 
 FUZZ_SECONDS ?= 300
 FUZZ_ARGS ?=

@@ -17,6 +17,7 @@ from scripts import (
     cli_reference,
     completions,
     man_pages,
+    plugins_page,
     readme_page,
     recording_format,
     redaction_page,
@@ -34,6 +35,7 @@ def render() -> dict[Path, str]:
     files = {
         readme_page.PATH: readme_page.render(),
         ROOT / "docs/cli.md": cli_reference.render(),
+        plugins_page.PAGE: plugins_page.render(),
         ROOT / "docs/recording-format.md": recording_format.render(),
         ROOT / "docs/redaction.md": redaction_page.render(),
         report_page.PAGE: report_page.render(),

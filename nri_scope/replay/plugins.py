@@ -297,7 +297,7 @@ class ReplayPlugins:
         try:
             if plugin.external:
                 external = ExternalPlugin(plugin.argv, environment, on_output=printed)
-                names = [each.id for each in await self._start_external(external, name)]
+                names = sorted(each.id for each in await self._start_external(external, name))
                 for name in names:
                     self._add_external(name, plugin)
                 return ", ".join(names)

@@ -63,8 +63,8 @@ class ExternalPlugin:
         self._on_output = on_output
         self._pass_output = pass_output
         self.process: Process | None = None
-        self._connections: list[Plugin] = []
-        """Open connections; a plugin may register several times."""
+        self.connections: list[Plugin] = []
+        """Its connections that were open at the last one; it may register several times."""
         self._has_connected = asyncio.Event()
 
     async def start(self) -> Process:
@@ -76,14 +76,15 @@ class ExternalPlugin:
         self.process = process = await Process.start(
             self._command, None, self._on_output, pass_output=self._pass_output
         )
-        for connection in self._connections:
+        for connection in self.connections:
             # The plugin connected before the keeper's report of its start was read.
             connection.process = connection.process or process
         return process
 
     def connected(self, connection: Plugin) -> None:
         """Store a new connection."""
-        self._connections = [*self.connections, connection]
+        still_open = (each for each in self.connections if not each.link.closed)
+        self.connections = [*still_open, connection]
         connection.process = self.process
         self._has_connected.set()
 
@@ -102,8 +103,8 @@ class ExternalPlugin:
         finally:
             for task in waiting:
                 task.cancel()
-        if self._connections:
-            return self._connections[-1]
+        if self.connections:
+            return self.connections[-1]
         if self.process.running:
             raise self.not_connected(timeout_s)
         raise ConnectionClosed(self.process.explain("it did not connect"))
@@ -114,11 +115,6 @@ class ExternalPlugin:
             f"{self._command.argv[0]} did not connect to its socket within {seconds:g} s",
             self.socket_hint,
         )
-
-    @property
-    def connections(self) -> list[Plugin]:
-        """Connections that are open."""
-        return [each for each in self._connections if not each.link.closed]
 
     @property
     def has_connected(self) -> bool:

@@ -261,10 +261,9 @@ class EmulatedRuntime:
         self._externals[external.socket.path] = external
         await self.listen(external.socket.path)
         await external.start()
-        first = await self._admitted(await external.connection(timeout_s))
+        await self._admitted(await external.connection(timeout_s))
         await self.wait_for(lambda: all(each.settled for each in external.connections))
-        others = [each for each in external.connections if each.admitted and each is not first]
-        return sorted([first, *others], key=lambda each: each.id)
+        return [each for each in external.connections if each.admitted]
 
     def _accept(self, path: str) -> Plugin:
         plugin = self._new_plugin()

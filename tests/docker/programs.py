@@ -15,7 +15,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.kubernetes.programs import download_module, newest_containerd, run_command
+from tests.kubernetes.programs import build_program, download_module, newest_containerd, run_command
 from tests.runtime.testbed.packages import (
     SeriesUnavailable,
     TestbedError,
@@ -75,15 +75,12 @@ def _cache_folder() -> Path:
 
 def _build(dockerd: Path) -> None:
     sys.stderr.write("building dockerd\n")
-    unfinished = dockerd.with_name(".dockerd")
     flags = f"-s -w -X {MODULE}/dockerversion.Version={ENGINE}"
     with tempfile.TemporaryDirectory(prefix="build-", dir=dockerd.parent) as work:
         # The build completes go.sum, so it needs a writable copy.
         source = shutil.copytree(download_module(MODULE, VERSION), Path(work, "source"))
         run_command(work, "chmod", "-R", "u+w", str(source))
-        options = ("-trimpath", "-tags", _TAGS, "-ldflags", flags, "-o", str(unfinished))
-        run_command(source, "go", "build", *options, "./cmd/dockerd")
-    unfinished.rename(dockerd)
+        build_program(source, "./cmd/dockerd", dockerd, "-tags", _TAGS, "-ldflags", flags)
 
 
 if __name__ == "__main__":

@@ -176,10 +176,7 @@ def _build(
         run_command(work, "go", "mod", "tidy")
         for name, package in packages.items():
             sys.stderr.write(f"building {name}\n")
-            unfinished = folder / f".{name}"
-            options = ("-trimpath", "-ldflags", f"-s -w {flags}", "-o", str(unfinished))
-            run_command(work, "go", "build", *options, package)
-            unfinished.rename(folder / name)
+            build_program(Path(work), package, folder / name, "-ldflags", f"-s -w {flags}")
 
 
 def download_module(module: str, version: str) -> Path:
@@ -191,17 +188,32 @@ def download_module(module: str, version: str) -> Path:
         root = subprocess.run(
             ["go", "env", "GOMODCACHE"], capture_output=True, text=True, check=True
         ).stdout.strip()
-    return Path(root) / template
+    # A capital letter is "!" and its small letter in names of folders.
+    return Path(root) / re.sub("[A-Z]", lambda letter: f"!{letter[0].lower()}", template)
 
 
-def run_command(folder: str | Path, *command: str) -> None:
+def build_program(
+    source: Path, package: str, program: Path, *options: str, cgo: bool = False
+) -> None:
+    """Build a main package of a writable folder with a module.
+
+    :raises TestbedError: the build failed.
+    """
+    unfinished = program.with_name(f".{program.name}")
+    flags = options or ("-ldflags", "-s -w")
+    command = ("go", "build", "-trimpath", *flags, "-o", str(unfinished), package)
+    run_command(source, *command, cgo=cgo)
+    unfinished.rename(program)
+
+
+def run_command(folder: str | Path, *command: str, cgo: bool = False) -> None:
     """Run a command of a build.
 
     :raises TestbedError: it failed; the message has the end of its output.
     """
     if shutil.which(command[0]) is None:
         raise TestbedError(f"it cannot be built without {command[0]}")
-    environment = os.environ | {"CGO_ENABLED": "0", "GOFLAGS": "-mod=mod"}
+    environment = os.environ | {"CGO_ENABLED": str(int(cgo)), "GOFLAGS": "-mod=mod"}
     done = subprocess.run(
         command,
         cwd=folder,

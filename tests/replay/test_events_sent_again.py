@@ -50,7 +50,9 @@ def test_a_call_that_the_plugin_lacks_is_no_failure(
 
 
 def test_such_an_event_is_replayed_once_and_expected_once(tapped: Path, tmp_path: Path) -> None:
-    replayed = run(replay(Job(tapped, PluginSet([PluginCommand("10", "plugin", tuple(plugin()))]))))
+    replayed = run(
+        replay(Job(tapped, PluginSet((PluginCommand("10", "plugin", tuple(plugin())),))))
+    )
     assert replayed.ok
     assert [event.event for event in replayed.events].count("RunPodSandbox") == 1
     scenario = tmp_path / "scenario.yaml"

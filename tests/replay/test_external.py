@@ -11,6 +11,7 @@ import pytest
 
 from nri_scope.cli.main import run as run_command
 from nri_scope.errors import UsageError
+from nri_scope.nri.events import DEFAULT_SOCKET
 from nri_scope.replay.faults import parse_faults
 from nri_scope.replay.playback import PlaybackOptions, ReplayListener
 from nri_scope.replay.plugin_command import PluginCommand, command, parse_plugin
@@ -253,10 +254,16 @@ def test_later_replays_start_the_plugin_as_an_external_one_at_once(one_life: Pat
 
 
 def test_recorded_replies_are_those_of_a_plugin_that_sets_its_own_index(
-    one_life: Path, tmp_path: Path
+    one_life: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    changing, replies = external("42-own", registered=ADJUSTS), tmp_path / "own.nriscope.db"
-    assert run_command(["replay", str(one_life), "-o", str(replies), "--", *changing]) == 0
+    # Without {socket} in its arguments, it is launched first.
+    plain = external("42-own", socket=DEFAULT_SOCKET)
+    changing = external("42-own", socket=DEFAULT_SOCKET, registered=ADJUSTS)
+    replies = tmp_path / "own.nriscope.db"
+    status = run_command(["replay", str(one_life), "-o", str(replies), "--", *changing])
+    if "operation not permitted" in capsys.readouterr().err:
+        pytest.skip("namespaces are not permitted here")
+    assert status == 0
     tapped = str(as_tapped(replies, tmp_path / "tap.nriscope.db"))
     assert run_command(["replay", tapped, "--golden", tapped, "--", *changing]) == 0
-    assert run_command(["replay", tapped, "--golden", tapped, "--", *external("42-own")]) == 1
+    assert run_command(["replay", tapped, "--golden", tapped, "--", *plain]) == 1

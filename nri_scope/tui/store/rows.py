@@ -328,7 +328,7 @@ def _subject(event: Event) -> str:
 def _style(event: Event) -> RowStyle:
     if event.status == Status.TIMEOUT:
         return RowStyle.TIMEOUT
-    if event.problem == Problem.FAILED:
+    if event.problem == Problem.FAILED and not event.is_sent_again:
         return RowStyle.ERROR
     if event.mark:
         return RowStyle.ODD
@@ -338,6 +338,8 @@ def _style(event: Event) -> RowStyle:
 
 
 def _status(event: Event) -> str:
+    if event.is_sent_again:
+        return "sent again"
     if event.mark and event.status == Status.OK:
         return "unknown call" if event.mark == UNKNOWN else _cut(event.mark, 16)
     if _is_failed_later(event):
