@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import click
 
+from nri_scope.cli.help_topics import TOPICS, write_topic
 from nri_scope.cli.kubectl.main import cli as cluster
-from nri_scope.cli.main import COMMANDS, COMPARE, GROUPS, TOPICS, cli, write_topic
+from nri_scope.cli.main import COMMANDS, COMPARE, GROUPS, cli
 from nri_scope.cli.option_rules import RuledCommand
 
 WIDTH = 88

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import click
 
-from nri_scope.cli.main import COMMANDS, COMPARE, TOPICS, cli, write_topic
+from nri_scope.cli.help_topics import TOPICS, write_topic
+from nri_scope.cli.main import COMMANDS, COMPARE, cli
 
 PROGRAM = "nri-scope"
 

@@ -69,8 +69,9 @@ class ApiServer:
             self._port = int(os.environ["KUBERNETES_SERVICE_PORT"])
             self._credentials()
         except (KeyError, ValueError, OSError) as error:
+            reason = f"{error.args[0]} is not set" if isinstance(error, KeyError) else error
             raise UsageError(
-                f"--authorize: this is no pod with a ServiceAccount of Kubernetes: {error}",
+                f"--authorize: this is no pod with a ServiceAccount of Kubernetes: {reason}",
                 "deploy/kustomize/components/authorize gives the agent one",
             ) from error
 
@@ -118,7 +119,7 @@ class Authorizer:
         The namespace "" stands for all of the cluster. Without namespaces, each user may call.
         """
         if not token:
-            raise GRPCError(Status.UNAUTHENTICATED, "it needs a token of the caller")
+            raise GRPCError(Status.UNAUTHENTICATED, "the call has no bearer token")
         if len(namespaces) > NAMESPACES_MAX:
             raise GRPCError(Status.INVALID_ARGUMENT, f"more than {NAMESPACES_MAX} namespaces")
         digest = hashlib.sha256(token.encode()).digest()
@@ -141,7 +142,9 @@ class Authorizer:
                         text = f"user {user.get('username')} may not {what}"
                         raise GRPCError(Status.PERMISSION_DENIED, text)
         except (ReviewError, TimeoutError) as error:
-            text = f"the API server does not tell who calls: {error!r}"
+            reason = f"it did not answer within {CHECK_S:g} s"
+            reason = str(error) if isinstance(error, ReviewError) else reason
+            text = f"the API server does not tell who calls: {reason}"
             raise GRPCError(Status.UNAVAILABLE, text) from error
 
     async def _answer(self, key: tuple[bytes, str | None], ask: Callable[[], Any]) -> Any:

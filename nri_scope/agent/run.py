@@ -116,8 +116,12 @@ def serve(options: AgentOptions, say: Callable[[str], None]) -> None:
         permission = READ_REDACTED if new_redactor else READ_UNREDACTED
         authorizer = Authorizer(ApiServer(), permission)
     stopped = threading.Event()
-    what = metrics, state, options.recorder, stopped
-    reading = threading.Thread(target=_keep_reading, args=what, name="metrics", daemon=True)
+    reading = threading.Thread(
+        target=_keep_reading,
+        args=(metrics, state, options.recorder, stopped),
+        name="metrics",
+        daemon=True,
+    )
     reading.start()
     try:
         new_http = partial(HttpConnection, metrics.registry, state)
@@ -152,11 +156,11 @@ async def _serve(
     context = None if options.tls is None else _tls(options.tls)
     grpc = _listening(options.grpc)
     listeners = [Listener(grpc, partial(_GrpcConnection, server), CONNECTIONS_MAX, context)]
-    text = f"serving {options.folder} on {_written(grpc.getsockname())}"
+    text = f"serving {options.folder} on {_address_text(grpc.getsockname())}"
     if options.http is not None:
         http = _listening(options.http)
         listeners.append(Listener(http, new_http, HTTP_CONNECTIONS_MAX))
-        text += f", metrics on {_written(http.getsockname())}"
+        text += f", metrics on {_address_text(http.getsockname())}"
     stopped = asyncio.Event()
     with stop_signals(
         lambda number, reason: stopped.set(),
@@ -229,7 +233,7 @@ def _listening(address: Address) -> socket.socket:
     except OSError as error:
         # The error's own text repeats the address.
         words = os.strerror(error.errno).lower() if error.errno else error_words(error)
-        raise UsageError(f"{_written(address)}: cannot listen: {words}") from error
+        raise UsageError(f"{_address_text(address)}: cannot listen: {words}") from error
 
 
 def _tls(files: TlsFiles) -> ssl.SSLContext:
@@ -262,7 +266,7 @@ def _tls(files: TlsFiles) -> ssl.SSLContext:
     return context
 
 
-def _written(address: tuple[Any, ...]) -> str:
+def _address_text(address: tuple[Any, ...]) -> str:
     host, port = address[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

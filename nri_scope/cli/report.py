@@ -218,5 +218,7 @@ def _read(
         subject = None if what is None else recording.find(what, say)
         with progress(recording.reader, "reading") as on_progress:
             found = read(recording, subject, on_progress)
-        found = replace(found, findings=tuple(finding.told(commands) for finding in found.findings))
+        found = replace(
+            found, findings=tuple(finding.with_commands(commands) for finding in found.findings)
+        )
         return found, recording.redactor, values_remark(recording, recording.redactor)

@@ -222,7 +222,7 @@ def _work(
     if plugin.external:
         return external
     return to_socket(
-        _launch(plugin, environment, grace_s), socket, show, wait=wait, as_external=external
+        _launch(plugin, environment, grace_s), socket, show, wait=wait, fallback=external
     )
 
 

@@ -29,8 +29,9 @@ _KEYS = (
 )
 
 
-def read_isulad(host: Host, path: str = DEFAULT_CONFIG) -> NriConfig:
+def read_isulad(host: Host) -> NriConfig:
     """Read iSulad's configuration, in which timeouts are numbers of seconds."""
+    path = DEFAULT_CONFIG
     config = NriConfig(
         "isulad",
         files=(),

@@ -99,7 +99,7 @@ class Finding:
         """The known bugs of runtimes that this shows, or may show."""
         return tuple(known_bugs()[name] for name in self.known)
 
-    def told(self, commands: CommandStyle) -> Finding:
+    def with_commands(self, commands: CommandStyle) -> Finding:
         """Return the finding with commands that its reader has for this recording."""
         return replace(self, advice=commands.words(self.advice))
 

@@ -69,12 +69,12 @@ def to_socket(
     show: Callable[[str], None] | None,
     *,
     wait: bool,
-    as_external: Callable[[Tap], Awaitable[int]] | None = None,
+    fallback: Callable[[Tap], Awaitable[int]] | None = None,
 ) -> Callable[[Tap], Awaitable[int]]:
     """Return a function for `run_tap` that launches a plugin and connects it to ``path``.
 
     ``show`` is called with each line that the plugin prints; None: the writer prints them.
-    ``as_external`` taps the plugin instead if it cannot be launched.
+    ``fallback`` taps the plugin instead if it cannot be launched.
     """
 
     async def work(tap: Tap) -> int:
@@ -85,11 +85,11 @@ def to_socket(
             try:
                 return await tap_launched(plugin, lambda: runtime, show, tap)
             except RegistersItself:
-                if as_external is None:
+                if fallback is None:
                     raise
         name = plugin_id(plugin.identity.index, plugin.identity.name)
         tap.say(f"{name} sets its own index, so it is started again as an external plugin")
-        return await as_external(tap)
+        return await fallback(tap)
 
     return work
 
@@ -225,7 +225,7 @@ def as_external(
 ) -> Callable[[Tap], Awaitable[int]]:
     """Return a function for `run_tap` that starts a plugin and connects it to ``path``.
 
-    ``show`` and ``wait``: see `launched_plugin.to_socket`; ``grace_s``: see `Launch`.
+    ``show`` and ``wait``: see `to_socket`; ``grace_s``: see `Launch`.
     """
 
     async def work(tap: Tap) -> int:

@@ -180,8 +180,6 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
         board = self.views.current if isinstance(self.focused, BoardLines) else None
         if not isinstance(board, Board):
             return False
-        if self.narrower.is_beginning and _is_for(_OF_SHOWN, key):
-            return True
         if _is_for(_LEAVING, key):
             return False
         # Movement needs no content. If it waited, a held-down key would move on after its release.

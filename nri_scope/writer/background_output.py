@@ -186,10 +186,10 @@ def host_name() -> str:
     return re.sub(r"[^A-Za-z0-9_.-]+", "-", socket.gethostname()).strip(".-")[:64] or "host"
 
 
-def default_path(folder: Path, now: datetime | None = None, *, with_host: bool = True) -> Path:
+def default_path(folder: Path, *, with_host: bool = True) -> Path:
     """Return an unused path ``nri-<host>-<UTC time>.nriscope.db`` in ``folder``."""
     host = f"{host_name()}-" if with_host else ""
-    stem = f"nri-{host}{(now or datetime.now(UTC)):%Y%m%dT%H%M%SZ}"
+    stem = f"nri-{host}{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     path = folder / f"{stem}{SUFFIX}"
     number = 2
     while path.exists() or path.is_symlink():

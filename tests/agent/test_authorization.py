@@ -363,4 +363,4 @@ async def test_an_agent_that_does_not_ask_gets_no_token(tmp_path: Path, port: in
     shared.write_text(shared.read_text().replace("--authorize", "--unredacted"))
     done = await run(KUBECTL, "log", CHECKOUT, environment=cluster)
     assert done.status == 2
-    assert "refuses access: it needs a token of the caller" in done.errors
+    assert "refuses access: the call has no bearer token" in done.errors

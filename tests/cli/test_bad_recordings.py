@@ -7,6 +7,7 @@ import os
 import random
 import sqlite3
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -99,14 +100,13 @@ def other_database(path: Path, intact: Path) -> None:
 )
 def test_a_bad_file_gives_one_line_and_status_2(
     name: str,
-    make: object,
+    make: Callable[[Path, Path], object],
     words: str,
     intact: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "bad.nriscope.db"
-    assert callable(make)
     make(path, intact)
     before = path.read_bytes() if path.is_file() else None
     assert run([name, str(path), *COMMANDS[name]]) == 2

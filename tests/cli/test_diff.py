@@ -87,14 +87,16 @@ def test_changes_of_one_container_equal_those_in_the_full_diff(
     everything = Result(capsys, path, "--format", "json").json["changes"]
     with Recording.open(path) as opened:
         containers = opened.containers()
-    assert containers
+    compared = 0
     for container in containers:
         own = [one for one in everything if one["container_id"] == container.id]
         if own:
             result = Result(capsys, path, container.id, "--format", "json")
             changes = result.json["changes"]
             assert [change for change in changes if change["container_id"] == container.id] == own
-            assert changes[0]["container"] == container_name(container) or changes != own
+            assert {change["container"] for change in own} == {container_name(container)}
+            compared += 1
+    assert compared
 
 
 def test_an_event_is_shown_with_its_whole_round(
@@ -442,7 +444,7 @@ def test_files_that_are_not_recordings_are_rejected(
             "--since is not valid when comparing two recordings",
         ),
         (["FILE", "--format", "yaml"], "'yaml' is not one of"),
-        (["FILE", "--where", "x:y"], "x"),
+        (["FILE", "--where", "x:y"], 'unknown field "x"'),
     ],
 )
 def test_contradictory_options_give_one_line(

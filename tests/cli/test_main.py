@@ -14,9 +14,10 @@ from pathlib import Path
 import click
 import pytest
 
+from nri_scope.cli.help_topics import TOPICS
 from nri_scope.cli.kubectl.main import GROUPS as CLUSTER_GROUPS
 from nri_scope.cli.kubectl.main import cli as cluster
-from nri_scope.cli.main import COMMANDS, COMPARE, GROUPS, TOPICS, cli, run
+from nri_scope.cli.main import COMMANDS, COMPARE, GROUPS, cli, run
 from nri_scope.filter import FIELDS
 from nri_scope.replay.faults import FORMS
 from tests.cli.commands import ALL_COMMANDS

@@ -43,8 +43,8 @@ def test_advice_names_commands_that_there_are() -> None:
             else:
                 assert match[1] in COMMANDS and not match[2], shown
     one = Finding(FindingKind.ORDER, Level.NOTE, "a", "b", "`nri-scope blame FILE CONTAINER`.")
-    assert one.told(CommandStyle.FILE) == one
-    told = one.told(CommandStyle.CLUSTER)
+    assert one.with_commands(CommandStyle.FILE) == one
+    told = one.with_commands(CommandStyle.CLUSTER)
     assert told.advice == told.record()["advice"] == "`kubectl nri-scope blame CONTAINER`."
 
 

@@ -48,7 +48,7 @@ class Run:
         if launched:
             launch = Launch(command_of(argv, "10", "thing"), Identity(index="10", name="thing"))
             show = self.printed.append
-            started = to_socket(launch, self.socket, show, wait=False, as_external=started)
+            started = to_socket(launch, self.socket, show, wait=False, fallback=started)
         try:
             self.tap = Tap(TapSettings(output=str(self.file)), writer, self.messages.append)
             return await started(self.tap)

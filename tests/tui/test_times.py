@@ -36,10 +36,6 @@ async def timeline(shown: Shown) -> TimelineBoard:
     return board
 
 
-def selects(board: TimelineBoard, event: int) -> bool:
-    return board.selected_event_id == event
-
-
 async def filtered(shown: Shown, text: str, events: int) -> None:
     """Wait until a filter has finished."""
     app = shown.app

@@ -320,7 +320,7 @@ def check_private(path: Path) -> None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise OSError if cannot create a file in a folder."""
+    """Raise OSError if no file can be created in a folder."""
     if not stat.S_ISDIR(folder.stat().st_mode):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     if not os.access(folder, os.W_OK | os.X_OK):

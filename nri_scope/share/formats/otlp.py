@@ -59,7 +59,7 @@ Value = str | int | bool | tuple[str, ...]
 
 
 class SpanKind(IntEnum):
-    """The enum ``opentelemetry.proto.trace.v1.OtlpSpan.SpanKind``."""
+    """The enum ``opentelemetry.proto.trace.v1.Span.SpanKind``."""
 
     INTERNAL = 1
     SERVER = 2

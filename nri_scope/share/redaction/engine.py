@@ -41,8 +41,9 @@ _MIN_KNOWN, _MAX_KNOWN = 4, 300
 """Number of characters of a value of known words that is looked for elsewhere."""
 _SEPARATORS = re.compile(r"[\s\"'`=:,;?()\[\]{}<>|&/\\]+")
 _MAX_ROUNDS = 6
+"""Maximum number of passes over a text: a token may complete another match."""
 _RUN = re.compile(r"[^\W_]{6,1000}")
-"""These words; a longer one is remembered in pieces."""
+"""A word for the search of the output; a longer one is split."""
 _MAX_CACHED_KEY = 200
 """Maximum number of characters of a name or key whose words are cached."""
 
@@ -54,11 +55,11 @@ class Engine:
         self,
         rules: Rules,
         key: bytes,
-        cut: Callable[[Engine, str, str], str],
+        redact_pieces: Callable[[Engine, str, str], str],
     ) -> None:
-        """``cut``: redacts a text at a place."""
+        """``redact_pieces``: redacts a text at a place."""
         self.rules = rules
-        self._redact_pieces = cut
+        self._redact_pieces = redact_pieces
         self.scopes = Scopes()
         self.names = NameTokens()
         self.tally = ReplacementCounts()
@@ -79,7 +80,7 @@ class Engine:
         self._tokens = Tokens(key)
         self._hosts = any_of((*HOSTS, *rules.kept_hosts))
         self._values = frozenset(rules.kept_values)
-        # By whether they are those of variables: all, and those that name credentials themselves.
+        # By whether they are of variables: patterns of any key, and of keys that name credentials.
         self._kept_keys = {
             is_variable: (any_of(keys), any_of(filter(certainty_of, keys)))
             for is_variable, keys in ((True, rules.kept_variables), (False, rules.kept_keys))
@@ -90,8 +91,8 @@ class Engine:
             for patterns in (rules.replaced_keys, rules.replaced_values)
         )
         # Text or part, and scope; result, and rules applied with tokens.
-        self._known: RecentlyUsed[tuple[str | bytes, TokenScope], tuple[Any, _Log]]
-        self._known = RecentlyUsed(2 * _CACHED)
+        self._results: RecentlyUsed[tuple[str | bytes, TokenScope], tuple[Any, _Log]]
+        self._results = RecentlyUsed(2 * _CACHED)
         # Texts and parts that stay whatever the scope.
         self._harmless: RecentlyUsed[str | bytes, bool] = RecentlyUsed(_CACHED)
         self._asked_for_names = False
@@ -123,7 +124,7 @@ class Engine:
     def hide(self, name: str, rule: str) -> None:
         """Note a name that ``rule`` replaces in all later texts."""
         if self.names.hide(name, rule):
-            self._known.clear()
+            self._results.clear()
             self._harmless.clear()
 
     def count(self, rule: str, place: str, token: str = "") -> None:
@@ -197,7 +198,7 @@ class Engine:
         if len(text) > MAX_TEXT and self.is_on(BuiltIn.LONG_TEXTS):
             return self.replace(BuiltIn.LONG_TEXTS, text, place)
         redacted, replacements = self._remembered(
-            text, text, lambda: text if text in self._values else self._cut(text, place)
+            text, text, lambda: text if text in self._values else self._redact_whole(text, place)
         )
         for rule, _, _, token in replacements:
             self.count(rule, place, token)
@@ -205,34 +206,33 @@ class Engine:
 
     def _remembered(self, key: _T, original: _T, redact: Callable[[], _T]) -> tuple[_T, _Log]:
         """Return the result of ``redact`` in the current scope, and what it replaced."""
-        known: tuple[_T, _Log] | None = self._known.get((key, self.scope))
-        if known is not None:
+        result: tuple[_T, _Log] | None = self._results.get((key, self.scope))
+        if result is not None:
             self._asked_for_names = True
-            return known
+            return result
         outer, self._log = self._log, []
         outer_asked, self._asked_for_names = self._asked_for_names, False
         try:
-            known = redact(), tuple(self._log)
+            result = redact(), tuple(self._log)
             # Whole messages also have names to note.
             is_message = outer is None and key is not original
             is_asked = is_message or self._asked_for_names or self.names.has_hidden
-            if known[0] == original and not is_asked:
+            if result[0] == original and not is_asked:
                 self._harmless.put(key, True, len(key) + 64)
             else:
-                self._known.put((key, self.scope), known, len(key) + 128)
+                self._results.put((key, self.scope), result, len(key) + 128)
         finally:
             self._log = outer
             self._asked_for_names |= outer_asked
-        return known
+        return result
 
-    def _cut(self, text: str, place: str) -> str:
+    def _redact_whole(self, text: str, place: str) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
             # A lone surrogate, which can only originate from an escape in JSON.
             return self.replace(BuiltIn.UNREADABLE, text, place)
         text = self.redact_hidden_names(text, place)
-        # A token may complete another match.
         for _ in range(_MAX_ROUNDS):
             before, text = text, self._redact_pieces(self, text, place)
             if text == before:
@@ -240,8 +240,9 @@ class Engine:
         return text
 
     def redact_hidden_names(self, text: str, place: str, names: NameTokens | None = None) -> str:
-        """Return a text without the names that are replaced wherever they stand; or without
-        ``names``, which are no names.
+        """Replace hidden names in a text.
+
+        ``names``: other values to replace instead, in the current scope.
         """
         hidden, scope = (self.names, NAMES_SCOPE.name) if names is None else (names, None)
         if not hidden.has_hidden:
