@@ -82,7 +82,7 @@ class Finding:
     detail: str
     """The evidence and its meaning, in sentences."""
     advice: str
-    """The recommended action, with commands on a FILE unless `told` for others."""
+    """The recommended action, with commands on a FILE unless `with_commands` for others."""
     events: tuple[int, ...] = ()
     """Ids of the first events that show the finding, ascending."""
     event_count: int = 0
