@@ -27,8 +27,6 @@ REFUSED_S = 0.5
 WAIT_S = 0.005
 """Seconds for which relayed data waits to be decoded. Decoding it immediately would take processor
 time for which the receiver may be waiting."""
-TURN_PIECES = 4
-"""Maximum number of pieces decoded before the event loop checks its sockets again."""
 WAITING_BYTES_MAX = 4 << 20
 """Maximum bytes that wait to be decoded. A connection with more is decoded while it is relayed,
 which slows its sender down."""
@@ -71,14 +69,15 @@ class PieceQueue:
             self._is_scheduled = True
             self._loop.call_later(WAIT_S, self._take_turn)
 
-    def decode(self, pieces_max: int) -> None:
-        """Decode the oldest pieces."""
-        for _ in range(min(pieces_max, len(self._pieces))):
-            connection, piece = self._pieces.popleft()
-            connection.decode(piece)
+    def decode_oldest(self) -> None:
+        """Decode the oldest piece."""
+        connection, piece = self._pieces.popleft()
+        connection.decode(piece)
 
     def _take_turn(self) -> None:
-        self.decode(TURN_PIECES)
+        if self._pieces:
+            # Only one, before the event loop checks its sockets again.
+            self.decode_oldest()
         self._is_scheduled = bool(self._pieces)
         if self._is_scheduled:
             self._loop.call_soon(self._take_turn)
@@ -187,7 +186,7 @@ class TappedConnection:
     def _decode_all(self) -> None:
         """Decode all pieces of this connection, and those of others that arrived before them."""
         while self._waiting_pieces:
-            self._pieces.decode(1)
+            self._pieces.decode_oldest()
 
     def _stop_recording(self, error: Exception) -> None:
         problem = f"{type(error).__name__}: {error}"
