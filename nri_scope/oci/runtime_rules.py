@@ -80,7 +80,7 @@ class RefusalRules:
 class RuntimeRules:
     """One runtime's behaviour in calling plugins, applying merged replies and later events."""
 
-    request: str = POD_SPEC
+    origin: str = POD_SPEC
     """Name of the source of what is in a container before any plugin adjusts it."""
     has_ordered_chain: bool = True
     """Whether plugins are called in the order of their indices, up to the first error, each with
@@ -203,7 +203,7 @@ _RULES = {
         reports_all_updates=False,
     ),
     "Docker Engine": RuntimeRules(
-        request="Docker's client",
+        origin="Docker's client",
         adjust=docker_spec.adjust,
         sorts_mounts=False,
         # Synchronize has variables, but no mounts.

@@ -110,3 +110,10 @@ def test_a_container_has_the_name_that_docker_shows(path: Path) -> None:
             # The pod with the same id is not meant.
             assert lookup.find(recording, container.id) == container  # type: ignore[arg-type]
         assert "t-pids" in {lookup.subject_name(one) for one in recording.containers()}
+
+
+def test_values_from_before_plugins_are_of_docker_s_client(path: Path) -> None:
+    with Recording.open(path) as recording:
+        created = (each for each in histories(recording).values() if each.created_event)
+        owners = {str(each.base_owner) for each in created}
+    assert owners and all(owner.endswith("Docker's client") for owner in owners)

@@ -128,21 +128,21 @@ class CreationEvaluation:
         of its values.
         """
         if self.owner_list is not None:
-            of_request = replace(SPEC, request=self.owner_list.rules.request)
-            return self.owner_list.request.container, of_request
+            origin = self.owner_list.rules.origin
+            return self.owner_list.request.container, replace(SPEC, origin=origin)
         first, request = pairs[0]
-        name = first.rules.request
+        origin = first.rules.origin
         if self.is_replay:
-            return request.container, replace(SPEC, request=name)
+            return request.container, replace(SPEC, origin=origin)
         if first.index == LOWEST:
-            return request.container, replace(BEFORE_ALL, request=name)
+            return request.container, replace(BEFORE_ALL, origin=origin)
         self.results.note(
             f"no connection before {first.plugin}: changes by plugins before it "
-            f"are not told apart from what was there before ({name})"
+            f"are not told apart from what was there before ({origin})"
         )
         before = self.chain.between(None, first, or_runtime=True)
         owner = SPEC if before == RUNTIME else replace(before, or_spec=before.or_runtime)
-        return request.container, replace(owner, request=name)
+        return request.container, replace(owner, origin=origin)
 
     def _validate(self, spec: Spec) -> tuple[Spec, Owner, Mapping[str, Owner]]:
         """Return the spec after the request to validators, with the `tail` and the `removers` of

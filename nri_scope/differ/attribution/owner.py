@@ -54,7 +54,7 @@ class Owner:
     """Whether the owner may be the runtime and not a plugin."""
     or_spec: bool = False
     """With `or_runtime`: the value may have been there before any plugin, as for SPEC."""
-    request: str = POD_SPEC
+    origin: str = POD_SPEC
     """Name of the source of what was there before any plugin."""
 
     @property
@@ -115,10 +115,10 @@ class Owner:
             case OwnerKind.REQUEST:
                 text = CRI_REQUEST
             case OwnerKind.SPEC:
-                text = self.request
+                text = self.origin
             case who:
                 text = str(who)
-        other = self.request if self.or_spec else "the runtime"
+        other = self.origin if self.or_spec else "the runtime"
         return f"{text}, or {other}" if self.or_runtime else text
 
 

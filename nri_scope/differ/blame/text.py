@@ -110,7 +110,7 @@ def short(owner: Owner) -> str:
         return str(owner)
     who = "CRI request" if owner.who is OwnerKind.REQUEST else owner.index or str(owner.who)
     who = "unrecorded" if owner.is_unrecorded else who
-    return f"{who} or {owner.request if owner.or_spec else 'runtime'}"
+    return f"{who} or {owner.origin if owner.or_spec else 'runtime'}"
 
 
 class Gutter:
@@ -157,8 +157,8 @@ class Gutter:
             items.append("one of …: one or more of these plugins")
         items += (f"{mark} {what}" for mark, what in MARK_MEANINGS.items() if mark in self._marks)
         items += (f"{kind.letter}: {kind.short}" for kind in Evidence if kind in self._evidence)
-        requests = (o.request for o in self._owners if o.who is OwnerKind.SPEC or o.or_spec)
-        items += (f"{name}: no plugin" for name in dict.fromkeys(requests))
+        origins = (o.origin for o in self._owners if o.who is OwnerKind.SPEC or o.or_spec)
+        items += (f"{name}: no plugin" for name in dict.fromkeys(origins))
         if any(owner.or_runtime and not owner.or_spec for owner in self._owners):
             items.append("or runtime: the runtime itself may have made the change")
         if any(owner.who is OwnerKind.UNKNOWN for owner in self._owners):

@@ -307,7 +307,7 @@ class Legend:
         self._later = False
         """Whether the evidence for that range is later events, not two connections."""
         self._choice = ""
-        self._request = ""
+        self._origin = ""
         self._ties: set[str] = set()
         self._evidence: set[Evidence] = set()
         self._glyphs: set[str] = set()
@@ -329,7 +329,7 @@ class Legend:
         self._evidence.update(evidence)
         self._ties.update(who.ties)
         if who.who is OwnerKind.SPEC or who.or_spec:
-            self._request = who.request
+            self._origin = who.origin
         if who.who is not OwnerKind.ONE_OF:
             return
         if who.plugins:
@@ -348,8 +348,8 @@ class Legend:
             texts.append(f"{self._range}: a plugin {where}; which one is unknown")
         if self._choice:
             texts.append(f"{self._choice}: one or more of these plugins; which is unknown")
-        if self._request:
-            texts.append(f"{self._request}: {POD_SPEC_MEANING}")
+        if self._origin:
+            texts.append(f"{self._origin}: {POD_SPEC_MEANING}")
         if self._ties:
             indices = " or ".join(sorted(self._ties))
             texts.append(
