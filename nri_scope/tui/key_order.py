@@ -84,8 +84,6 @@ _OPENING = (
     "copy", "go_to", "export", "clear_marks",
 )  # fmt: skip
 """Actions that open a screen or an input, so that the following keys may be text."""
-_OF_SHOWN = ("export",)
-"""Actions on the shown events, which wait in every view until these are shown."""
 _GROUPS = (JUMP_GROUP, NARROW_GROUP, SEARCH_GROUP)
 """Groups of work that selects other events, to which the following keys refer."""
 _ANSWER_S = 0.03
@@ -171,8 +169,9 @@ class KeyOrderApp(TerminalApp, inherit_bindings=False):
             return False
         if self._is_selecting:
             return True
+        # An export is of the shown events, so it waits for these in every view.
         if self.narrower.is_beginning and (
-            isinstance(self.focused, EventList) or _is_for(_OF_SHOWN, key)
+            isinstance(self.focused, EventList) or _is_for(("export",), key)
         ):
             return True
         if isinstance(self.focused, EventList):

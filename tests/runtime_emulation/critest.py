@@ -47,7 +47,7 @@ class Difference(Enum):
     REUSES_STOPPED_PODS = auto()
     """A container can be created in a stopped pod."""
     LOSES_CONTAINERS = auto()
-    """A container that is created while a plugin is synchronized may be told to nobody."""
+    """A container that is created while a plugin is synchronized may be in no message."""
 
 
 class Told(NamedTuple):

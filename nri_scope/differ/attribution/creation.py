@@ -106,6 +106,7 @@ class CreationEvaluation:
 
     def _evaluate(self, pairs: Requests) -> History:
         container, owner = self._initial_state(pairs)
+        owner = replace(owner, origin=(self.owner_list or pairs[0][0]).rules.origin)
         self._id, self._expected = container.id, container
         if not self.for_others:
             self.described = oci.without_state(container)
@@ -128,21 +129,19 @@ class CreationEvaluation:
         of its values.
         """
         if self.owner_list is not None:
-            origin = self.owner_list.rules.origin
-            return self.owner_list.request.container, replace(SPEC, origin=origin)
+            return self.owner_list.request.container, SPEC
         first, request = pairs[0]
-        origin = first.rules.origin
         if self.is_replay:
-            return request.container, replace(SPEC, origin=origin)
+            return request.container, SPEC
         if first.index == LOWEST:
-            return request.container, replace(BEFORE_ALL, origin=origin)
+            return request.container, BEFORE_ALL
         self.results.note(
             f"no connection before {first.plugin}: changes by plugins before it "
-            f"are not told apart from what was there before ({origin})"
+            f"are not told apart from what was there before ({first.rules.origin})"
         )
         before = self.chain.between(None, first, or_runtime=True)
         owner = SPEC if before == RUNTIME else replace(before, or_spec=before.or_runtime)
-        return request.container, replace(owner, origin=origin)
+        return request.container, owner
 
     def _validate(self, spec: Spec) -> tuple[Spec, Owner, Mapping[str, Owner]]:
         """Return the spec after the request to validators, with the `tail` and the `removers` of

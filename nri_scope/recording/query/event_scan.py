@@ -58,6 +58,8 @@ class EventScan:
         events have changed (`Recording.attach`)."""
         self._state: tuple[int, int] | None = None
         self._newest_state = (0, 0, -1)
+        self._newest_pod = 0
+        """Key of the newest row of a pod, also of one that `subjects` leaves out."""
 
     def subject_events(self, recording: Recording, most: int) -> list[SubjectEvent]:
         """Return up to ``most`` next events."""
@@ -110,7 +112,7 @@ class EventScan:
         return calls, looked == most
 
     def subjects(
-        self, recording: Recording, newest_pod: int, newest_container: int
+        self, recording: Recording, newest_container: int
     ) -> tuple[Sequence[int], Sequence[int], Sequence[int]]:
         """Return the keys of new pods, the keys of new containers, and their pods' keys (0: none).
 
@@ -118,11 +120,16 @@ class EventScan:
         about a container (`Event.is_alone`) is none.
         """
         with recording_errors(recording):
-            pods = recording.connection.execute(
-                "SELECT key FROM pod AS p WHERE key > ? AND NOT EXISTS (SELECT 1 FROM container "
-                "AS c WHERE c.id = p.id AND c.pod = p.key) ORDER BY key",
-                (newest_pod,),
+            rows = recording.connection.execute(
+                "SELECT key, EXISTS (SELECT 1 FROM container AS c WHERE c.id = p.id AND "
+                "c.pod = p.key) FROM pod AS p WHERE key > ? ORDER BY key",
+                (self._newest_pod,),
             )
+            pods = array("q")
+            for key, is_alone in ascending(rows, (self._newest_pod,)):
+                self._newest_pod = key
+                if not is_alone:
+                    pods.append(key)
             containers = recording.connection.execute(
                 "SELECT key, pod FROM container WHERE key > ? ORDER BY key", (newest_container,)
             )
@@ -130,7 +137,7 @@ class EventScan:
             for key, pod in ascending(containers, (newest_container,)):
                 keys.append(key)
                 of_pods.append(pod if type(pod) is int else 0)
-            return array("q", (key for (key,) in ascending(pods, (newest_pod,)))), keys, of_pods
+            return pods, keys, of_pods
 
     def new_states(self, recording: Recording) -> list[tuple[int | None, int | None, int, int]]:
         """Return new rows of Synchronize: pod, container, object, and the session's start in ns."""

@@ -42,7 +42,6 @@ _PLACE_COLUMNS = 60
 _DEFAULT_RULES, _NO_RULES = _REDACTIONS = "default rules", "none"
 """Valid texts of the form's field for the redaction."""
 _RECORDING, _BUNDLE = ".db", ".zip"
-_NAME_LABEL = "name, .zip or .db"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ class Saver(KeyCommands):
             return
         words = f"exports {many(count, 'marked event' if marked else f'shown {view.noun}')}"
         fields = [
-            FormField(_NAME_LABEL, shown_path(path)),
+            FormField("name, .zip or .db", shown_path(path)),
             FormField("redaction", _DEFAULT_RULES, _REDACTIONS),
             FormField("note", ""),
         ]

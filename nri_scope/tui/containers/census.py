@@ -281,9 +281,7 @@ class Census:
         if not self.scan.newest:
             left_out = (gap.to_ns for gap in recording.gaps() if gap.is_left_out)
             self.pods.left_out_ns = self.containers.left_out_ns = max(left_out, default=0)
-        pods, containers, of_pods = self.scan.subjects(
-            recording, self.pods.newest, self.containers.newest
-        )
+        pods, containers, of_pods = self.scan.subjects(recording, self.containers.newest)
         self.pods.extend(pods)
         self.containers.extend(containers)
         self.pod_of.extend(pod if pod in self.pods else NO_POD for pod in of_pods)
